@@ -52,6 +52,18 @@ def _aiw(entry: Entry) -> Fault | None:
     return None
 
 
+def _arc(entry: Entry) -> Fault | None:
+    """Find a label that changes its grid where no example does."""
+    *examples, asked = entry["question"].split("Input:")[1:]
+    for example in examples:
+        before, after = re.split("Output:|Example|Below", example)[:2]
+        if before.strip() != after.strip():
+            return None
+    if asked.strip() == entry["answer"].strip():
+        return None
+    return _unanswerable("no example shows the rule: all leave their grid as it is")
+
+
 def _exact(expression: str) -> Fraction:
     """Return the value of an expression of numbers, signs and parentheses."""
     tokens = re.findall(r"[\d.]+|[-+*/()]", expression)[::-1]
@@ -124,11 +136,39 @@ def _calendar_arithmetic(entry: Entry) -> Fault | None:
 
 
 def _circuit_logic(entry: Entry) -> Fault | None:
-    """Find the final gate that is not drawn: with one input, NOR alone changes it."""
+    """Find the final gate that is not drawn, and exclusive ors with two readings that differ.
+
+    The label takes XOR of three and more inputs as odd parity. It is also read as exactly one.
+    """
     metadata = entry["metadata"]
-    if len(metadata["term_strings"]) == 1 and metadata["final_gate"] == "NOR":
-        return _false_label("the final gate is not drawn")
-    return None
+    terms, final = metadata["term_strings"], metadata["final_gate"]
+    if len(terms) == 1 and final == "NOR":
+        return _false_label("the final gate, which changes the output, is not drawn")
+    gates: Mapping[str, Callable[[Sequence[bool]], bool]] = {
+        "&": all,
+        "↑": lambda inputs: not all(inputs),
+        "⊕": lambda inputs: sum(inputs) == 1,
+        "AND": all,
+        "OR": any,
+        "NOR": lambda inputs: not any(inputs),
+        "XOR": lambda inputs: sum(inputs) == 1,
+    }
+    outputs = []
+    for term in terms:
+        symbol = next((symbol for symbol in "&↑⊕" if symbol in term), None)
+        if symbol is None:
+            return None  # with one input, the term does not name its gate
+        outputs.append(
+            gates[symbol](
+                [
+                    metadata["assignments"][name.rstrip("'")] != name.endswith("'")
+                    for name in term.split(symbol)
+                ]
+            )
+        )
+    if gates[final](outputs) == (entry["answer"] == "1"):
+        return None
+    return _ambiguous("XOR may ask for an odd number of inputs or for exactly one")
 
 
 def _complex_arithmetic(entry: Entry) -> Fault | None:
@@ -245,6 +285,8 @@ def _gsm_symbolic(entry: Entry) -> Fault | None:
             lambda money, count, price: money - count * price
         ),
     }
+    if "How much more likely" in entry["question"]:
+        return _ambiguous("percentage points, or percent of the smaller probability")
     for pattern, formula in formulas.items():
         found = re.search(pattern, entry["question"])
         if found:
@@ -328,6 +370,14 @@ def _letter_jumble(entry: Entry) -> Fault | None:
         others = [other for group in groups if lower in group for other in group if other != lower]
         if fitting := [other for other in others if word.islower() or other[0] == word[0].lower()]:
             return _ambiguous(f"{word} could also be {fitting[0]}")
+    return None
+
+
+def _list_functions(entry: Entry) -> Fault | None:
+    """Find counts where each example may also say whether there is any."""
+    outputs = set(re.findall(r"Output \d: (.*)", entry["question"]))
+    if outputs <= {"[0]", "[1]"} and entry["answer"] not in ("[0]", "[1]"):
+        return _ambiguous("each example fits a count, and whether there is any")
     return None
 
 
@@ -788,6 +838,8 @@ def _time_intervals(entry: Entry) -> Fault | None:
     right = re.sub("|".join(parts), lambda found: parts[found[0]], form)
     if right != entry["answer"]:
         return _false_label(f"right: {right}")
+    if form == "D days" and re.search("(started|began|departed) at", entry["question"]):
+        return _ambiguous("the first and the last day may both count")
     if form.endswith("HH:MM") and duration.seconds % 60 >= 30:
         return _ambiguous("the minutes may be cut or rounded")
     if metadata["format"] == "%m/%d/%Y" and max(start.day, end.day) < 13:
@@ -844,6 +896,8 @@ def _last_liberties(board: Mapping[_Point, str]) -> dict[_Point, list[set[_Point
 CHECKS: Mapping[str, Callable[[Entry], Fault | None]] = {
     "ab": _ab,
     "aiw": _aiw,
+    "arc_1d": _arc,
+    "arc_agi": _arc,
     "basic_arithmetic": _basic_arithmetic,
     "caesar_cipher": _caesar_cipher,
     "calendar_arithmetic": _calendar_arithmetic,
@@ -857,6 +911,7 @@ CHECKS: Mapping[str, Callable[[Entry], Fault | None]] = {
     "knight_swap": _knight_swap,
     "letter_counting": _letter_counting,
     "letter_jumble": _letter_jumble,
+    "list_functions": _list_functions,
     "mahjong_puzzle": _mahjong_puzzle,
     "manipulate_matrix": _manipulate_matrix,
     "modulo_grid": _modulo_grid,
@@ -867,6 +922,7 @@ CHECKS: Mapping[str, Callable[[Entry], Fault | None]] = {
     "power_function": _power_function,
     "propositional_logic": _propositional_logic,
     "quantum_lock": _quantum_lock,
+    "rearc": _arc,
     "sentence_reordering": _sentence_reordering,
     "string_manipulation": _string_manipulation,
     "survo": _survo,

@@ -15,6 +15,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from multiprocessing import get_context
 from operator import methodcaller
+from pathlib import Path
 from pickle import loads
 from types import MappingProxyType
 from typing import Any
@@ -55,10 +56,22 @@ CONVENTIONS = MappingProxyType(
     {
         "color_cube_rotation": "about which axis to bring the bottom to the top",
         "leg_counting": "whether a starfish has legs; higher levels have hardly an item without",
+        "letter_jumble": "which word fits where the text breaks off: `callers` or `cellars`",
+        "maze": "no step is diagonal; nearly all items depend on it",
+        "number_sequence": "the library's rule where four terms fit another one as short: after "
+        "1, 2, 5, 12 comes 30 (five times the term, halved), or 29 (twice the term and the one "
+        "before); about 3 % of default items",
+        "puzzle24": "all four numbers are used; 83 % of default items can do with fewer",
+        "rectangle_count": "outlines that cross at four points are two, not the four that touch "
+        "there",
+        "simple_integration": "the X of an integrand is the x of dx; half of the items have both",
         "string_synthesis": "when to start again with rule 1; on its levels all items depend on it",
     }
 )
-"""Tasks to a second reading that decides too many items to leave them out of evaluation."""
+"""Tasks to what their question leaves open and the items that are asked don't.
+
+Solvers count the items of four tasks as `Kind.CONVENTION`.
+"""
 
 FAULTS = (Kind.FALSE, Kind.UNANSWERABLE, Kind.AMBIGUOUS, Kind.VIOLATION)
 """The kinds that are faults of the item itself."""
@@ -401,7 +414,10 @@ def as_markdown(data: Mapping[str, Any]) -> str:
     ]
     rows = [f"| `{task}` | {found} |" for task, own in tasks.items() if (found := _findings(own))]
     conventions = [f"- `{task}`: {what}" for task, what in CONVENTIONS.items()]
-    return "\n".join([head, *rows, _CONVENTIONS, *conventions, _UNSOLVED, *unsolved, ""])
+    second = Path(__file__).with_name("second_reading.md").read_text(encoding="utf-8")
+    return "\n".join(
+        [head, *rows, _CONVENTIONS, *conventions, "", second.rstrip(), _UNSOLVED, *unsolved, ""]
+    )
 
 
 _HEAD = """\
@@ -410,6 +426,7 @@ _HEAD = """\
 <!-- generated: do not edit -->
 Solvers that read nothing but the text of a question check the labels of reasoning-gym {version}:
 {summary}.
+The solvers find what they know: the readings that [two readers](#the-second-reading) found.
 The environment asks no item that its check knows as faulty
 ([scoring](scoring.md#items-with-a-false-label)). {solved} of {tasks} tasks have a solver, {checked}
 a property that is checked instead, and {others} neither.
@@ -428,7 +445,8 @@ one is.
 _CONVENTIONS = """
 ## Conventions
 
-Too many items of these tasks depend on a second reading to leave them out of evaluation:
+Too many items of these tasks depend on what the question leaves open, or too little tells which
+ones, to leave them out of evaluation. The label follows this reading:
 """
 
 _UNSOLVED = """

@@ -502,7 +502,10 @@ def _written(duration: timedelta, form: str) -> str:
 
 
 def _time_intervals(question: str) -> Solution:
-    """Solve in the form asked for; what is smaller than its last unit may be cut or rounded."""
+    """Solve in the form asked for; what is smaller than its last unit may be cut or rounded.
+
+    What began on one day and ended on another took the days between, or both of them as well.
+    """
     pattern = (
         r"(?:(?:began|started|departed) at|between|from) (.*?) (?:and \w+ at|and|to) (.*?)[.?] "
     )
@@ -513,11 +516,15 @@ def _time_intervals(question: str) -> Solution:
     if durations[0] < timedelta(0):
         return _NO_ANSWER
     rounded = [(duration + unit / 2) // unit * unit for duration in durations]
-    texts = dict.fromkeys(_written(duration, form) for duration in [*durations, *rounded])
+    is_event = form == "D days" and re.search("(began|started|departed) at", question)
+    both = [duration + timedelta(1) for duration in durations if is_event]
+    texts = dict.fromkeys(_written(duration, form) for duration in [*durations, *rounded, *both])
     known = {_seconds(text) for text in texts}
     first = durations[0]
-    wrong = [_written(first + step, form) for step in (unit, timedelta(hours=1), timedelta(days=1))]
+    steps = (unit, timedelta(hours=1), timedelta(days=1), timedelta(days=2))
+    wrong = [_written(first + step, form) for step in steps]
     reason = _ORDER if durations[1:] else "the time may be cut or rounded to minutes"
+    reason = "the first and the last day may both count" if both else reason
     reason = reason if len(texts) > 1 else ""
     return _solution(lambda text: _seconds(text) in known, texts, wrong, reason)
 
@@ -594,7 +601,9 @@ def _equations(derivation: str) -> Iterator[tuple[str, str]]:
 
 
 def _false_equation(entry: Mapping[str, Any]) -> str:
-    """Return the first equation of the derivation that does not hold, and empty if all do."""
+    """Return the first equation of the derivation that does not hold, or what else is wrong."""
+    if "more likely is it (expressed as a percentage)" in entry["question"]:
+        return "a difference in percentage points or in percent"
     derivation = entry["metadata"]["answer_cot"]
     for left, right in _equations(derivation):
         if abs(float(_evaluate(left) - _evaluate(right))) > _ROUNDING:
@@ -610,7 +619,8 @@ _ROUNDING = 1e-9
 PROPERTIES: Mapping[str, Property] = {
     "gsm_symbolic": Property(
         reason="a story has to be understood",
-        checked="every equation of the library's derivation, its result, and the result's sign",
+        checked="every equation of the library's derivation, its result, and the result's sign; "
+        "no percentage of percentages",
         violation=_false_equation,
     ),
 }

@@ -113,7 +113,7 @@ def _run_bf(program: str) -> str:
 def rectangle_count(question: str) -> Solution:
     """Solve by taking outlines away, from the first corner on, in every way.
 
-    Two outlines that cross at four points are also four that touch: the fewest are right.
+    Two outlines that cross at four points are also four that touch: the label has the fewest.
     """
     picture = _search(r"in the grid below\?\n(.*)$", question, re.DOTALL)[1].split("\n")
     marks = {
@@ -135,8 +135,9 @@ def rectangle_count(question: str) -> Solution:
     near = {min(counts) + way for way in (1, -1)} - counts
     return Solution(
         accepts=lambda text: text.strip().removesuffix(".0") in map(str, counts),
-        right=[str(min(counts)), f"{min(counts)}.0"],
+        right=[*map(str, sorted(counts)), f"{min(counts)}.0"],
         wrong=[str(each) for each in near],
+        ambiguous="outlines that cross are also more that touch" if len(counts) > 1 else "",
     )
 
 
@@ -361,12 +362,15 @@ def _foreign_label(entry: Mapping[str, Any]) -> str:
 
 
 def _contradicting_examples(entry: Mapping[str, Any]) -> str:
-    """Return whether two examples, or one and the label, have one input and two outputs."""
+    """Return whether examples and label contradict one another, or no example shows the rule."""
     grids = re.findall(r"put:\s*((?:\d[\d ]*\n?)+)", entry["question"])
     texts = [grid.strip() for grid in (*grids, entry["answer"])]
     pairs = list(zip(texts[::2], texts[1::2], strict=True))
     if len(pairs) < 2:
         return "no examples"
+    *examples, (asked, label) = pairs
+    if asked != label and all(before == after for before, after in examples):
+        return "the label changes its grid and no example does"
     return "" if len(dict(pairs)) == len(set(pairs)) else "one input has two outputs"
 
 
@@ -379,16 +383,17 @@ SOLVERS: Mapping[str, Solver] = {
 }
 
 _INDUCTION = "the rule has to be guessed from examples"
+_EXAMPLES = "no two outputs of one input, and an example that changes something if the label does"
 
 PROPERTIES: Mapping[str, Property] = {
     "arc_1d": Property(
         reason=_INDUCTION,
-        checked="no two outputs of one input",
+        checked=_EXAMPLES,
         violation=_contradicting_examples,
     ),
     "arc_agi": Property(
         reason=_INDUCTION,
-        checked="no two outputs of one input",
+        checked=_EXAMPLES,
         violation=_contradicting_examples,
     ),
     "codeio": Property(
@@ -408,7 +413,7 @@ PROPERTIES: Mapping[str, Property] = {
     ),
     "rearc": Property(
         reason=_INDUCTION,
-        checked="no two outputs of one input",
+        checked=_EXAMPLES,
         violation=_contradicting_examples,
     ),
     "rubiks_cube": Property(

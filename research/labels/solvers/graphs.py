@@ -337,6 +337,8 @@ def _rule_violation(entry: Mapping[str, Any]) -> str:
         return "one input has two outputs"
     if dict(pairs).get(asked[1], entry["answer"]) != entry["answer"]:
         return "an example shows another output for the input"
+    if {output for _, output in pairs} <= {"[0]", "[1]"} and entry["answer"] not in ("[0]", "[1]"):
+        return "a count, or whether there is any"
     return "" if re.fullmatch(r"\[(-?\d+(, -?\d+)*)?\]", entry["answer"]) else "not a list"
 
 

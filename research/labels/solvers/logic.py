@@ -81,13 +81,13 @@ def aiw(question: str) -> Solution:
     return exactly(str(women), wrong=[str(women - 1), str(women + 1)])
 
 
-_GATES: Mapping[str, Callable[[Sequence[bool]], bool]] = {
+_Gate = Callable[[Sequence[bool]], bool]
+_GATES: Mapping[str, _Gate] = {
     "AND": all,
     "NAND": lambda inputs: not all(inputs),
     "OR": any,
     "NOR": lambda inputs: not any(inputs),
     "XOR": lambda inputs: reduce(xor, inputs),
-    "XNOR": lambda inputs: not reduce(xor, inputs),
 }
 
 
@@ -95,7 +95,7 @@ class _Circuit:
     """A drawing of gates, their names, and the values of its inputs."""
 
     def __init__(
-        self, rows: Sequence[str], gates: Mapping[str, str], values: Mapping[str, bool]
+        self, rows: Sequence[str], gates: Mapping[str, _Gate], values: Mapping[str, bool]
     ) -> None:
         self._rows = rows
         self._gates = gates
@@ -133,26 +133,34 @@ class _Circuit:
         while row < len(self._rows) and self._rows[row][column : column + 2] == symbol:
             inputs.append(self.follow(row, column - 2))
             row += 1
-        return _GATES[self._gates[symbol]](inputs)
+        return self._gates[symbol](inputs)
 
 
 def circuit_logic(question: str) -> Solution:
-    """Solve by following the wires of the drawing from its output to its inputs."""
+    """Solve by following the wires of the drawing from its output to its inputs.
+
+    A gate of exclusive or with several inputs is true if an odd number of them is, or exactly one.
+    """
     drawing = question.partition("circuit.")[2].partition("Legend")[0].split("\n")
     ends = [row for row, line in enumerate(drawing) if line.endswith("─ OUT")]
     if len(ends) != 1:
         raise UnreadableQuestionError("no circuit with one output")
     width = max(map(len, drawing))
-    circuit = _Circuit(
-        [line.ljust(width) for line in drawing],
-        dict(re.findall(r"^(\S\S): ([A-Z]+)$", question, re.MULTILINE)),
-        {name: bit == "1" for name, bit in re.findall(r"^ *(\w+) = ([01])$", question, re.M)},
+    rows = [line.ljust(width) for line in drawing]
+    legend = re.findall(r"^(\S\S): ([A-Z]+)$", question, re.MULTILINE)
+    values = {name: bit == "1" for name, bit in re.findall(r"^ *(\w+) = ([01])$", question, re.M)}
+    outputs = set()
+    for gates in (_GATES, {**_GATES, "XOR": lambda inputs: sum(inputs) == 1}):
+        try:
+            circuit = _Circuit(rows, {symbol: gates[name] for symbol, name in legend}, values)
+            outputs.add(circuit.follow(ends[0], len(drawing[ends[0]]) - len(" OUT") - 1))
+        except (KeyError, IndexError) as error:
+            raise UnreadableQuestionError("a wire that leads nowhere") from error
+    return exactly(
+        *(str(int(output)) for output in sorted(outputs)),
+        wrong=[str(int(output)) for output in {False, True} - outputs],
+        ambiguous="XOR of several inputs: an odd number or one" if len(outputs) > 1 else "",
     )
-    try:
-        output = circuit.follow(ends[0], len(drawing[ends[0]]) - len(" OUT") - 1)
-    except (KeyError, IndexError) as error:
-        raise UnreadableQuestionError("a wire that leads nowhere") from error
-    return exactly(str(int(output)), wrong=[str(int(not output))])
 
 
 _CONNECTIVE = re.compile(r" (if and only if|and|or) ")
