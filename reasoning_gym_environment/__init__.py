@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from .service.app import RewardService, ServiceSettings, create_app
     from .storage.dumps import DumpContent, read_dump
     from .storage.rows import StoredGroup, StoredRollout
+    from .tasks.decorator import task
 
 __all__ = [
     "ApiServer",
@@ -95,6 +96,7 @@ __all__ = [
     "read_dump",
     "read_results",
     "share",
+    "task",
 ]
 
 _HOMES = {
@@ -121,6 +123,7 @@ _HOMES = {
     ".service.app": {"RewardService", "ServiceSettings", "create_app"},
     ".storage.dumps": {"DumpContent", "read_dump"},
     ".storage.rows": {"StoredGroup", "StoredRollout"},
+    ".tasks.decorator": {"task"},
 }
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())

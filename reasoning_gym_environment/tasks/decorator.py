@@ -1,0 +1,93 @@
+"""`task`: a task of one's own from a function, without the library's classes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from ..errors import ConfigurationError
+from ..util.values import shorten
+
+Generator = TypeVar("Generator", bound=Callable[[random.Random, int], tuple[str, str, Any]])
+
+
+def task(
+    *, levels: int, verifier: Callable[[str, Any], float] | None = None
+) -> Callable[[Generator], Generator]:
+    """Register a function as a task of its name, with levels, in reasoning-gym's registry.
+
+    The function gets a source of random numbers and a level, and returns a question, its answer,
+    and data for the verifier. It stays callable. `task_modules` makes its module known to a run.
+    In the program that is started, `__main__`, nothing is registered: worker processes import the
+    file under its own name.
+
+    Args:
+        levels: how many there are; the function gets 0, the easiest, to `levels - 1`.
+        verifier: returns the score, in [0, 1], of an answer by the data. Without one, only a text
+            that equals the answer is right.
+
+    Example:
+        @task(levels=8)
+        def addition(random, level):
+            terms = [random.randrange(1000) for _ in range(level + 2)]
+            return f"What is {' + '.join(map(str, terms))}?", str(sum(terms)), None
+    """
+    if type(levels) is not int or levels < 1:
+        raise ConfigurationError(f"levels must be an integer ≥ 1, got {shorten(levels)}")
+
+    def register(generator: Generator) -> Generator:
+        if generator.__module__ not in ("__main__", "__mp_main__"):
+            _register(generator, levels, verifier)
+        return generator
+
+    return register
+
+
+def _register(
+    generator: Callable[[random.Random, int], tuple[str, str, Any]],
+    levels: int,
+    verifier: Callable[[str, Any], float] | None,
+) -> None:
+    from reasoning_gym.coaching import BaseCurriculum, ScalarAttributeDefinition  # heavy
+    from reasoning_gym.dataset import ProceduralDataset
+    from reasoning_gym.factory import register_dataset
+
+    name = generator.__name__
+
+    @dataclass
+    class Configuration:
+        seed: int | None = None
+        size: int = 500
+        level: int = 0
+
+        def validate(self) -> None:
+            if not 0 <= self.level < levels:
+                raise ValueError(f"level must be from 0 to {levels - 1}, got {self.level}")
+
+    class Dataset(ProceduralDataset):
+        def __init__(self, config: Configuration) -> None:
+            super().__init__(config, seed=config.seed, size=config.size)
+
+        def __getitem__(self, index: int) -> dict[str, Any]:
+            source = random.Random(self.seed + index)
+            question, answer, data = generator(source, self.config.level)
+            metadata = {"source_dataset": name, "source_index": index, "data": data}
+            return {"question": question, "answer": answer, "metadata": metadata}
+
+        def score_answer(self, answer: str, entry: dict[str, Any]) -> float:
+            if verifier is None:
+                return float(answer == entry["answer"])
+            return verifier(answer, entry["metadata"]["data"])
+
+    class Curriculum(BaseCurriculum):
+        def __init__(self) -> None:
+            super().__init__(name, Configuration)
+            numbers = list(range(levels))
+            self._define_attributes(
+                ScalarAttributeDefinition(name="level", field_name="level", levels=numbers)
+            )
+
+    Dataset.__module__ = generator.__module__  # where the task's origin and category come from
+    register_dataset(name, Dataset, Configuration, Curriculum)
