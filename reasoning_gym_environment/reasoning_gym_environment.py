@@ -77,12 +77,7 @@ from reasoning_gym_environment.rollouts.rollouts import FailureBackoff, Rollouts
 from reasoning_gym_environment.sandbox.pool import StartWorker, TaskPool
 from reasoning_gym_environment.scoring.grading import ScoringSettings
 from reasoning_gym_environment.settings import RunFlags, Settings, pool_settings, settings_of
-from reasoning_gym_environment.storage.checkpoints import (
-    STREAM,
-    Checkpoints,
-    read_checkpoint,
-    unusable,
-)
+from reasoning_gym_environment.storage.checkpoints import STREAM, Checkpoints, unusable
 from reasoning_gym_environment.storage.dumps import DumpWriter, RunRecorder
 from reasoning_gym_environment.util.concurrency import graceful_shutdown, offload
 from reasoning_gym_environment.util.logs import SecretRedactor, ensure_handler, exit_status
@@ -295,7 +290,8 @@ class ReasoningGymEnv(BaseEnv):
 
     def identity(self) -> dict[str, Any]:
         """Return the keys of stored rows that identify the run."""
-        return {"run": self.run_id, "replica": self.replica, "library_versions": output.VERSIONS}
+        versions = {**self._pool.versions, **output.VERSIONS}
+        return {"run": self.run_id, "replica": self.replica, "library_versions": versions}
 
     # The commands, from setup to close.
 
@@ -429,7 +425,7 @@ class ReasoningGymEnv(BaseEnv):
                 "server_type": self.inference.server_type,
                 **output.shown_settings(config),
                 "tasks": sorted(self.categories),
-                "library_versions": output.VERSIONS,
+                "library_versions": self.identity()["library_versions"],
             }
             self._record.start(about)
         self._is_set_up = True
@@ -775,7 +771,8 @@ class ReasoningGymEnv(BaseEnv):
         evaluating = self.eval_runner is not None and not self.eval_runner.done()
         if not evaluating and self.config.steps_per_eval > 0:
             if self._election is None:
-                key = self.evaluation.key(length_limit=self.length_limit, versions=output.VERSIONS)
+                versions = self.identity()["library_versions"]
+                key = self.evaluation.key(length_limit=self.length_limit, versions=versions)
                 folder = Path(self.checkpoint_dir, "env_checkpoints")
                 path = folder / f"{self.config.wandb_name}.evaluation-{key}"
                 self._election = LeaderElection(path, every=self.config.steps_per_eval)
@@ -832,7 +829,7 @@ class ReasoningGymEnv(BaseEnv):
     def checkpoints(self) -> Checkpoints:
         """This replica's checkpoints, once the API has named it."""
         folder = Path(self.checkpoint_dir, "env_checkpoints", str(self.wandb_prepend))
-        return Checkpoints(folder, self.statistics.counts)
+        return Checkpoints(folder, self.statistics.counts, self._pool.versions)
 
     def save_checkpoint(self, step: int, data: dict[str, Any] | None = None) -> None:
         """Write the training stream's state and `data` atomically; failures are only logged."""
@@ -855,7 +852,8 @@ class ReasoningGymEnv(BaseEnv):
             )
             return
         try:
-            content = read_checkpoint(path)
+            accept_changed = self.config.accept_changed_modules
+            content = self.checkpoints.read(path, accept_changed=accept_changed)
             self._started_problems().load_state_dict(content.pop(STREAM))
         except ValueError as error:
             raise unusable(path, error) from error

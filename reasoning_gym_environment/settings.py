@@ -160,6 +160,17 @@ class EnvironmentSettings(AtroposEnvironment, TaskOptions):
         "Tasks and categories to train on, as a list or separated by commas; empty means all.",
         begins="Tasks and difficulty",
     )
+    task_modules: Names = option(
+        [],
+        "Modules with tasks of your own, as a list or separated by commas: importable names, or "
+        "paths such as ./my_tasks.py, in a file relative to that file.",
+    )
+    task_environment: Names = option(
+        [], "Environment variables that these modules see, besides PATH, LANG and TMPDIR."
+    )
+    accept_changed_modules: bool = option(
+        False, "Continue a checkpoint although a module of task_modules has changed since."
+    )
     curriculum_url: str | None = option(
         None,
         "Stream of a reward service that chooses the problems of all replicas, such as "
@@ -484,9 +495,12 @@ def check_start(command: str, settings: Settings) -> None:
     """
     from .problems.stream import require_names  # slow; help needs none
     from .tasks.catalogue import bundled_snapshot, select_tasks, task_weights
+    from .tasks.modules import find_modules
 
     env, suite = settings.env, settings.flags.suite
-    if known := bundled_snapshot():  # the worker processes check for other versions of the library
+    find_modules(env.task_modules)
+    # the worker processes check for other versions of the library, and with tasks of modules
+    if (known := bundled_snapshot()) and not env.task_modules:
         tasks = select_tasks(known.discovery, include=env.include_tasks, exclude=env.exclude_tasks)
         task_weights(tasks, env.task_weights)
         require_names(env.task_parameters, known.ladders)

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from ..evaluation.run import EvaluationSet
 
 SETTINGS = (
+    "task_modules",
+    "task_environment",
     "include_tasks",
     "exclude_tasks",
     "task_parameters",

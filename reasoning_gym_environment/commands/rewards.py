@@ -15,6 +15,7 @@ from pathlib import Path
 from ..errors import FixableError
 from ..gym.asynchronous import AsyncReasoningGym
 from ..gym.containment import contain
+from ..problems.options import split_names
 from ..sandbox.pool import default_processes
 from ..service import ServiceSettings
 from ..service.client import TOKEN_VARIABLE
@@ -43,6 +44,8 @@ def main(arguments: Sequence[str]) -> int:
         answer_tolerance=options.answer_tolerance,
         skip_faulty_items=not options.keep_faulty_items,
         require_containment=options.require_containment,
+        task_modules=options.task_modules,
+        task_environment=options.task_environment,
     )
     settings = ServiceSettings(
         host=options.host,
@@ -107,6 +110,8 @@ def build_parser() -> Parser:
         type=Path,
         metavar="FOLDER",
     )
+    for name in ("task-modules", "task-environment"):
+        parser.option(f"--{name}", f"as env.{name.replace('-', '_')}", type=split_names, default=[])
     parser.option(
         "--contain",
         "score with this function at /contain/NAME; may be given again",

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from textwrap import indent
 
 from ..errors import GenerationError
+from ..problems.options import split_names
 from ..problems.sampler import evaluation_seed
 from ..records import Recipe
 from ..sandbox.pool import PoolSettings, TaskPool
@@ -18,6 +19,7 @@ from ..tasks.catalogue import (
     LibrarySnapshot,
     TaskInfo,
     bundled_snapshot,
+    proven_tasks,
     require_known,
     select_tasks,
 )
@@ -32,6 +34,8 @@ def main(arguments: Sequence[str]) -> int:
     parser = Parser("tasks", "List all tasks of reasoning-gym, or the levels of one.")
     parser.flag("--json", "print JSON, with the levels")
     parser.option("--levels", "print a task's levels, each with a sample question", metavar="TASK")
+    for name in ("task-modules", "task-environment"):
+        parser.option(f"--{name}", f"as env.{name.replace('-', '_')}", type=split_names, default=[])
     parser.option("--include-tasks", "as env.include_tasks", default="")
     parser.option("--exclude-tasks", "as env.exclude_tasks", default="")
     print(asyncio.run(_answer(parser.parse(arguments))))
@@ -39,14 +43,15 @@ def main(arguments: Sequence[str]) -> int:
 
 
 async def _answer(options: Namespace) -> str:
-    snapshot = bundled_snapshot()
+    snapshot = None if options.task_modules else bundled_snapshot()
     if snapshot and options.levels:
         require_known([options.levels], snapshot.ladders, "--levels", what="task")
     if snapshot is None or options.levels:
         logger.info("Starting the library, which takes a few seconds")
-        async with TaskPool(PoolSettings(processes=1), Counter()) as pool:
-            if snapshot is None:  # another version of the library is installed
-                discovery = await pool.discover()
+        own = {"task_modules": options.task_modules, "task_environment": options.task_environment}
+        async with TaskPool(PoolSettings(processes=1, **own), Counter()) as pool:
+            if snapshot is None:  # another version of the library is installed, or there is more
+                discovery = await pool.discover(proven=proven_tasks())
                 if discovery.warning:
                     logger.warning("%s", discovery.warning)
                 snapshot = LibrarySnapshot(discovery, await pool.ladders())

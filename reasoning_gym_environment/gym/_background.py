@@ -21,11 +21,10 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from ..errors import PoolClosedError
-from ..sandbox.functions import FunctionPool
-from ..sandbox.pool import TaskPool
+from ..sandbox.pool import WorkerPool
 
 Client = TypeVar("Client")
-Pool = TypeVar("Pool", TaskPool, FunctionPool)
+Pool = TypeVar("Pool", bound=WorkerPool)
 Result = TypeVar("Result")
 
 
@@ -86,7 +85,7 @@ class _LoopThread:
             self._loop.close()
 
 
-async def _open(pool: TaskPool | FunctionPool) -> AsyncGenerator[None, None]:
+async def _open(pool: WorkerPool) -> AsyncGenerator[None, None]:
     """Start a pool, and close it with this generator.
 
     The event loop closes a generator that is collected, and those that are left at its end.

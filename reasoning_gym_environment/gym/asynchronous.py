@@ -28,7 +28,7 @@ from ..problems.stream import (
 from ..records import Problem, Recipe, Score, Status, recipe_key
 from ..sandbox.pool import PoolSettings, StartWorker, TaskPool, default_processes
 from ..scoring.grading import verify_texts
-from ..tasks.catalogue import UnknownTaskError, known_categories, require_known
+from ..tasks.catalogue import UnknownTaskError, require_known
 from ..tasks.ladders import TaskLadder
 from ..util.command_line import build
 from ..util.values import shorten
@@ -195,7 +195,9 @@ class AsyncReasoningGym:
         generation_timeout: seconds for one problem.
         verify_timeout: seconds for one answer.
         require_containment: whether to refuse to start where the sandbox is incomplete.
-        start_worker: starts a worker process, in place of the default.
+        task_modules: modules with tasks of your own, by importable name or path.
+        task_environment: names of environment variables that these modules see.
+        start_worker: starts a worker process of the library, in place of the default.
 
     Attributes:
         counts: skipped items, restarted workers and similar events.
@@ -217,6 +219,8 @@ class AsyncReasoningGym:
         generation_timeout: Seconds = 10.0,
         verify_timeout: Seconds = 5.0,
         require_containment: bool = False,
+        task_modules: Iterable[str] = (),
+        task_environment: Iterable[str] = (),
         start_worker: StartWorker | None = None,
     ) -> None:
         self._settings = PoolSettings(
@@ -225,6 +229,8 @@ class AsyncReasoningGym:
             verify_timeout=verify_timeout,
             solved_threshold=solved_threshold,
             require_containment=require_containment,
+            task_modules=list(task_modules),
+            task_environment=list(task_environment),
         )
         self._answer_tolerance = answer_tolerance
         self._skip_faulty_items = skip_faulty_items
@@ -279,9 +285,13 @@ class AsyncReasoningGym:
             self._ladders = await (await self._workers()).ladders()
         return self._ladders
 
+    async def modules(self) -> dict[str, str]:
+        """Return the digest of each module with tasks of your own, by its name."""
+        return (await self._workers()).versions
+
     async def tasks(self) -> list[TaskSummary]:
         """List the tasks by name."""
-        categories = known_categories()
+        categories = (await self._workers()).categories
         return [
             TaskSummary(name=task, category=categories.get(task, ""), levels=len(ladder.levels))
             for task, ladder in sorted((await self._known_ladders()).items())
@@ -309,7 +319,8 @@ class AsyncReasoningGym:
             UnknownTaskError: there is no such task.
         """
         known = await self._known_ladders()
-        tasks = [name for name, category in known_categories().items() if category == task]
+        categories = (await self._workers()).categories
+        tasks = [name for name, category in categories.items() if category == task]
         if tasks and task not in known:
             raise UnknownTaskError(
                 f"task: {task!r} is a category: name one of its tasks, such as {tasks[0]}, or "

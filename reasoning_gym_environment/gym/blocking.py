@@ -58,6 +58,10 @@ class ReasoningGym:
         """What the sandbox does not enforce on this system; empty before the start as well."""
         return self._gym.gaps
 
+    def modules(self) -> dict[str, str]:
+        """Return the digest of each module: see `AsyncReasoningGym.modules`."""
+        return self._run(self._gym.modules())
+
     def tasks(self) -> list[TaskSummary]:
         """List the tasks by name."""
         return self._run(self._gym.tasks())

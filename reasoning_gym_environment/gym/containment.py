@@ -9,7 +9,6 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -27,6 +26,7 @@ from ..records import Verdict
 from ..sandbox.functions import MAX_TEXT, FunctionPool, FunctionSource
 from ..sandbox.pool import default_processes
 from ..util.concurrency import gather_or_cancel
+from ..util.modules import ModuleSource, find_module
 from ..util.values import shorten
 from ._background import Background, LazyPool
 from .arguments import Processes, checked, require_pairs, require_text
@@ -100,10 +100,10 @@ def contain(
         raise ConfigurationError(
             f"solved_threshold must be within bounds, {bounds}, got {solved:g}"
         )
+    module, name = _place_of(function)
     source = FunctionSource(
-        path=_path_of(function),
-        search_path=[entry or str(Path.cwd()) for entry in sys.path],
-        folder=str(Path.cwd()),
+        module=module,
+        name=name,
         memory=int(memory),
         timeout=timeout,
         allow=list(allow),
@@ -124,40 +124,36 @@ def contain(
     )
 
 
-def _path_of(function: Any) -> str:
-    """Return the path of a function that another process can import; ConfigurationError if none."""
+def _place_of(function: Any) -> tuple[ModuleSource, str]:
+    """Return the module that a function is in and its name; ConfigurationError if none is found."""
     if isinstance(function, str):
-        if not re.fullmatch(r"[\w.]+:[\w.]+", function):
+        module, _, name = function.rpartition(":")
+        if not re.fullmatch(r"[\w.]+", name) or not module:
             raise ConfigurationError(
-                "function must be a path such as 'package.module:function', got "
-                f"{shorten(function)}"
+                "function must be a path such as 'package.module:function' or "
+                f"'./module.py:function', got {shorten(function)}"
             )
-        module, _, name = function.partition(":")
-    else:
-        module, name = getattr(function, "__module__", ""), getattr(function, "__qualname__", "")
-        if not inspect.isroutine(function) or not name:
-            raise ConfigurationError(
-                "function must be a function or its path, such as 'package.module:function', got "
-                f"{shorten(function)}"
-            )
+        return find_module(module, "function"), name
+    module, name = getattr(function, "__module__", ""), getattr(function, "__qualname__", "")
+    if not inspect.isroutine(function) or not name:
+        raise ConfigurationError(
+            "function must be a function or its path, such as 'package.module:function', got "
+            f"{shorten(function)}"
+        )
     if "<" in name:  # <lambda>, <locals>
         raise ConfigurationError(
             f"{name} cannot be imported by its name: define it with def at the top of a module"
         )
-    if module in ("__main__", "__mp_main__"):
-        raise ConfigurationError(
-            f"{name} is of __main__, which worker processes cannot import: put it into a module of "
-            f"its own and pass its path, such as 'my_rewards:{name}'"
-        )
+    source = find_module(module, "function")
     found: Any = sys.modules.get(module)
     for attribute in name.split("."):
         found = getattr(found, attribute, None)
-    if found is not function and not isinstance(function, str):
+    if found is not function:
         raise ConfigurationError(
             f"{module}:{name} is not the function that was passed: pass the path of the one to "
             "call, such as 'package.module:function'"
         )
-    return f"{module}:{name}"
+    return source, name
 
 
 def _calls(pairs: Any, name: str) -> list[tuple[str, str]]:

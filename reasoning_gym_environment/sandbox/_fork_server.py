@@ -24,14 +24,18 @@ from pathlib import Path
 from types import ModuleType
 from typing import IO, BinaryIO, NoReturn
 
+import msgspec
+
 from ..errors import (
+    ConfigurationError,
     WorkerDiedError,
     WorkerLostError,
     WorkerOutOfMemoryError,
     WorkerStartError,
     WorkerTimeoutError,
 )
-from ._limits import address_space, protect_process
+from ..util.modules import ModuleSource
+from ._limits import address_space, keep_shared_memory_private, protect_process
 from ._protocol import LENGTH, MAX_REPLY, OUT_OF_MEMORY
 
 START_TIMEOUT = 120.0
@@ -141,7 +145,8 @@ class ForkServer:
     Args:
         program: of the server process, in place of the one for reasoning-gym.
         arguments: of that program.
-        environment: variables that its processes have besides.
+        environment: names of variables that its processes have besides.
+        hash_seed: of its processes.
     """
 
     _program = (
@@ -154,10 +159,16 @@ class ForkServer:
         *,
         program: str | None = None,
         arguments: Sequence[str] = (),
-        environment: Mapping[str, str] | None = None,
+        environment: Sequence[str] = (),
+        hash_seed: int = 0,
     ) -> None:
         self._command = "-c", program or self._program, *arguments
-        self._environment = {**(environment or {}), **worker_environment()}
+        own = worker_environment() | {"PYTHONHASHSEED": str(hash_seed)}
+        more = {name: os.environ[name] for name in environment if name in os.environ}
+        for name in more:
+            if more[name] != own.get(name, more[name]):
+                raise ConfigurationError(f"environment: workers set {name} themselves")
+        self._environment = {**more, **own}
         self._lock = asyncio.Lock()
         self._process: asyncio.subprocess.Process | None = None
         self._control: socket.socket | None = None
@@ -321,23 +332,30 @@ Roles = Mapping[str, Callable[[], Serve]]
 
 
 def main() -> None:
-    """Run the server process for reasoning-gym's workers."""
-    run_server(_library_roles)
+    """Run the server process for workers of reasoning-gym, or of the module in its argument."""
+    run_server(_task_roles)
 
 
-def _library_roles() -> Roles:
+def _task_roles() -> Roles:
     from ..tasks.datasets import Datasets  # the event loop's process loads none of these
+    from ..tasks.modules import load_module
     from . import _generator as generator
     from . import _verifier_host as verifier_host
 
     _import_cellpylib()
-    datasets = Datasets()
+    module = None
+    if len(sys.argv) > 1:
+        module = load_module(msgspec.json.decode(sys.argv[1], type=ModuleSource))
+        keep_shared_memory_private()
+    datasets = Datasets(own=module.categories if module else ())
 
     def verifier() -> Serve:
-        verifier_host.warm_up(datasets)
-        return partial(verifier_host.run, datasets=datasets)
+        if module is None:
+            verifier_host.warm_up(datasets)
+        return partial(verifier_host.run, datasets=datasets, module=module)
 
-    return {"generator": lambda: partial(generator.run, datasets=datasets), "verifier": verifier}
+    generate = partial(generator.run, datasets=datasets, module=module)
+    return {"generator": lambda: generate, "verifier": verifier}
 
 
 def run_server(load_roles: Callable[[], Roles]) -> None:
@@ -356,7 +374,11 @@ def run_server(load_roles: Callable[[], Roles]) -> None:
     null = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1):  # libraries print
         os.dup2(null, standard)
-    workers = _Workers(control, load_roles())
+    try:
+        workers = _Workers(control, load_roles())
+    except WorkerStartError as error:
+        control.send(f"0 {error}".encode(errors="replace")[:1000])
+        return
     _freeze()
     while True:
         message, descriptors, *_ = socket.recv_fds(control, 4096, 1)

@@ -5,7 +5,6 @@ The import runs uncontained, like any other import of the user's program. Calls 
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import json
 import math
@@ -18,7 +17,10 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, BinaryIO
 
+import msgspec
+
 from ..errors import WorkerStartError
+from ..util.modules import ModuleSource, describe, import_module
 from ..util.values import shorten
 from . import _limits as limits
 from . import _protocol as protocol
@@ -39,22 +41,25 @@ class FunctionSource:
     """What a fork server needs to load a function and to limit its calls.
 
     Attributes:
-        path: `package.module:function`.
-        search_path: what `sys.path` begins with.
-        folder: the working directory.
+        module: where it stands.
+        name: its name there.
         memory: bytes that a call may have beyond what its host has.
         timeout: seconds of a call.
         allow: what calls may do beyond computing and reading files.
         warm_up: texts and JSON data of calls that run before the first fork.
     """
 
-    path: str
-    search_path: Sequence[str]
-    folder: str
+    module: ModuleSource
+    name: str
     memory: int
     timeout: float
     allow: Sequence[str] = ()
     warm_up: Sequence[tuple[str, str]] = ()
+
+    @property
+    def path(self) -> str:
+        """What `contain` takes: `package.module:function`."""
+        return f"{self.module.shown}:{self.name}"
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -62,7 +67,7 @@ class FunctionSource:
 
 def main() -> None:
     """Run the fork server of one function, whose source is the program's argument."""
-    source = FunctionSource(**json.loads(sys.argv[1]))
+    source = msgspec.json.decode(sys.argv[1], type=FunctionSource)
 
     def prepare() -> Serve:
         function = load_function(source)
@@ -74,15 +79,12 @@ def main() -> None:
 
 def load_function(source: FunctionSource) -> Callable[..., Any]:
     """Import a function and warm it up; raise WorkerStartError with the reason if that fails."""
-    sys.path[:] = [*source.search_path, *(p for p in sys.path if p not in source.search_path)]
-    module, _, name = source.path.partition(":")
+    function: Any = import_module(source.module)
     try:
-        os.chdir(source.folder)
-        function: Any = importlib.import_module(module)
-        for attribute in name.split("."):
+        for attribute in source.name.split("."):
             function = getattr(function, attribute)
-    except BaseException as error:
-        raise WorkerStartError(f"cannot import {source.path}: {_describe(error)}") from error
+    except AttributeError as error:
+        raise WorkerStartError(f"cannot import {source.path}: {describe(error)}") from error
     if not callable(function) or inspect.iscoroutinefunction(function):
         raise WorkerStartError(
             f"{source.path} must be a plain function of a text and data, got {shorten(function)}"
@@ -100,13 +102,6 @@ def load_function(source: FunctionSource) -> Callable[..., Any]:
     return loaded
 
 
-def _describe(error: BaseException) -> str:
-    try:
-        return f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001 - its own text may raise anything
-        return type(error).__name__
-
-
 def _call(function: Callable[..., Any], text: str, data: str) -> FormScores:
     """Call a function; NaN, an error and its text if it raises or returns no number."""
     begin = time.perf_counter()
@@ -119,7 +114,7 @@ def _call(function: Callable[..., Any], text: str, data: str) -> FormScores:
     except MemoryError:
         raise
     except BaseException as error:  # noqa: BLE001 - a function may raise anything: it is a verdict
-        detail = detail or f"raised {_describe(error)}"
+        detail = detail or f"raised {describe(error)}"
     failed = math.isnan(score)
     return FormScores(
         outcome=Outcome.SCORED,

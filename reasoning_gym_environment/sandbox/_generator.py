@@ -1,4 +1,7 @@
-"""The generator process, which makes problems from recipes and never sees model text."""
+"""The generator process, which makes problems from recipes and never sees model text.
+
+Its replies are messages, not pickles: one of a user's module has run what the module holds.
+"""
 
 from __future__ import annotations
 
@@ -7,22 +10,41 @@ import pickle
 import queue
 import tempfile
 import threading
-from typing import BinaryIO
+from typing import Any, BinaryIO, Generic, TypeVar
 
-from ..records import Problem, Recipe
-from ..tasks.catalogue import Discovery, discover, read_registry
+import msgspec
+
+from ..records import Fault, Recipe
+from ..tasks.catalogue import discover, read_registry
 from ..tasks.datasets import Datasets
 from ..tasks.facts import NOT_A_TASK
-from ..tasks.ladders import TaskLadder, build_ladders
+from ..tasks.ladders import build_ladders
+from ..tasks.modules import ModuleTasks
+from ..util.modules import describe
+from ..util.values import replace_surrogates
 from . import _limits as limits
 from . import _protocol as protocol
 
-Request = Recipe | frozenset[str] | None
-"""Asks for a recipe's `Problem`; for a `Discovery`, where these tasks are known to build and not
-tried; or for every task's `TaskLadder`."""
+Request = Recipe | frozenset[str] | None | type[ModuleTasks]
+"""Asks for the problem of a recipe; for a `Discovery`, where these tasks are known to build and not
+tried; for every task's `TaskLadder`; or for what the module of this process has."""
 
-Reply = Discovery | dict[str, TaskLadder] | Problem | str
-"""The result, or text that says what went wrong."""
+Message = TypeVar("Message")
+
+
+class MadeProblem(msgspec.Struct):
+    """A problem but for its recipe and its entry, which follows the reply as bytes."""
+
+    question: str
+    oracle: str | None
+    fault: Fault | None
+
+
+class Reply(msgspec.Struct, Generic[Message]):
+    """A message, or what went wrong."""
+
+    message: Message | None = None
+    error: str = ""
 
 
 def _feed(requests: BinaryIO, inbox: queue.SimpleQueue[bytes]) -> None:
@@ -34,31 +56,45 @@ def _feed(requests: BinaryIO, inbox: queue.SimpleQueue[bytes]) -> None:
         os._exit(0)
 
 
-def answer(request: Request, datasets: Datasets) -> Reply:
+def answer(request: Request, datasets: Datasets, module: ModuleTasks | None = None) -> bytes:
     """Return the reply to one request; raise MemoryError if the memory is used up."""
+    message: Any = module
+    entry = b""
     try:
         if request is None:
-            return build_ladders(read_registry().keys() - NOT_A_TASK.keys())
-        if isinstance(request, frozenset):
-            return discover(lambda name: datasets.get(name, {}), proven=request)
-        return datasets.problem(request)
+            message = build_ladders(read_registry().keys() - NOT_A_TASK.keys())
+        elif isinstance(request, frozenset):
+            message = discover(lambda name: datasets.get(name, {}), proven=request)
+        elif isinstance(request, Recipe):
+            made = datasets.problem(request)
+            message = MadeProblem(question=made.question, oracle=made.oracle, fault=made.fault)
+            entry = made.entry
+        header = msgspec.json.encode(Reply(message=message))
     except MemoryError:  # another generator has more: see `run`
         raise
     except Exception as error:  # noqa: BLE001 - a generator may raise anything: the parent counts it
-        return f"{type(error).__name__}: {error}"[:1000]  # the library puts values into some
+        text = replace_surrogates(describe(error)[:1000])[0]  # the library puts values into some
+        header, entry = msgspec.json.encode(Reply(error=text)), b""
+    return protocol.LENGTH.pack(len(header)) + header + entry
 
 
-def run(requests: BinaryIO, replies: BinaryIO, datasets: Datasets) -> None:
-    """Serve until the parent goes away or memory is used up; first report what is not enforced."""
+def run(
+    requests: BinaryIO, replies: BinaryIO, datasets: Datasets, module: ModuleTasks | None = None
+) -> None:
+    """Serve until the parent goes away or memory is used up; first report what is not enforced.
+
+    A user's module has the user's rights here, as at its import.
+    """
     os.chdir(tempfile.gettempdir())  # programs of codeio may leave files where they run
-    gaps = limits.enter_generator()  # before the thread: a filter does not bind running ones
+    # before the thread: a filter does not bind running ones
+    gaps = limits.enter_host() if module else limits.enter_generator()
     datasets.limit_memory(limits.address_space, limits.address_space() + limits.DATASET_MEMORY)
     inbox: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_feed, args=(requests, inbox), daemon=True).start()
     protocol.write_frame(replies, " ".join(gaps).encode())
     while True:
         try:
-            reply = pickle.dumps(answer(pickle.loads(inbox.get()), datasets))
+            reply = answer(pickle.loads(inbox.get()), datasets, module)
         except MemoryError:
             protocol.write_frame(replies, protocol.OUT_OF_MEMORY)
             return

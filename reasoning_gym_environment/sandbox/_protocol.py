@@ -1,8 +1,8 @@
 """The protocol between the event loop's process and its workers, over pipes and sockets.
 
-Requests and a generator's replies are pickles: both ends trust each other. A verifier's reply is
-fixed-size raw numbers: it comes from a process that saw model text, and the parent never unpickles
-what such a process sends.
+Requests are pickles, which a worker may trust. The parent unpickles nothing: a generator's reply is
+JSON with an entry's bytes, as it may have imported a user's module, and a verifier's is fixed-size
+raw numbers, as it saw model text.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from enum import IntEnum
 from typing import Any, BinaryIO
 
 from ..records import Status, Verdict
+from ..util.values import escape_control_characters
 
 LENGTH = struct.Struct("<I")
 """The header of every frame: how many bytes follow."""
@@ -33,7 +34,7 @@ OUT_OF_MEMORY = b""
 
 FORM_SCORES = struct.Struct("<Bdddi200s")
 """`Outcome`, raw and tagged score (NaN if the form was not tried or raised), seconds, errors, and
-the error of a contained function."""
+the error of a user's function or verifier."""
 
 
 class Outcome(IntEnum):
@@ -55,6 +56,8 @@ class EntryAnswers:
         answers: distinct, in the order of the verdicts.
         timeout: seconds for one answer, both forms together.
         group_timeout: seconds for all answers; the rest then counts as timed out.
+        single_use: whether each answer has a child of its own, in which imports work.
+        tagged: whether an answer may earn more in tags.
     """
 
     task: str
@@ -63,6 +66,8 @@ class EntryAnswers:
     timeout: float
     group_timeout: float
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    single_use: bool = False
+    tagged: bool = True
 
 
 FunctionCall = tuple[str, str]
@@ -71,7 +76,7 @@ FunctionCall = tuple[str, str]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FormScores:
-    """The result for one answer; `detail` is untrusted text of a contained function's child."""
+    """The result for one answer; `detail` is untrusted text from the child of a user's verifier."""
 
     outcome: Outcome
     raw: float = math.nan
@@ -137,6 +142,7 @@ def to_verdict(scores: FormScores, *, solved_from: float = 1.0) -> Verdict:
     return Verdict(
         score=score,
         status=status,
+        detail=escape_control_characters(scores.detail) if errors else "",
         seconds=seconds,
         raw_score=raw,
         tagged_score=tagged,

@@ -5,6 +5,7 @@
   score depends on.
 - A *zygote* scores the oracle, so that all caches are warm, and forks a *single-use child* for each
   answer that may execute something.
+- An answer to a user's own task has a child of the host, under the limits of a contained function.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ from typing import Any
 import numpy as np
 
 from ..scoring.guards import max_score
-from ..tasks.datasets import Datasets
+from ..tasks.datasets import Datasets, seed_globals
 from ..tasks.facts import EXECUTES_ANSWERS, SLOW_ON_WRONG_ANSWERS
+from ..util.modules import describe
 from . import _limits as limits
 from . import _protocol as protocol
 from ._children import Work, run_child
@@ -38,17 +40,19 @@ Verify = Callable[[str, Any], float]
 """A verifier of the library: the score of an answer to an entry."""
 
 
-def score_forms(verify: Verify, answer: str, entry: Any) -> FormScores:
-    """Score the bare answer, and the tagged one unless the first has full credit."""
+def score_forms(verify: Verify, answer: str, entry: Any, *, tagged: bool = True) -> FormScores:
+    """Score the bare answer, and the tagged one if there is one and the first has less."""
     begin = time.perf_counter()
     scores: list[float] = []
-    for text in (answer, f"<answer>{answer}</answer>"):
+    detail = ""
+    for text in (answer, f"<answer>{answer}</answer>")[: 1 + tagged]:
         try:
             scores.append(float(verify(text, entry)))
         except MemoryError:
             raise
-        except Exception:  # noqa: BLE001 - a verifier may raise anything: NaN here, counted in `errors`
+        except Exception as error:  # noqa: BLE001 - a verifier may raise anything: NaN here, counted in `errors`
             scores.append(math.nan)
+            detail = f"raised {describe(error)}"
         if scores[0] >= 1.0:
             break
     return FormScores(
@@ -57,10 +61,13 @@ def score_forms(verify: Verify, answer: str, entry: Any) -> FormScores:
         tagged=scores[1] if len(scores) > 1 else math.nan,
         seconds=time.perf_counter() - begin,
         errors=sum(map(math.isnan, scores)),
+        detail=detail,
     )
 
 
-def screen_and_score(verify: Verify, task: str, answer: str, entry: Any) -> FormScores:
+def screen_and_score(
+    verify: Verify, task: str, answer: str, entry: Any, *, tagged: bool = True
+) -> FormScores:
     """Score an answer that passes the screen, no higher than its guard allows.
 
     Honest text that is not an expression earns what the verifier gives to unreadable text.
@@ -73,7 +80,7 @@ def screen_and_score(verify: Verify, task: str, answer: str, entry: Any) -> Form
     most = max_score(task, answer, entry)
     if most == 0.0:
         return FormScores(outcome=Outcome.SCORED, raw=0.0)
-    scores = score_forms(verify, answer, entry)
+    scores = score_forms(verify, answer, entry, tagged=tagged)
     return dataclasses.replace(
         scores, raw=_at_most(most, scores.raw), tagged=_at_most(most, scores.tagged)
     )
@@ -120,9 +127,22 @@ def zygote_work(dataset: Any, request: EntryAnswers, answers: Sequence[str]) -> 
 def _single_use_work(dataset: Any, request: EntryAnswers, answer: str) -> Work:
     def work(reply: int) -> None:
         limits.enter_single_use_child(reply, seconds=request.timeout)
-        entry = pickle.loads(request.entry)
-        scores = screen_and_score(dataset.score_answer, request.task, answer, entry)
-        os.write(reply, scores.pack())
+        os.write(reply, _score(dataset, request, answer).pack())
+
+    return work
+
+
+OWN_LIMITS: Any = {"memory": limits.VERIFIER_MEMORY, "allow": frozenset[str]()}
+"""Limits of a child that verifies an answer to a user's task: it may read files and import."""
+
+
+def own_work(dataset: Any, request: EntryAnswers, answer: str) -> Work:
+    """Return the work of a child that verifies one answer to a user's task."""
+
+    def work(reply: int) -> None:
+        limits.enter_function_child(reply, **OWN_LIMITS, seconds=request.timeout)
+        seed_globals(0)  # a verifier that draws gives the same verdict again
+        os.write(reply, _score(dataset, request, answer).pack())
 
     return work
 
@@ -178,8 +198,12 @@ def _score_unless_executed(dataset: Any, request: EntryAnswers, answer: str) -> 
     executed = request.task in EXECUTES_ANSWERS and not executes_nothing(request.task, answer)
     if dataset is None or executed:
         return FormScores.defer()
-    entry = pickle.loads(request.entry)
-    return screen_and_score(dataset.score_answer, request.task, answer, entry)
+    return _score(dataset, request, answer)
+
+
+def _score(dataset: Any, request: EntryAnswers, answer: str) -> FormScores:
+    entry, tagged = pickle.loads(request.entry), request.tagged
+    return screen_and_score(dataset.score_answer, request.task, answer, entry, tagged=tagged)
 
 
 class _Discard(io.TextIOBase):

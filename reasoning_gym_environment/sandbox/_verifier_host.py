@@ -1,7 +1,8 @@
 """The verifier host: keeps the library warm and forks the children that see model text.
 
 Answers that execute nothing go to one persistent worker. Each other answer has a single-use child
-of a zygote: whatever an answer does to its process ends with that process.
+of a zygote: whatever an answer does to its process ends with that process. So has each answer to a
+user's own task, of the host itself.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any, BinaryIO
 from ..records import Recipe
 from ..tasks.datasets import Datasets
 from ..tasks.facts import EXECUTES_ANSWERS, SHARES_DATA
+from ..tasks.modules import ModuleTasks
 from . import _limits as limits
 from . import _protocol as protocol
 from ._children import (
@@ -33,7 +35,7 @@ from ._children import (
     unpack_scores,
 )
 from ._protocol import EntryAnswers, FormScores, Outcome
-from ._verifier_child import persistent_work, zygote_work
+from ._verifier_child import OWN_LIMITS, own_work, persistent_work, zygote_work
 
 _MAX_GROUPS = 256
 """Groups that one persistent worker scores."""
@@ -200,6 +202,8 @@ class VerifierHost:
             return [FormScores(outcome=Outcome.SCORED, errors=1)] * len(request.answers)
         deadline = time.monotonic() + request.group_timeout
         group = Group(dataset=dataset, request=request, deadline=deadline, parent=parent)
+        if request.single_use:
+            return score_all(partial(_score_alone, group), request.answers, deadline)
         in_worker = partial(self._score_in_persistent_worker, group)
         scores = score_all(in_worker, request.answers, deadline)
         deferred = [
@@ -232,6 +236,19 @@ def _score_in_zygote(group: Group, answers: Sequence[str]) -> list[FormScores]:
     )
 
 
+def _score_alone(group: Group, answers: Sequence[str]) -> list[FormScores]:
+    """Score the first of the answers in a child that ends with it."""
+    return run_child(
+        own_work(group.dataset, group.request, answers[0]),
+        1,
+        timeout=group.request.timeout,
+        group_deadline=group.deadline,
+        parent=group.parent,
+        can_close_reply=hasattr(os, "waitid"),  # macOS has it from Python 3.13 on
+        crowded=lambda pid: limits.tasks_of(pid, alone=True) > 256,
+    )
+
+
 def warm_up(datasets: Datasets) -> None:
     """Make the first, slow calls of every executing verifier before forks inherit the result.
 
@@ -246,11 +263,14 @@ def warm_up(datasets: Datasets) -> None:
                 verify(answer, entry)
 
 
-def run(requests: BinaryIO, replies: BinaryIO, datasets: Datasets) -> None:
+def run(
+    requests: BinaryIO, replies: BinaryIO, datasets: Datasets, module: ModuleTasks | None = None
+) -> None:
     """Serve until the parent goes away or memory is used up; first report what is not enforced."""
     limits.enter_host()
     datasets.limit_memory(limits.address_space, limits.address_space() + limits.DATASET_MEMORY)
-    protocol.write_frame(replies, limits.verifier_gaps().encode())
+    gaps = limits.function_gaps(**OWN_LIMITS, seconds=1) if module else limits.verifier_gaps()
+    protocol.write_frame(replies, gaps.encode())
     host = VerifierHost(datasets)
     while (frame := protocol.read_frame(requests)) is not None:
         try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import pickle
 from collections import Counter
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ from ..util.values import escape_control_characters
 from ._fork_server import ForkServer
 from ._function_host import PROGRAM, ROLE, FunctionSource
 from ._protocol import FormScores, Outcome, to_verdict
-from .pool import HOST_GRACE_SECONDS, WorkerGroup, require_no_gaps, verdict_of_lost
+from .pool import HOST_GRACE_SECONDS, WorkerGroup, WorkerPool, verdict_of_lost
 
 __all__ = ["MAX_TEXT", "FunctionPool", "FunctionSource"]
 
@@ -26,7 +25,7 @@ MAX_TEXT = 16 * 2**20
 """Characters of a text, and of its data as JSON. A longer text is wrong."""
 
 
-class FunctionPool:
+class FunctionPool(WorkerPool):
     """Calls a function in worker processes.
 
     Args:
@@ -58,50 +57,9 @@ class FunctionPool:
         self._counts = counts
         self._lowest, self._highest = bounds
         self._solved_threshold = solved_threshold
-        self._require_containment = require_containment
-        self._fork_server = ForkServer(
-            program=PROGRAM,
-            arguments=[source.to_json()],
-            environment={name: os.environ[name] for name in environment if name in os.environ},
-        )
-        self._hosts = WorkerGroup(
-            ROLE, size=processes, counts=counts, start_worker=self._fork_server.start
-        )
-
-    @property
-    def pids(self) -> list[int]:
-        """The process ids of the hosts."""
-        return self._hosts.pids
-
-    @property
-    def gaps(self) -> list[str]:
-        """What this system does not enforce; empty while all calls are contained."""
-        return self._hosts.gaps
-
-    async def __aenter__(self) -> FunctionPool:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-    async def start(self) -> None:
-        """Import the function and start all hosts, or leave none.
-
-        Raises WorkerStartError, and ConfigurationError if containment is required and incomplete.
-        """
-        try:
-            await self._hosts.start()
-            if self._require_containment:
-                require_no_gaps(self.gaps)
-        except BaseException:
-            await self.close()
-            raise
-
-    async def close(self) -> None:
-        """Kill all workers. May be called again."""
-        await self._hosts.close()
-        await self._fork_server.close()
+        server = ForkServer(program=PROGRAM, arguments=[source.to_json()], environment=environment)
+        self._hosts = WorkerGroup(ROLE, size=processes, counts=counts, start_worker=server.start)
+        super().__init__([self._hosts], [server], require_containment=require_containment)
 
     async def call(self, text: str, data: str) -> Verdict:
         """Call the function with a text and JSON data, and judge what it returns."""

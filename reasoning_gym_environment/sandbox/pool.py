@@ -9,12 +9,15 @@ import asyncio
 import logging
 import os
 import pickle
+import struct
 import warnings
-from collections import Counter
+from collections import ChainMap, Counter
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
 
 from ..errors import (
     ConfigurationError,
@@ -28,14 +31,16 @@ from ..errors import (
     WorkerTimeoutError,
 )
 from ..records import Problem, Recipe, Status, Verdict
-from ..tasks.catalogue import Discovery
+from ..tasks.catalogue import Discovery, known_categories
 from ..tasks.facts import LIBRARY, solved_score
 from ..tasks.ladders import TaskLadder
+from ..tasks.modules import ModuleTasks, find_modules
 from ..tasks.recipes import require_valid_recipe
+from ..util.modules import ModuleSource
 from ..util.values import shorten
 from ._fork_server import ForkServer, WorkerProcess
-from ._generator import Request
-from ._protocol import MAX_ANSWER, MAX_ANSWERS, EntryAnswers, unpack_verdicts
+from ._generator import MadeProblem, Message, Reply, Request
+from ._protocol import LENGTH, MAX_ANSWER, MAX_ANSWERS, EntryAnswers, unpack_verdicts
 
 logger = logging.getLogger(__name__)
 
@@ -66,6 +71,10 @@ class PoolSettings:
         verify_group_timeout: seconds for all answers of a group.
         solved_threshold: score from which an answer is solved; None is each task's own.
         require_containment: whether workers that this system does not fully contain are refused.
+        task_modules: names or paths of the modules with a user's own tasks.
+        task_environment: names of environment variables that these modules see.
+        stateless: own tasks that are proved to keep no state: their answers share a process.
+        hash_seed: of Python in all workers.
     """
 
     processes: int
@@ -74,10 +83,15 @@ class PoolSettings:
     verify_group_timeout: float = 120.0
     solved_threshold: float | None = None
     require_containment: bool = False
+    task_modules: Sequence[str] = ()
+    task_environment: Sequence[str] = ()
+    stateless: frozenset[str] = frozenset()
+    hash_seed: int = 0
 
     def __post_init__(self) -> None:
         if self.processes < 1:
             raise ConfigurationError(f"processes must be an integer ≥ 1, got {self.processes}")
+        find_modules(self.task_modules)
 
 
 StartWorker = Callable[[str], Awaitable[WorkerProcess]]
@@ -197,21 +211,90 @@ class WorkerGroup:
         self._workers.clear()
 
 
-def require_no_gaps(gaps: Sequence[str]) -> None:
-    """Raise ConfigurationError if this system does not enforce all of the sandbox."""
-    if gaps:
-        raise ConfigurationError(
-            f"require_containment: the sandbox is incomplete ({'; '.join(gaps)}); run on Linux "
-            "with seccomp and Landlock, or leave it out to run without"
-        )
+Own = TypeVar("Own", bound="WorkerPool")
 
 
-class TaskPool:
+class WorkerPool:
+    """Groups of workers that start and end together, with their fork servers."""
+
+    def __init__(
+        self,
+        groups: Sequence[WorkerGroup],
+        servers: Sequence[ForkServer],
+        *,
+        require_containment: bool,
+    ) -> None:
+        self._groups = groups
+        self._servers = servers
+        self._require_containment = require_containment
+
+    @property
+    def pids(self) -> list[int]:
+        """The process ids of all workers."""
+        return [pid for group in self._groups for pid in group.pids]
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is a worker of each kind."""
+        return all(group.pids for group in self._groups)
+
+    @property
+    def gaps(self) -> list[str]:
+        """What this system does not enforce; empty while all workers are contained."""
+        return [gap for group in self._groups for gap in group.gaps]
+
+    async def __aenter__(self: Own) -> Own:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def start(self) -> None:
+        """Start all workers, or leave none.
+
+        Raises WorkerStartError, and ConfigurationError if containment is required and incomplete.
+        """
+        try:
+            await asyncio.gather(*(group.start() for group in self._groups))
+            if self._require_containment and self.gaps:
+                raise ConfigurationError(
+                    f"require_containment: the sandbox is incomplete ({'; '.join(self.gaps)}); run "
+                    "on Linux with seccomp and Landlock, or leave it out to run without"
+                )
+            await self._prepare()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def _prepare(self) -> None:
+        """Use the workers for the first time, if need be."""
+
+    async def close(self) -> None:
+        """Kill all workers. May be called again."""
+        await asyncio.gather(*(group.close() for group in self._groups))
+        await asyncio.gather(*(server.close() for server in self._servers))
+
+
+class TaskSource(NamedTuple):
+    """The workers of the library's tasks, or of those of a user's module."""
+
+    module: ModuleSource | None
+    generators: WorkerGroup
+    hosts: WorkerGroup
+
+
+class TaskPool(WorkerPool):
     """Makes problems and scores answers in worker processes.
+
+    Each module with a user's own tasks has workers of its own: none can change another's tasks.
 
     Args:
         counts: counts generation timeouts and errors, and worker restarts.
-        start_worker: starts its workers; by default a fork server of its own.
+        start_worker: starts the library's workers; by default a fork server of its own.
+
+    Attributes:
+        modules: what each module has, by its name; empty before the start.
 
     Example:
         async with TaskPool(PoolSettings(processes=2), Counter()) as pool:
@@ -230,66 +313,81 @@ class TaskPool:
         self._counts = counts
         self._installed = version(LIBRARY)
         self._warned = False
-        self._fork_server = ForkServer()
-        start = start_worker or self._fork_server.start
-        self._generators, self._hosts = (
-            WorkerGroup(role, size=settings.processes, counts=counts, start_worker=start)
-            for role in ("generator", "verifier")
-        )
+        self._sources: list[TaskSource] = []
+        self._by_task: dict[str, TaskSource] = {}
+        self.modules: dict[str, ModuleTasks] = {}
+        servers = []
+        for module in (None, *find_modules(settings.task_modules)):
+            server = ForkServer(
+                arguments=[msgspec.json.encode(module).decode()] if module else [],
+                environment=settings.task_environment if module else [],
+                hash_seed=settings.hash_seed,
+            )
+            start = server.start if module else start_worker or server.start
+            generators, hosts = (
+                WorkerGroup(role, size=settings.processes, counts=counts, start_worker=start)
+                for role in ("generator", "verifier")
+            )
+            self._sources.append(TaskSource(module, generators, hosts))
+            servers.append(server)
+        groups = [group for source in self._sources for group in source[1:]]
+        super().__init__(groups, servers, require_containment=settings.require_containment)
+
+    async def _prepare(self) -> None:
+        """Ask each module's workers for its tasks; ConfigurationError if two have the same name."""
+        taken = dict.fromkeys(known_categories().values(), "a category of reasoning-gym")
+        for source in self._sources:
+            if source.module is None:
+                continue
+            found, _ = await self._ask(source, ModuleTasks, ModuleTasks)
+            for task in found.categories:
+                if task in taken:
+                    raise ConfigurationError(
+                        f"task_modules: task {task} of {source.module.shown} has the name of "
+                        f"{taken[task]}: rename it, or leave one of the modules out"
+                    )
+            own = [*found.categories, source.module.name]
+            taken |= dict.fromkeys(own, f"a task or module of {source.module.shown}")
+            self._by_task |= dict.fromkeys(found.categories, source)
+            self.modules[source.module.name] = found
+
+    def _source(self, task: str) -> TaskSource:
+        return self._by_task.get(task, self._sources[0])
 
     @property
-    def pids(self) -> list[int]:
-        """The process ids of all workers."""
-        return self._generators.pids + self._hosts.pids
+    def versions(self) -> dict[str, str]:
+        """The digest of each module, by its name; empty before the start."""
+        return {name: module.digest for name, module in self.modules.items()}
 
     @property
-    def ready(self) -> bool:
-        """Whether there are a generator and a verifier host."""
-        return bool(self._generators.pids and self._hosts.pids)
+    def categories(self) -> dict[str, str]:
+        """The category of each task that is known without asking the library."""
+        own = [module.categories for module in self.modules.values()]
+        return dict(ChainMap(*own, known_categories()))
 
-    async def __aenter__(self) -> TaskPool:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-    @property
-    def gaps(self) -> list[str]:
-        """What this system does not enforce; empty while all workers are contained."""
-        return [*self._generators.gaps, *self._hosts.gaps]
-
-    async def start(self) -> None:
-        """Start all workers, or leave none.
-
-        Raises WorkerStartError, and ConfigurationError if containment is required and incomplete.
-        """
-        try:
-            await asyncio.gather(self._generators.start(), self._hosts.start())
-            if self._settings.require_containment:
-                require_no_gaps(self.gaps)
-        except BaseException:
-            await self.close()
-            raise
-
-    async def close(self) -> None:
-        """Kill all workers. May be called again."""
-        await asyncio.gather(self._generators.close(), self._hosts.close())
-        await self._fork_server.close()
+    def module_of(self, task: str) -> str | None:
+        """Return the name of the module that a task belongs to; None is the library."""
+        module = self._source(task).module
+        return module.name if module else None
 
     async def discover(self, *, proven: frozenset[str] = frozenset()) -> Discovery:
-        """Return what the library offers; `proven` tasks are not tried, since all take a second."""
-        discovery: Discovery = await self._ask_generator(proven)
-        return discovery
+        """Return all tasks; of the library's, `proven` ones are not tried: all take a second."""
+        found, _ = await self._ask(self._sources[0], proven, Discovery)
+        for module in self.modules.values():
+            found.categories.update(module.categories)
+            found.failures.update(module.failures)
+        return found
 
     async def ladders(self) -> dict[str, TaskLadder]:
         """Return every task's levels of difficulty; raise GenerationError if some can't be read."""
-        ladders: dict[str, TaskLadder] | str
-        ladders = await self._ask_generator(None)
-        if isinstance(ladders, str):
+        try:
+            ladders, _ = await self._ask(self._sources[0], None, dict[str, TaskLadder])
+        except GenerationError as error:
             raise GenerationError(
-                f"{ladders}; the tested version of reasoning-gym is in requirements.txt"
-            )
+                f"{error}; the tested version of reasoning-gym is in requirements.txt"
+            ) from error
+        for module in self.modules.values():
+            ladders.update(module.ladders)
         return ladders
 
     async def generate(self, recipe: Recipe) -> Problem:
@@ -305,10 +403,10 @@ class TaskPool:
             self._counts["generation/errors"] += 1
             raise GenerationError(f"{shorten(recipe.task)}: invalid recipe: {error}") from error
         self._warn_of_version(recipe.library_version)
-        result: Problem | str = ""
         for attempts_left in reversed(range(MAX_ATTEMPTS)):
             try:
-                result = await self._ask_generator(recipe, self._settings.generation_timeout)
+                timeout, source = self._settings.generation_timeout, self._source(recipe.task)
+                made, entry = await self._ask(source, recipe, MadeProblem, timeout)
                 break
             except WorkerTimeoutError as error:
                 self._counts["generation/timeouts"] += 1
@@ -321,10 +419,16 @@ class TaskPool:
                 # Memory ran out in several processes, so the recipe needs too much: no lost worker.
                 cause = None if isinstance(error, WorkerOutOfMemoryError) else error
                 raise GenerationError(f"{recipe.task}: {error}") from cause
-        if isinstance(result, str):
-            self._counts["generation/errors"] += 1
-            raise GenerationError(f"{recipe.task}: {result}")
-        return result
+            except GenerationError as error:
+                self._counts["generation/errors"] += 1
+                raise GenerationError(f"{recipe.task}: {error}") from None
+        return Problem(
+            recipe=replace(recipe, library_version=self._installed),
+            question=made.question,
+            oracle=made.oracle,
+            entry=entry,
+            fault=made.fault,
+        )
 
     def _warn_of_version(self, made: str | None) -> None:
         """Warn once if another version of the library made a recipe."""
@@ -336,10 +440,25 @@ class TaskPool:
                 stacklevel=3,
             )
 
-    async def _ask_generator(self, request: Request, timeout: float = 120.0) -> Any:
-        """Return the unpickled reply: generators never see model text."""
-        reply = await self._generators.submit(pickle.dumps(request), timeout=timeout)
-        return pickle.loads(reply)
+    async def _ask(
+        self, source: TaskSource, request: Request, kind: type[Message], timeout: float = 120.0
+    ) -> tuple[Message, bytes]:
+        """Return a generator's message and the bytes behind it; raise GenerationError with its own.
+
+        Nothing is unpickled here: a user's module may have made the reply.
+        """
+        frame = await source.generators.submit(pickle.dumps(request), timeout=timeout)
+        try:
+            end = LENGTH.size + LENGTH.unpack_from(frame)[0]
+            reply: Reply[Message] = msgspec.json.decode(
+                frame[LENGTH.size : end],
+                type=Reply[kind],  # type: ignore[valid-type]  # known as it runs
+            )
+        except (struct.error, msgspec.DecodeError) as error:
+            raise GenerationError(f"malformed reply of a generator: {error}") from error
+        if reply.message is None:
+            raise GenerationError(reply.error)
+        return reply.message, frame[end:]
 
     async def verify(self, problem: Problem, answers: Sequence[str]) -> list[Verdict]:
         """Return one verdict per answer, in order. Equal answers are verified once."""
@@ -380,9 +499,12 @@ class TaskPool:
             answers=answers,
             timeout=settings.verify_timeout,
             group_timeout=settings.verify_group_timeout,
+            single_use=problem.recipe.task in self._by_task.keys() - settings.stateless,
+            tagged=problem.recipe.task not in self._by_task,
         )
         timeout = settings.verify_group_timeout + HOST_GRACE_SECONDS
-        reply = await self._hosts.submit(pickle.dumps(request), timeout=timeout)
+        hosts = self._source(request.task).hosts
+        reply = await hosts.submit(pickle.dumps(request), timeout=timeout)
         try:
             solved_from = settings.solved_threshold or solved_score(request.task)
             return unpack_verdicts(reply, len(answers), solved_from=solved_from)

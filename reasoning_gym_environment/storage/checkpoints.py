@@ -20,6 +20,7 @@ logger = logging.getLogger(__name__)
 
 VERSION = 1
 STREAM = "stream_state"
+MODULES = "task_modules"
 
 
 class Checkpoints:
@@ -30,11 +31,15 @@ class Checkpoints:
 
     Args:
         counts: counters "checkpoints/saved" and "checkpoints/failed".
+        modules: the digest of each module with own tasks, by name.
     """
 
-    def __init__(self, folder: Path, counts: Counter[str]) -> None:
+    def __init__(
+        self, folder: Path, counts: Counter[str], modules: Mapping[str, str] | None = None
+    ) -> None:
         self._folder = folder
         self._counts = counts
+        self._modules = dict(modules or {})
         self._highest = -1
         self._lineage: str = ""
         self._lock = LockFile(folder.with_name(f"{folder.name}.lock"))
@@ -94,8 +99,9 @@ class Checkpoints:
             return
         self._lineage = self._lineage or (step and _lineage(self._path(0))) or uuid.uuid4().hex
         try:
-            text = json.dumps({"schema_version": VERSION, "lineage": self._lineage, **content})
-            write_whole(path, text, synced=True)
+            own = {MODULES: self._modules} if self._modules else {}
+            about = {"schema_version": VERSION, "lineage": self._lineage, **own, **content}
+            write_whole(path, json.dumps(about), synced=True)
         except OSError as error:
             self.failed(step, str(error))
             return
@@ -131,6 +137,17 @@ class Checkpoints:
             if not first or _lineage(path) in (first, None):  # the owner reports a damaged one
                 return path
         return None
+
+    def read(self, path: Path, *, accept_changed: bool) -> dict[str, Any]:
+        """Return what `read_checkpoint` does; ValueError if a module has changed since."""
+        content = read_checkpoint(path)
+        for name, digest in validate(content.pop(MODULES, {}), dict[str, str]).items():
+            if (now := self._modules.get(name, digest)) != digest and not accept_changed:
+                raise ValueError(
+                    f"its module {name} has changed, from {digest:.40} to {now}, and with it its "
+                    "tasks; set --env.accept_changed_modules true to continue nevertheless"
+                )
+        return content
 
     def _path(self, step: int) -> Path:
         return self._folder / f"step-{step}.json"

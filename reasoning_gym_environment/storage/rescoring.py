@@ -51,10 +51,16 @@ class ScoreChange:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rescored:
-    """A stored group before and after rescoring; `kept` says why it could not be rescored."""
+    """A stored group before and after rescoring.
+
+    Attributes:
+        made_with: the library or module of its task, its version then and the one here.
+        kept: why it could not be rescored; empty if it was.
+    """
 
     before: StoredGroup
     after: StoredGroup
+    made_with: tuple[str, str, str]
     kept: str = ""
 
     @property
@@ -74,23 +80,31 @@ async def rescore(
     slots = asyncio.Semaphore(concurrency)
 
     async def rescore_one(group: StoredGroup) -> Rescored:
+        library, stored, installed = made_with = _made_with(group, pool)
         async with slots:
             try:
                 problem = await generate_with_retry(pool.generate, group.recipe)
             except GenerationError as error:
                 kept = f"the problem can't be regenerated: {error}"
-                return Rescored(before=group, after=group, kept=kept)
+                return Rescored(before=group, after=group, made_with=made_with, kept=kept)
             if {rollout.question for rollout in group.rollouts} != {problem.question}:
-                stored, installed = group.library_version, version(LIBRARY)
-                how = f": generated with {LIBRARY} {stored}, installed is {installed}"
+                how = f": generated with {library} {stored}, installed is {installed}"
                 if stored == installed:
-                    how = f" with the same {LIBRARY} {installed}"
+                    how = f" with the same {library} {installed}"
                 kept = f"the recipe gives another question{how}"
-                return Rescored(before=group, after=group, kept=kept)
+                return Rescored(before=group, after=group, made_with=made_with, kept=kept)
             after = await _rescore_group(group, problem, pool, settings)
-            return Rescored(before=group, after=after)
+            return Rescored(before=group, after=after, made_with=made_with)
 
     return await with_progress([rescore_one(group) for group in groups], "rescoring")
+
+
+def _made_with(group: StoredGroup, pool: TaskPool) -> tuple[str, str, str]:
+    """Return the library or module of a group's task, and its versions then and now."""
+    if module := pool.module_of(group.task):
+        then = str(group.library_versions.get(module, "an unknown version"))
+        return module, then, pool.versions[module]
+    return LIBRARY, group.library_version, version(LIBRARY)
 
 
 async def _rescore_group(
@@ -107,7 +121,7 @@ async def _rescore_group(
         recipe=problem.recipe,
         oracle=problem.oracle,
         scoring=settings.to_json(),
-        library_versions={**group.library_versions, **installed},
+        library_versions={**group.library_versions, **installed, **pool.versions},
         fault=fault_of(problem),
     )
 
@@ -126,16 +140,16 @@ def describe_rescoring(
         yield f"  {other}  have another oracle now"
     if faulty := sum(result.after.is_faulty for result in results):
         yield f"  {faulty}  have faulty items; --without-faulty-items leaves them out"
-    yield from _differences([result.before for result in results if not result.kept], settings)
+    done = [result for result in results if not result.kept]
+    for (library, then, now), count in Counter(result.made_with for result in done).items():
+        if then != now:
+            yield f"  {count}  were generated with {library} {then}, scored with {now}"
+    yield from _differences([result.before for result in done], settings)
     yield from describe_changes([change for result in results for change in result.changes])
 
 
 def _differences(groups: Sequence[StoredGroup], settings: ScoringSettings) -> Iterator[str]:
-    """Count the groups that were scored with another library version or other settings."""
-    installed = version(LIBRARY)
-    for stored, count in Counter(group.library_version for group in groups).items():
-        if stored != installed:
-            yield f"  {count}  were generated with {LIBRARY} {stored}, scored with {installed}"
+    """Count the groups that were scored with other settings."""
     for name, value in settings.to_json().items():
         scorings = [group.scoring for group in groups]
         differing = Counter(str(old[name]) for old in scorings if old.get(name, value) != value)

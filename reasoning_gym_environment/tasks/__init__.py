@@ -3,4 +3,13 @@
 Scoring an answer is in `scoring`, choosing the next problem in `problems`.
 """
 
-__all__ = ["catalogue", "datasets", "decorator", "facts", "item_checks", "ladders", "recipes"]
+__all__ = [
+    "catalogue",
+    "datasets",
+    "decorator",
+    "facts",
+    "item_checks",
+    "ladders",
+    "modules",
+    "recipes",
+]

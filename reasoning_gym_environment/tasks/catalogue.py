@@ -141,7 +141,10 @@ def require_known(
     for name in names:
         if name not in known:
             hint = did_you_mean(name, known, otherwise="see the `tasks` command")
-            raise UnknownTaskError(f"{setting}: unknown {what} {name!r}; {hint}")
+            raise UnknownTaskError(
+                f"{setting}: unknown {what} {name!r}; {hint}; a task of your own needs its module "
+                "in task_modules"
+            )
 
 
 def _exclusion_reason(

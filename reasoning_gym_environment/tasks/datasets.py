@@ -13,13 +13,14 @@ import json
 import pickle
 import random
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from enum import Enum
 from functools import cache, partial
 from importlib.metadata import version
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from ..records import Problem, Recipe
+from ..util.values import shorten
 from .catalogue import require_known
 from .facts import LIBRARY, NOT_A_TASK, SEEDED_AT_CONSTRUCTION, SHARES_DATA
 from .item_checks import item_fault
@@ -43,13 +44,18 @@ class Datasets:
     """A least-recently-used cache of dataset objects: building one can cost more than an item.
 
     The default size is four levels of every task, about 180 MB.
+
+    Args:
+        own: tasks of a user's module, each of whose items has a new object, as their class may
+            read its seed anywhere.
     """
 
-    def __init__(self, *, cache_size: int = 420) -> None:
+    def __init__(self, *, own: Collection[str] = (), cache_size: int = 420) -> None:
         from reasoning_gym.factory import create_dataset  # heavy: only workers come here
 
         self._create = create_dataset
         self._version = version(LIBRARY)
+        self._own = own
         self._cache: OrderedDict[tuple[str, str], Any] = OrderedDict()
         self._cache_size = cache_size
         self._memory: Callable[[], int] = int
@@ -83,8 +89,27 @@ class Datasets:
     def entry(self, recipe: Recipe) -> dict[str, Any]:
         """Make the entry of an allowed recipe; the same in every process of one hash seed."""
         require_allowed(recipe)
-        random.seed(recipe.seed)  # one generator of list_functions draws from the global one
+        seed_globals(recipe.seed)  # one generator of list_functions draws from the global one
+        if recipe.task in self._own:
+            return self._own_entry(recipe)
         return choose_entry(recipe, partial(self._seeded, recipe.task, recipe.parameters))
+
+    def _own_entry(self, recipe: Recipe) -> dict[str, Any]:
+        """Make an entry of a user's task; raise TypeError if it is not one."""
+        from reasoning_gym.factory import has_curriculum
+
+        if recipe.level is not None and not recipe.parameters and has_curriculum(recipe.task):
+            raise ValueError(f"level {recipe.level} of {recipe.task} lacks its parameters")
+        seed = recipe.seed % 2**32  # which numpy takes; the lowest bit stays
+        dataset = self._create(recipe.task, seed=seed, size=1, **recipe.parameters)
+        seed_globals(seed)  # what the class fills once must not change what the item draws
+        entry = dataset[0]
+        question, answer = entry["question"], entry["answer"]
+        if not (isinstance(question, str) and question.strip()):
+            raise TypeError(f"question must be a text, got {shorten(question)}")
+        if not isinstance(answer, str | None):
+            raise TypeError(f"answer must be a text or None, got {shorten(answer)}")
+        return {**entry}
 
     def _seeded(self, task: str, parameters: Mapping[str, Any], seed: int) -> Any:
         seed = (
@@ -116,6 +141,14 @@ class Datasets:
             entry=pickled,
             fault=item_fault(recipe.task, entry),
         )
+
+
+def seed_globals(seed: int) -> None:
+    """Seed the global generators, from which some items are drawn."""
+    import numpy as np  # only workers come here
+
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
 
 
 def require_allowed(recipe: Recipe) -> None:

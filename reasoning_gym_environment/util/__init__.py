@@ -3,4 +3,13 @@
 No module here knows what a rollout is.
 """
 
-__all__ = ["command_line", "concurrency", "files", "logs", "outages", "progress", "values"]
+__all__ = [
+    "command_line",
+    "concurrency",
+    "files",
+    "logs",
+    "modules",
+    "outages",
+    "progress",
+    "values",
+]

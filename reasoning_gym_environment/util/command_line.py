@@ -23,6 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.fields import FieldInfo
 
 from ..errors import ConfigurationError, did_you_mean
+from .modules import named_in_file
 from .values import WITHHELD, shorten
 
 ENV, SERVER = "env", "openai"
@@ -220,8 +221,13 @@ def read_file(path: Path, sections: Sections) -> Given:
                     f"`{place}:`"
                 )
         sections[section].require_known(settings, prefix=f"{path}: ")
+    env = below[0][1]
+    modules = env.get("task_modules")
+    if isinstance(modules, str | list):
+        entries = modules.split(",") if isinstance(modules, str) else modules
+        env = {**env, "task_modules": [named_in_file(path, entry) for entry in entries]}
     return Given(
-        env=below[0][1],
+        env=env,
         servers=[settings for _, settings in below[1:]],
         flags={name: content[name] for name in sections[""].model_fields if name in content},
     )

@@ -274,9 +274,13 @@ def local() -> Any:
     [
         (lambda text, data: 1.0, "<lambda> cannot be imported by its name: define it with def"),
         (local(), r"local.<locals>.function cannot be imported by its name: define it with def"),
-        (of_main, r"of_main is of __main__.*: put it into a module of its own.*'my_rewards:of_"),
-        ("__main__:verify", r"verify is of __main__, which worker processes cannot import"),
-        ("my_rewards.verify", r"must be a path such as 'package.module:function', got 'my_rew"),
+        (of_main, r"__main__ is the running program .*: put it into a module of its own and name"),
+        ("__main__:verify", r"__main__ is the running program or notebook, which worker processes"),
+        (
+            "my_rewards.verify",
+            r"must be a path such as 'package.module:function' or .* got 'my_rew",
+        ),
+        ("no_module:verify", "function: there is no module no_module: install it, or write its"),
         ("os:system; import", r"must be a path"),
         (7, "must be a function or its path, such as 'package.module:function', got 7"),
         (contain(equal), r"must be a function or its path.*got contain\('contained_functions:eq"),
@@ -336,7 +340,6 @@ def test_data_must_be_plain_json(data: Any, reward: ContainedFunction) -> None:
     ("path", "message"),
     [
         ("contained_functions:nothing", "cannot import .*:nothing: AttributeError"),
-        ("no_such_module:verify", "cannot import no_such_module:verify: ModuleNotFoundError"),
         ("contained_functions:coroutine", "must be a plain function of a text and data"),
         ("contained_functions:CALLS", "must be a plain function"),
         ("contained_rewards:reward", "is what contain.. returned: name the function"),
@@ -457,7 +460,7 @@ def test_a_system_without_a_filter_is_named_and_refused_on_demand(
 async def test_no_process_outlives_a_caller_that_is_killed() -> None:
     script = (
         "from reasoning_gym_environment import contain\n"
-        "reward = contain('contained_functions:misbehave', timeout=600, processes=2)\n"
+        f"reward = contain('{contained_functions.__file__}:misbehave', timeout=600, processes=2)\n"
         "print(reward('nothing'), flush=True)\n"
         "reward.score_many([('loops', None), ('sleeps', None)])\n"
     )
@@ -489,10 +492,11 @@ time.sleep(1000)
 @pytest.mark.processes
 async def test_an_import_that_hangs_ends_with_its_caller(tmp_path: Path) -> None:
     (tmp_path / "hanging_rewards.py").write_text(HANGING_IMPORT)
-    script = "from reasoning_gym_environment import contain; contain('hanging_rewards:verify')('x')"
+    script = "from reasoning_gym_environment import contain; contain('./hanging_rewards.py:f')('x')"
     caller = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", script),
-        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
     )
     while not (tmp_path / "made").exists():
         await asyncio.sleep(0.05)

@@ -134,7 +134,7 @@ async def test_a_problem_whose_generator_is_killed_is_made_by_the_next(
 ) -> None:
     before = Counter(counts)
     expected = await unscreened.generate(Recipe(task="gcd", seed=2))
-    [generator] = unscreened._generators.pids
+    [generator] = unscreened._sources[0].generators.pids
     os.kill(generator, signal.SIGSTOP)
     asked = asyncio.create_task(unscreened.generate(Recipe(task="gcd", seed=2)))
     await asyncio.sleep(0.1)

@@ -167,7 +167,7 @@ async def test_a_function_that_cannot_be_imported_stops_the_start(tmp_path: Path
     process = await command("--contain", "mine=no_rewards:verify", folder=tmp_path)
     _, said = await process.communicate()
     assert process.returncode == 2
-    assert "cannot import no_rewards:verify: ModuleNotFoundError" in said.decode()
+    assert "function: there is no module no_rewards: install it, or write its path" in said.decode()
 
 
 @pytest.mark.parametrize("text", ["mine", "my_rewards:verify"])

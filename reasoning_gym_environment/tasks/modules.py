@@ -1,0 +1,125 @@
+"""Modules with a user's own tasks, which register datasets as the library's own do.
+
+The event loop's process finds them. It neither imports one, nor unpickles anything that comes from
+a worker that did.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+
+from msgspec import Struct
+
+from ..errors import ConfigurationError, WorkerStartError
+from ..records import Recipe
+from ..util.modules import ModuleSource, describe, find_module, import_module
+from .catalogue import known_categories
+from .ladders import TaskLadder, build_ladders
+from .recipes import require_valid_recipe
+
+
+class ModuleTasks(Struct):
+    """What a worker process says of the module that it imported.
+
+    Attributes:
+        digest: of the module's source: that of its package, or of its file and what that imports
+            from its folder.
+        threads: how many threads run after its import.
+        devices: whether its import opened a GPU.
+        categories: of its tasks, by name.
+        failures: by task, why it can't be built.
+        ladders: of the tasks that can.
+    """
+
+    digest: str
+    threads: int
+    devices: bool
+    categories: dict[str, str]
+    failures: dict[str, str]
+    ladders: dict[str, TaskLadder]
+
+
+def find_modules(entries: Sequence[str]) -> list[ModuleSource]:
+    """Find the modules of `task_modules`; ConfigurationError for one that can't be used."""
+    found: dict[str, ModuleSource] = {}
+    library = known_categories()
+    for entry in entries:
+        module = find_module(entry, "task_modules")
+        other = found[module.name].shown if module.name in found else "one of reasoning-gym"
+        if module.name in {*found, *library, *library.values(), "reasoning_gym"}:
+            raise ConfigurationError(
+                f"task_modules: {module.shown} has the name of a module, task or category, "
+                f"{other}: rename it, or leave it out"
+            )
+        found[module.name] = module
+    return list(found.values())
+
+
+def load_module(source: ModuleSource) -> ModuleTasks:
+    """Import a module and build its tasks; WorkerStartError if it can't be used at all."""
+    from reasoning_gym.factory import DATASETS, create_dataset  # heavy: only workers come here
+
+    before, known = dict(DATASETS), set(sys.modules)
+    taken = "task {} of {} has the name of one of {}: rename it"
+    try:
+        module = import_module(source)
+    except WorkerStartError as error:
+        for name, (dataset, _) in before.items():
+            if f"'{name}' is already registered" in str(error):
+                said = taken.format(name, source.shown, dataset.__module__)
+                raise WorkerStartError(said) from error
+        raise
+    for name, registered in before.items():
+        if DATASETS.get(name) != registered:
+            raise WorkerStartError(taken.format(name, source.shown, registered[0].__module__))
+    own = {name: dataset for name, (dataset, _) in DATASETS.items() if name not in before}
+    if not own or module.__file__ is None:
+        raise WorkerStartError(
+            f"{source.shown} registers no task: call reasoning_gym.factory.register_dataset"
+        )
+    threads = len([*Path("/proc/self/task").glob("*")])
+    opened = [str(link.resolve()) for link in Path("/proc/self/fd").glob("*")]
+    found = ModuleTasks(
+        digest=_digest(module, Path(module.__file__), sys.modules.keys() - known),
+        threads=threads,
+        devices=any(path.startswith("/dev/nvidia") for path in opened),
+        categories={},
+        failures={},
+        ladders={},
+    )
+    for name, dataset in own.items():
+        declared = getattr(dataset, "category", None)
+        category = found.categories[name] = declared if isinstance(declared, str) else source.name
+        if not re.fullmatch(r"[A-Za-z0-9_.-]{1,100} [A-Za-z0-9_.-]{1,100}", f"{name} {category}"):
+            raise WorkerStartError(
+                f"{source.shown}: a task's name and category must be at most 100 letters, digits "
+                f"and _.-, got {name!r:.110} and {category!r:.110}"
+            )
+        try:
+            create_dataset(name, seed=0, size=1)
+            [ladder] = build_ladders([name]).values()
+            for level in ladder.levels:
+                require_valid_recipe(Recipe(task=name, seed=0, parameters=level))
+            found.ladders[name] = ladder
+        except Exception as error:  # noqa: BLE001 - any dataset may raise anything: it is reported
+            found.failures[name] = f"can't be built: {describe(error)}"
+    return found
+
+
+def _digest(module: ModuleType, file: Path, imported: set[str]) -> str:
+    """Return a hash of a module's source and of what it imported from its folder."""
+    files = {file, *(file.parent.rglob("*.py") if hasattr(module, "__path__") else ())}
+    for each in [sys.modules[name] for name in imported]:
+        other = Path(getattr(each, "__file__", None) or "/")
+        if file.parent in other.parents and not {"site-packages", "dist-packages"} & {*other.parts}:
+            files.add(other)
+    content = hashlib.sha256()
+    for each_file in sorted(files):
+        data = each_file.read_bytes()
+        content.update(f"{each_file.relative_to(file.parent)} {len(data)}\n".encode() + data)
+    return f"sha256:{content.hexdigest()[:16]}"

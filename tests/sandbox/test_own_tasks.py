@@ -1,0 +1,262 @@
+"""Tasks of a user's module: made and scored beside the library's, and apart from them."""
+
+import os
+import pickle
+import random
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from filter_attempts import where_filtered
+from stored_values import as_stored, said
+from worker_stock import WorkerStock
+
+from reasoning_gym_environment.errors import ConfigurationError, GenerationError, WorkerStartError
+from reasoning_gym_environment.problems.options import TaskOptions
+from reasoning_gym_environment.problems.stream import select
+from reasoning_gym_environment.records import Recipe, Status
+from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
+from reasoning_gym_environment.scoring.grading import ScoringSettings, grade
+from reasoning_gym_environment.storage.rescoring import describe_rescoring, rescore
+from reasoning_gym_environment.storage.rows import StoredGroup
+from reasoning_gym_environment.tasks.catalogue import proven_tasks
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.processes]
+
+MODULE = Path(__file__).parents[1] / "own_tasks.py"
+SETTINGS = PoolSettings(
+    processes=1,
+    verify_timeout=1.0,
+    task_modules=[str(MODULE)],
+    task_environment=["OWN_TASKS", "UNSET"],
+)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def own(stock: WorkerStock) -> AsyncIterator[TaskPool]:
+    os.environ |= {"OWN_TASKS": "named", "OTHER": "not named"}
+    async with TaskPool(SETTINGS, Counter(), start_worker=stock.lend) as pool:
+        del os.environ["OWN_TASKS"], os.environ["OTHER"]
+        yield pool
+
+
+async def test_they_are_discovered_with_categories_levels_and_failures(own: TaskPool) -> None:
+    found, ladders = await own.discover(proven=proven_tasks()), await own.ladders()
+    assert {name: found.categories[name] for name in ("own_sums", "odd", "gcd")} == {
+        "own_sums": "own_tasks",
+        "odd": "strange",
+        "gcd": "arithmetic",
+    }
+    assert found.failures == {"unbuildable": "can't be built: RuntimeError: no data here"}
+    assert ladders["own_sums"].levels == ({"digits": 1}, {"digits": 2}, {"digits": 4})
+    assert ladders["own_sums"].parameters == ("digits", "sign")
+    assert ladders["odd"].levels == ({},)
+    options = TaskOptions(complexity_mode="curriculum", task_weights={"strange": 2})
+    chosen = await select(own, options, tasks=["own_tasks", "strange", "gcd"], with_ladders=False)
+    assert chosen.weights == {"gcd": 1.0, "odd": 2.0, "own_sums": 1.0}
+    [(name, module)] = own.modules.items()
+    assert (name, module.threads, module.devices) == ("own_tasks", 2, False)
+    assert own.versions == {"own_tasks": module.digest}
+    assert own.module_of("odd") == "own_tasks"
+    assert own.module_of("gcd") is None
+
+
+async def test_a_recipe_gives_the_same_problem_though_it_draws_from_global_state(
+    own: TaskPool,
+) -> None:
+    recipes = [Recipe(task="own_sums", seed=2**52 + seed) for seed in (2, 4, 2, 4)]
+    problems = [await own.generate(recipe) for recipe in recipes]
+    assert problems[:2] == problems[2:]
+    assert problems[0].question != problems[1].question
+    assert "named" in problems[0].question
+    assert "not named" not in problems[0].question
+    assert problems[0].recipe.library_version is not None
+    hard = await own.generate(replace(recipes[0], level=2, parameters={"digits": 4}))
+    assert int(str(hard.oracle)) > 200
+    assert b"own_tasks" in problems[0].entry
+    assert "own_tasks" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("recipe", "message"),
+    [
+        (Recipe(task="own_sums", seed=1, parameters={"digits": "4"}), "its type is int"),
+        (Recipe(task="own_sums", seed=1, parameters={"digits": 10**6}), "the limit is 400"),
+        (Recipe(task="own_sums", seed=1, parameters={"sign": "-"}), r"its texts are \['\+', 'plus"),
+        (Recipe(task="own_sums", seed=1, parameters={"size": 2}), "unknown parameter 'size'"),
+        (Recipe(task="own_sums", seed=1, level=2), "level 2 of own_sums lacks its parameters"),
+        (
+            Recipe(task="odd", seed=1, parameters={"kind": "number"}),
+            "answer must be .*got 4",
+        ),
+        (
+            Recipe(task="odd", seed=1, parameters={"kind": "empty"}),
+            "question must be .*got ' '",
+        ),
+        (Recipe(task="unbuildable", seed=1), "RuntimeError: no data here"),
+        (Recipe(task="own_sum", seed=1), "unknown task 'own_sum'.* its module in task_modules"),
+    ],
+)
+async def test_what_a_recipe_may_not_ask_is_said(
+    own: TaskPool, recipe: Recipe, message: str
+) -> None:
+    with pytest.raises(GenerationError, match=message):
+        await own.generate(recipe)
+
+
+@where_filtered
+async def test_whatever_a_verifier_does_is_a_verdict_and_leaves_the_next_answers_as_they_were(
+    own: TaskPool,
+) -> None:
+    problem = await own.generate(Recipe(task="odd", seed=2, parameters={"kind": "none"}))
+    assert problem.oracle is None
+    expected = {
+        "first": (Status.WRONG, 0.25, ""),
+        "second": (Status.WRONG, 0.25, ""),
+        "raises": (Status.VERIFIER_ERROR, 0.0, r"raised ValueError: no \x1b[31mnumber"),
+        "loops": (Status.TIMEOUT, 0.0, "the verifier did not finish in time"),
+        "exits": (Status.CRASHED, 0.0, "the verifier's process died"),
+        "crashes": (Status.CRASHED, 0.0, "the verifier's process died"),
+        "allocates": (Status.OUT_OF_MEMORY, 0.0, "the verifier ran out of memory"),
+        "imports": (Status.SOLVED, 1.0, ""),
+        "two": (Status.SOLVED, 1.0, ""),
+        "third": (Status.WRONG, 0.25, ""),
+    }
+    refused = ("writes", "connects", "forks")
+    verdicts = await own.verify(problem, [*expected, *refused, "nan"])
+    found = {
+        answer: (verdict.status, verdict.score, verdict.detail)
+        for answer, verdict in zip(expected, verdicts, strict=False)
+    }
+    assert found == expected
+    for answer, verdict in zip(refused, verdicts[len(expected) :], strict=False):
+        assert verdict.status is Status.VERIFIER_ERROR, answer
+        assert "Operation not permitted" in verdict.detail
+    assert verdicts[-1].score == 0.0
+    assert not Path("/tmp/own-tasks-wrote").exists()
+
+
+async def test_a_module_that_patches_the_library_changes_none_of_its_scores(own: TaskPool) -> None:
+    problem = await own.generate(Recipe(task="gcd", seed=2))
+    assert [v.status for v in await own.verify(problem, ["0", str(problem.oracle)])] == [
+        Status.WRONG,
+        Status.SOLVED,
+    ]
+    sums = await own.generate(Recipe(task="own_sums", seed=2))
+    [right] = await own.verify(sums, [str(sums.oracle)])
+    assert (right.status, right.tagged_score) == (Status.SOLVED, None)
+
+
+async def test_a_task_proved_to_keep_no_state_shares_a_process(stock: WorkerStock) -> None:
+    settings = replace(SETTINGS, stateless=frozenset({"odd"}))
+    async with TaskPool(settings, Counter(), start_worker=stock.lend) as pool:
+        problem = await pool.generate(Recipe(task="odd", seed=2))
+        assert [v.score for v in await pool.verify(problem, ["first", "second"])] == [0.25, 1.0]
+
+
+async def test_rescore_counts_the_rows_that_another_module_made(own: TaskPool) -> None:
+    settings = ScoringSettings(max_token_length=100)
+    problem = await own.generate(Recipe(task="own_sums", seed=2))
+    group = await grade(problem, [said("<answer>1</answer>", tokens=4)], own, settings)
+    rows = [as_stored(group, library_versions={"own_tasks": d}) for d in ("sha256:0", "sha256:1")]
+    rows.append(as_stored(group, library_versions=own.versions))
+    results = await rescore([StoredGroup.from_json(r) for r in rows], own, settings, concurrency=1)
+    lines = [*describe_rescoring(results, settings, torn=0)]
+    now = own.versions["own_tasks"]
+    assert f"  1  were generated with own_tasks sha256:1, scored with {now}" in lines
+    assert sum("were generated with" in line for line in lines) == 2
+    assert {r.after.library_versions["own_tasks"] for r in results} == {now}
+
+
+REGISTERS = (
+    "from reasoning_gym.arithmetic.gcd import GCDConfig, GCDDataset\n"
+    "from reasoning_gym.factory import DATASETS, register_dataset\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("import nothing_like_this", r"ModuleNotFoundError: No module .*\(.*/first\.py, line 1\)"),
+        ("raise SystemExit(3)", "first.py: SystemExit: 3"),
+        ("x = 1", "first.py registers no task: call reasoning_gym.factory.register_dataset"),
+        (
+            f"{REGISTERS}register_dataset('gcd', GCDDataset, GCDConfig)",
+            "task gcd of .*first.py has the name of one of reasoning_gym.arithmetic.gcd: rename it",
+        ),
+        (f"{REGISTERS}DATASETS['lcm'] = DATASETS['gcd']", "task lcm of .*first.py has"),
+        (
+            f"{REGISTERS}register_dataset('a b', GCDDataset, GCDConfig)",
+            "at most 100 .*'a b'",
+        ),
+    ],
+)
+async def test_a_module_that_cannot_be_used_stops_the_start(
+    stock: WorkerStock, tmp_path: Path, source: str, message: str
+) -> None:
+    (tmp_path / "first.py").write_text(source)
+    settings = PoolSettings(processes=1, task_modules=[str(tmp_path / "first.py")])
+    with pytest.raises(WorkerStartError, match=message):
+        await TaskPool(settings, Counter(), start_worker=stock.lend).start()
+
+
+class Scripted:
+    """A worker that replies with the same bytes to whatever is asked."""
+
+    pid, gaps, growth = 1, "", 0
+
+    def __init__(self, reply: bytes) -> None:
+        self._reply = reply
+
+    async def request(self, payload: bytes, *, timeout: float) -> bytes:
+        return self._reply
+
+    async def kill(self) -> None:
+        pass
+
+
+class Explodes:
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os._exit, (3,)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        pickle.dumps(Explodes()),
+        b"\x02\0\0\0{}",
+        b"\xff\xff\0\0{}",
+        b'\x0b\0\0\0{"message":3}',
+        b"\0",
+        random.Random(1).randbytes(1000),
+    ],
+)
+async def test_a_reply_of_another_form_is_refused_and_never_unpickled(reply: bytes) -> None:
+    async def start(role: str) -> Scripted:
+        return Scripted(reply)
+
+    async with TaskPool(PoolSettings(processes=1), Counter(), start_worker=start) as pool:
+        with pytest.raises(GenerationError):
+            await pool.generate(Recipe(task="gcd", seed=2))
+        with pytest.raises(GenerationError):
+            await pool.ladders()
+
+
+async def test_a_name_that_two_modules_have_is_refused_with_both_origins(tmp_path: Path) -> None:
+    source = f"{REGISTERS}register_dataset('twice', GCDDataset, GCDConfig)"
+    for name in ("first", "second"):
+        (tmp_path / f"{name}.py").write_text(source)
+    entries = [str(tmp_path / f"{name}.py") for name in ("first", "second")]
+
+    async def start(role: str) -> Scripted:
+        return Scripted(b"")
+
+    pool = TaskPool(PoolSettings(processes=1, task_modules=entries), Counter(), start_worker=start)
+    with pytest.raises(
+        ConfigurationError, match=r"task twice of .*second\.py .*a task or module of .*first"
+    ):
+        await pool.start()

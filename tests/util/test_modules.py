@@ -1,0 +1,92 @@
+"""A user's module is found by its name or path, and not imported where it is found."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from reasoning_gym_environment.errors import ConfigurationError, WorkerStartError
+from reasoning_gym_environment.util.modules import find_module, import_module
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory of the tests, with modules that must not be imported."""
+    (tmp_path / "package" / "inner").mkdir(parents=True)
+    for name in ("mine.py", "not-a-name.py", "package/__init__.py", "package/inner/__init__.py"):
+        (tmp_path / name).write_text("raise AssertionError('imported')")
+    (tmp_path / "notes.txt").write_text("")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("entry", "name", "file"),
+    [
+        ("./mine.py", "mine", "mine.py"),
+        ("mine.py", "mine", "mine.py"),
+        ("../{name}/mine.py", "mine", "mine.py"),
+        ("./package", "package", "package/__init__.py"),
+        ("package/", "package", "package/__init__.py"),
+        ("package/inner/", "package.inner", "package/inner/__init__.py"),
+        ("{folder}/mine.py", "mine", "mine.py"),
+    ],
+)
+def test_a_path_gives_the_name_that_its_file_is_imported_by(
+    folder: Path, entry: str, name: str, file: str
+) -> None:
+    found = find_module(entry.format(folder=folder, name=folder.name), "task_modules")
+    assert (found.name, found.shown, found.folder) == (name, str(folder / file), str(folder))
+    assert found.search_path[0] == str(folder)
+
+
+def test_a_name_is_found_as_the_program_finds_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(folder)
+    for name in ("mine", "package", "package.inner"):
+        assert find_module(name, "task_modules").search_path[0] == str(folder)
+        assert name not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ("mine", r"^task_modules: there is no module mine: write \./mine\.py$"),
+        ("package.inner", r"there is no module package.inner: write \./package/inner$"),
+        ("absent", "there is no module absent: install it, or write its path$"),
+        ("./absent.py", "there is no Python file .*/absent.py$"),
+        ("./notes.txt", "there is no Python file .*/notes.txt$"),
+        ("./not-a-name.py", "modules that Python can import.*got './not-a-name.py'$"),
+        ("a b", "modules that Python can import, by name such as my_module or path .*got 'a b'$"),
+        ("", "modules that Python can import.*got ''$"),
+        ("__main__", "the running program or notebook, .*such as ./my_module.py$"),
+    ],
+)
+def test_what_no_worker_can_import_is_refused_with_the_way_out(
+    folder: Path, entry: str, message: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        find_module(entry, "task_modules")
+
+
+@pytest.mark.parametrize(("entry", "path"), [("mine", "mine.py"), ("package", "package")])
+def test_what_only_this_process_inherits_is_named_by_its_path(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, entry: str, path: str
+) -> None:
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.setenv("PYTHONPATH", f"/nowhere:{folder}")
+    with pytest.raises(ConfigurationError, match=f"found by PYTHONPATH.*path, {folder / path}$"):
+        find_module(entry, "task_modules")
+    assert find_module("./mine.py", "task_modules").name == "mine"
+
+
+def test_a_file_that_is_named_like_another_module_is_not_taken_for_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (folder / "json.py").write_text("")
+    with pytest.raises(
+        WorkerStartError, match=r"json.py is named like .*json/__init__\.py: rename it"
+    ):
+        import_module(find_module("./json.py", "task_modules"))
