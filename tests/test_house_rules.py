@@ -13,9 +13,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 BOUNDS = {
-    "modules": 132,
-    "lines": 30_800,
-    "classes": 328,
+    "modules": 134,
+    "lines": 31_300,
+    "classes": 332,
     "constants_per_1000": 8,
     "function_p90": 30,
     "longest_function": 70,
