@@ -412,8 +412,11 @@ def add_option(parser: ArgumentParser | _ArgumentGroup, option: Option, **more: 
     """Let a command take an option; its value is checked later, with those of the file."""
     is_flag = bool in types_of(option.field.annotation)
     text = more.pop("help", option.help())
+    names = [f"--{option.name}"]
+    if option.name.startswith("env.task_") and option.name.endswith(("modules", "environment")):
+        names.append(names[0].replace("env.", "").replace("_", "-"))  # as in `tasks` and `rewards`
     parser.add_argument(
-        f"--{option.name}",
+        *names,
         default=SUPPRESS,
         nargs="?" if is_flag else None,
         const=True if is_flag else None,

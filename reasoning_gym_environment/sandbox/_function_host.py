@@ -20,8 +20,8 @@ from typing import Any, BinaryIO
 import msgspec
 
 from ..errors import WorkerStartError
-from ..util.modules import ModuleSource, describe, import_module
-from ..util.values import shorten
+from ..util.modules import ModuleSource, import_module
+from ..util.values import describe_error, shorten
 from . import _limits as limits
 from . import _protocol as protocol
 from ._children import ParentGoneError, run_child, score_all
@@ -84,7 +84,7 @@ def load_function(source: FunctionSource) -> Callable[..., Any]:
         for attribute in source.name.split("."):
             function = getattr(function, attribute)
     except AttributeError as error:
-        raise WorkerStartError(f"cannot import {source.path}: {describe(error)}") from error
+        raise WorkerStartError(f"cannot import {source.path}: {describe_error(error)}") from error
     if not callable(function) or inspect.iscoroutinefunction(function):
         raise WorkerStartError(
             f"{source.path} must be a plain function of a text and data, got {shorten(function)}"
@@ -114,7 +114,7 @@ def _call(function: Callable[..., Any], text: str, data: str) -> FormScores:
     except MemoryError:
         raise
     except BaseException as error:  # noqa: BLE001 - a function may raise anything: it is a verdict
-        detail = detail or f"raised {describe(error)}"
+        detail = detail or f"raised {describe_error(error)}"
     failed = math.isnan(score)
     return FormScores(
         outcome=Outcome.SCORED,

@@ -20,8 +20,7 @@ from ..tasks.datasets import Datasets
 from ..tasks.facts import NOT_A_TASK
 from ..tasks.ladders import build_ladders
 from ..tasks.modules import ModuleTasks
-from ..util.modules import describe
-from ..util.values import replace_surrogates
+from ..util.values import describe_error, replace_surrogates
 from . import _limits as limits
 from . import _protocol as protocol
 
@@ -73,7 +72,9 @@ def answer(request: Request, datasets: Datasets, module: ModuleTasks | None = No
     except MemoryError:  # another generator has more: see `run`
         raise
     except Exception as error:  # noqa: BLE001 - a generator may raise anything: the parent counts it
-        text = replace_surrogates(describe(error)[:1000])[0]  # the library puts values into some
+        text = replace_surrogates(describe_error(error)[:1000])[
+            0
+        ]  # the library puts values into some
         header, entry = msgspec.json.encode(Reply(error=text)), b""
     return protocol.LENGTH.pack(len(header)) + header + entry
 

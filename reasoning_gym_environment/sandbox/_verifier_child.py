@@ -29,7 +29,7 @@ import numpy as np
 from ..scoring.guards import max_score
 from ..tasks.datasets import Datasets, seed_globals
 from ..tasks.facts import EXECUTES_ANSWERS, SLOW_ON_WRONG_ANSWERS
-from ..util.modules import describe
+from ..util.values import describe_error
 from . import _limits as limits
 from . import _protocol as protocol
 from ._children import Work, run_child
@@ -52,7 +52,7 @@ def score_forms(verify: Verify, answer: str, entry: Any, *, tagged: bool = True)
             raise
         except Exception as error:  # noqa: BLE001 - a verifier may raise anything: NaN here, counted in `errors`
             scores.append(math.nan)
-            detail = f"raised {describe(error)}"
+            detail = f"raised {describe_error(error)}"
         if scores[0] >= 1.0:
             break
     return FormScores(

@@ -142,8 +142,8 @@ def require_known(
         if name not in known:
             hint = did_you_mean(name, known, otherwise="see the `tasks` command")
             raise UnknownTaskError(
-                f"{setting}: unknown {what} {name!r}; {hint}; a task of your own needs its module "
-                "in task_modules"
+                f"{setting}: unknown {what} {name!r}; {hint} (a task of your own needs its module "
+                "in task_modules)"
             )
 
 

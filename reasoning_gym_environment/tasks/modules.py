@@ -17,7 +17,8 @@ from msgspec import Struct
 
 from ..errors import ConfigurationError, WorkerStartError
 from ..records import Recipe
-from ..util.modules import ModuleSource, describe, find_module, import_module
+from ..util.modules import ModuleSource, find_module, import_module
+from ..util.values import describe_error
 from .catalogue import known_categories
 from .ladders import TaskLadder, build_ladders
 from .recipes import require_valid_recipe
@@ -107,7 +108,7 @@ def load_module(source: ModuleSource) -> ModuleTasks:
                 require_valid_recipe(Recipe(task=name, seed=0, parameters=level))
             found.ladders[name] = ladder
         except Exception as error:  # noqa: BLE001 - any dataset may raise anything: it is reported
-            found.failures[name] = f"can't be built: {describe(error)}"
+            found.failures[name] = f"can't be built: {describe_error(error)}"
     return found
 
 

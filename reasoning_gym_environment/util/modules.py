@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from ..errors import ConfigurationError, WorkerStartError
-from .values import shorten
+from .values import describe_error, shorten
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,15 +106,9 @@ def import_module(source: ModuleSource) -> ModuleType:
         frames = traceback.extract_tb(error.__traceback__)
         own = [frame for frame in frames if not re.search("importlib|util/modules", frame.filename)]
         where = f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""
-        raise WorkerStartError(f"cannot import {source.shown}: {describe(error)}{where}") from error
+        raise WorkerStartError(
+            f"cannot import {source.shown}: {describe_error(error)}{where}"
+        ) from error
     if source.shown not in (source.name, module.__file__):
         raise WorkerStartError(f"{source.shown} is named like {module.__file__}: rename it")
     return module
-
-
-def describe(error: BaseException) -> str:
-    """Return an error's type and its text, which may raise anything itself."""
-    try:
-        return f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001 - its own text may raise anything
-        return type(error).__name__

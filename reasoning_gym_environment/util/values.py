@@ -67,6 +67,14 @@ def shorten(value: object) -> str:
         return "a list with a huge number"
 
 
+def describe_error(error: BaseException) -> str:
+    """Return an error's type and its text, which may raise anything itself."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001 - its own text may raise anything
+        return type(error).__name__
+
+
 T = TypeVar("T")
 Key = TypeVar("Key", bound=Hashable)
 

@@ -9,8 +9,14 @@ import pytest
 from command_settings import checked, given
 
 from reasoning_gym_environment.cli import COMMANDS, main
+from reasoning_gym_environment.commands import problems
 from reasoning_gym_environment.errors import FixableError
-from reasoning_gym_environment.settings import build_settings, default_settings, list_options
+from reasoning_gym_environment.settings import (
+    build_settings,
+    default_settings,
+    list_options,
+    read_environment,
+)
 from reasoning_gym_environment.util.command_line import Given
 
 OPTIONS = list_options()
@@ -168,7 +174,7 @@ def test_the_short_help_has_a_line_for_each_option_and_counts_the_omitted_ones(
     short, whole = (help_of("serve", name, capsys) for name in ("--help", "--help-all"))
     assert all(f"  --{option.name} " in whole.replace("\n", " \n") for option in OPTIONS)
     shown = [option for option in OPTIONS if f"\n  --{option.name} " in short]
-    assert len(shown) == 61
+    assert len(shown) == 64
     assert all(len(line) <= 120 for line in short.splitlines())
     assert f"--help-all has {len(OPTIONS) - len(shown)} more." in short
     headings = [line[:-1] for line in short.splitlines() if line.endswith(":") and line[0] != " "]
@@ -248,3 +254,24 @@ def test_a_slow_command_checks_its_output_folder_first(
         f"error: {named.replace('FILE', str(file))}: {file} is not writable "
         f"({file} is a file); choose another folder\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ("./mine.py, installed", ["{folder}/mine.py", "installed"]),
+        ("[more/, ../mine.py]", ["{folder}/more", "{folder}/../mine.py"]),
+        ("/abs/mine.py", ["/abs/mine.py"]),
+    ],
+)
+def test_modules_of_a_file_are_relative_to_it_and_those_of_an_option_are_not(
+    tmp_path: Path, given: str, found: list[str]
+) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(f"env:\n  task_modules: {given}\n")
+    needed = ["--count", "1", "-o", "x", "--config", str(file)]
+    options = problems.build_parser().parse(needed)
+    expected = [name.format(folder=tmp_path) for name in found]
+    assert read_environment(options).task_modules == expected
+    options = problems.build_parser().parse([*needed, "--task-modules", "./b.py,c"])
+    assert read_environment(options).task_modules == ["./b.py", "c"]

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ONE
 
+from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.errors import FixableError
 from reasoning_gym_environment.storage.dumps import read_groups, stored_files
@@ -25,7 +25,7 @@ async def test_a_run_stores_the_digest_of_its_module_and_continues_with_no_other
         "complexity_mode": "curriculum",
         "dump_all_rollouts": True,
     }
-    async with PolicyServer(ONE, tokenizer) as server:
+    async with PolicyServer(ScriptedPolicy(["<answer>1</answer>"]), tokenizer) as server:
         async with bench.environment(server.url, **settings) as env:
             env.checkpoint_dir, env.wandb_prepend = str(tmp_path), "env_x"
             tasks = set()
