@@ -1,7 +1,8 @@
 """The reward service on a running Ray cluster: `serve run ray_serve:app` in this folder.
 
 Each replica runs the service's application with a gym of its own. Streams of problems are disabled,
-since each replica would have its own.
+since each replica would have its own. For tasks of your own, pass `task_modules=["./my_tasks.py"]`
+to the gym, and `runtime_env={"working_dir": "."}` to Ray.
 """
 
 from fastapi import FastAPI

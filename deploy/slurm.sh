@@ -9,7 +9,8 @@
 #   sbatch --export=ALL,API_URL=http://trainer:8000,INFERENCE_URL=http://vllm:9001/v1 deploy/slurm.sh environment.yaml
 #
 # The first SERVICES tasks (default 0) are reward services on PORT (default 8080), and on the ports
-# after it if a node has several. They need REASONING_GYM_REWARDS_TOKEN. The other tasks are replicas,
+# after it if a node has several. They need REASONING_GYM_REWARDS_TOKEN, and TASK_MODULES if there are
+# tasks of your own, on a file system that all nodes see. The other tasks are replicas,
 # named by their number, so that a restarted job finds their checkpoints and curricula. The script
 # restarts a replica that exits with 75, which means "try again".
 set -euo pipefail
@@ -24,7 +25,8 @@ fi
 config=$2
 if [ "$SLURM_PROCID" -lt "${SERVICES:-0}" ]; then
     : "${REASONING_GYM_REWARDS_TOKEN:?set it: others on this cluster can reach the services}"
-    exec reasoning-gym-environment rewards --host 0.0.0.0 --port $((${PORT:-8080} + SLURM_LOCALID))
+    exec reasoning-gym-environment rewards --host 0.0.0.0 --port $((${PORT:-8080} + SLURM_LOCALID)) \
+        ${TASK_MODULES:+--task-modules "$TASK_MODULES"}
 fi
 replica=$((SLURM_PROCID - ${SERVICES:-0}))
 child=

@@ -25,7 +25,7 @@ from ..util.values import escape_control_characters, shorten
 from .problems import evaluation_set
 
 SETTINGS = ["eval_seed", "eval_difficulties", "num_eval_samples_per_task", "skip_faulty_items"]
-SETTINGS += ["generation_timeout", "task_processes"]
+SETTINGS += ["generation_timeout", "task_processes", "task_modules", "task_environment"]
 """The settings of `serve` that apply here."""
 
 

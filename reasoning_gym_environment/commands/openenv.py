@@ -23,7 +23,7 @@ TOKEN_VARIABLE = "REASONING_GYM_OPENENV_TOKEN"
 SETTINGS = (
     *TaskOptions.model_fields,
     *("include_tasks", "seed", "answer_tolerance", "skip_faulty_items", "task_processes"),
-    "require_containment",
+    *("require_containment", "task_modules", "task_environment"),
 )
 """The settings of `serve` that apply here."""
 
@@ -53,6 +53,8 @@ def main(arguments: Sequence[str]) -> int:
         answer_tolerance=env.answer_tolerance,
         skip_faulty_items=env.skip_faulty_items,
         require_containment=env.require_containment,
+        task_modules=env.task_modules,
+        task_environment=env.task_environment,
     )
     with listening, gym:
         shared = SharedStream(

@@ -240,6 +240,8 @@ def aimed_parts(
     said = [f"left out, {why}: {', '.join(names)}" for why, names in left_out.items() if names]
     if empty := {categories[t] for t in tasks} - {categories[task] for task in nearest}:
         said.append(f"no task is left of: {', '.join(sorted(empty))}")
+    if others := evaluated.keys() - ladders.keys():
+        said.append(f"left out, evaluated but not among these tasks: {', '.join(sorted(others))}")
     if missing := len(ladders) - len(tasks):
         said.append(f"left out, without a score in {options.from_evaluation}: {missing} tasks")
     if parts:

@@ -19,7 +19,6 @@ from ..settings import add_settings, pool_settings, read_environment, settings_o
 from ..storage.dumps import RESCORED, read_groups, rescored_path, stored_files
 from ..storage.rescoring import Rescored, describe_rescoring, rescore
 from ..storage.rows import StoredGroup
-from ..tasks.catalogue import known_categories
 from ..util.command_line import Parser
 from ..util.files import require_free, require_writable, write_whole
 from ..util.values import escape_control_characters
@@ -27,7 +26,7 @@ from ..util.values import escape_control_characters
 logger = logging.getLogger(__name__)
 
 SETTINGS = [field.name for field in fields(ScoringSettings)]
-SETTINGS += ["generation_timeout", "task_processes"]
+SETTINGS += ["generation_timeout", "task_processes", "task_modules", "task_environment"]
 """The settings of `serve` that apply here."""
 
 
@@ -42,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
     scoring, pool = settings_of(ScoringSettings, config), pool_settings(config)
     leave_out = options.without_faulty_items
     stored = {path: groups for path, (groups, _) in contents.items()}
-    by_file = asyncio.run(rescore_files(stored, pool, scoring, leave_out=leave_out))
+    by_file, categories = asyncio.run(rescore_files(stored, pool, scoring, leave_out=leave_out))
     lines, tables, results = [], [], [result for done in by_file.values() for result in done]
     for path, done in by_file.items():
         groups = written_groups(done, leave_out=leave_out)
@@ -50,7 +49,7 @@ def main(arguments: Sequence[str]) -> int:
         if groups and all(group.is_sample for group in groups):
             attempts = max(len(sample.rollouts) for sample in groups)
             baselines = Baselines.at_threshold(
-                config.solved_threshold, categories=known_categories(), attempts=attempts
+                config.solved_threshold, categories=categories, attempts=attempts
             )
             report = evaluation_report(groups, baselines)
             write_metrics(metrics_path(path), report)
@@ -67,8 +66,8 @@ async def rescore_files(
     scoring: ScoringSettings,
     *,
     leave_out: bool,
-) -> dict[Path, list[Rescored]]:
-    """Score all files again, and write each as soon as it is done."""
+) -> tuple[dict[Path, list[Rescored]], Mapping[str, str]]:
+    """Score all files again, and write each as soon as it is done; return also categories."""
     results = {}
     async with TaskPool(settings, Counter()) as pool:
         for path, given in stored.items():
@@ -77,7 +76,7 @@ async def rescore_files(
             groups = written_groups(done, leave_out=leave_out)
             write_whole(rescored_path(path), "".join(group.line() for group in groups))
             results[path] = done
-    return results
+        return results, pool.categories
 
 
 def written_groups(results: Sequence[Rescored], *, leave_out: bool) -> list[StoredGroup]:

@@ -11,7 +11,8 @@ from pathlib import Path
 from ..evaluation.comparison import encode_standings, leaderboard_table, standing, suite_floors
 from ..evaluation.store import read_results
 from ..problems.suites import built_in, load_suite, require_same_questions
-from ..sandbox.pool import PoolSettings, TaskPool, default_processes, generate_with_retry
+from ..sandbox.pool import TaskPool, generate_with_retry
+from ..settings import add_settings, pool_settings, read_environment
 from ..tasks.catalogue import known_categories
 from ..util.command_line import Parser
 from ..util.files import require_writable, write_whole
@@ -39,6 +40,7 @@ def build_parser() -> Parser:
         "verify", help="generate every item of a suite and compare its question's hash"
     )
     verify.option("suite", "a name of `suite list`, or a file")
+    add_settings(verify, ("task_modules", "task_environment", "task_processes"))
     verify.set_defaults(run=verify_suite)
     table = commands.add_parser("table", help="print the leaderboard of evaluations on a suite")
     table.option("results", "folders of evaluations", nargs="+", type=Path)
@@ -61,10 +63,10 @@ def list_suites(_: Namespace) -> str:
 
 
 def verify_suite(options: Namespace) -> str:
-    suite = load_suite(options.suite)
+    suite, workers = load_suite(options.suite), pool_settings(read_environment(options))
 
     async def generate() -> None:
-        async with TaskPool(PoolSettings(processes=default_processes()), Counter()) as pool:
+        async with TaskPool(workers, Counter()) as pool:
             made = [generate_with_retry(pool.generate, recipe) for recipe, _ in suite.recipes()]
             require_same_questions(suite, await with_progress(made, suite.name))
 

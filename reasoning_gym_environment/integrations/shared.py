@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
@@ -14,6 +15,7 @@ from ..gym.arguments import checked
 from ..gym.blocking import ReasoningGym
 from ..inference.prompts import SYSTEM_PROMPTS, build_messages, resolve_system_prompt
 from ..problems.levels import position_of
+from ..problems.options import split_names
 from ..records import Problem, Score, Status, recipe_text
 from ..scoring.grading import Verifier, verify_texts
 from ..service.client import RewardClient, split_stream_url
@@ -25,8 +27,11 @@ __all__ = ["evaluation_problems", "problem_row", "shared_gym"]
 
 @functools.cache
 def shared_gym() -> ReasoningGym:
-    """Return this process's gym, for frameworks that create tasks and scorers by name."""
-    return ReasoningGym()
+    """Return this process's gym, for frameworks that create tasks and scorers by name.
+
+    $REASONING_GYM_TASK_MODULES names modules with tasks of your own, separated by commas.
+    """
+    return ReasoningGym(task_modules=split_names(os.environ.get("REASONING_GYM_TASK_MODULES", "")))
 
 
 def score_by_recipe(

@@ -239,10 +239,14 @@ class ErrorReply(BaseModel):
 
 
 class HealthReply(BaseModel):
-    """The workers' state, `ready` or `starting`, and what the sandbox does not enforce."""
+    """The workers' state, `ready` or `starting`, and what the sandbox does not enforce.
+
+    `modules` are those of `--task-modules` with their digests, once the workers are ready.
+    """
 
     status: str
     sandbox_gaps: list[str]
+    modules: dict[str, str]
 
 
 class ServiceReply(BaseModel):

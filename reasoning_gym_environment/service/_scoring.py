@@ -31,7 +31,7 @@ class Scorer:
     """Scores completions of a recipe's problem, or of an entry."""
 
     def __init__(self, gym: AsyncReasoningGym) -> None:
-        self._gym = gym
+        self.gym = gym
         self._valid_entries: dict[Hashable, None] = {}  # the newest is last
 
     async def score(self, target: Target, completions: Sequence[str]) -> list[Score]:
@@ -39,7 +39,7 @@ class Scorer:
         if target.entry is not None:
             return await self._score_entry(target, completions)
         try:
-            problem = await self._gym.problem(target.recipe)
+            problem = await self.gym.problem(target.recipe)
         except GenerationError as error:
             if isinstance(error, GenerationTimeoutError) or isinstance(
                 error.__cause__, WorkerLostError
@@ -53,13 +53,13 @@ class Scorer:
                 f"{shorten(target.question)}: the row is of another version of reasoning-gym or of "
                 "another problem; leave question out if its wording was changed on purpose",
             )
-        return await self._gym.score_group(problem, completions)
+        return await self.gym.score_group(problem, completions)
 
     async def _score_entry(self, target: Target, completions: Sequence[str]) -> list[Score]:
         """Score completions of an entry whose own answer earns the full score."""
         problem = target.entry_problem()
         if target.key not in self._valid_entries:
-            [own] = await self._gym.score_group(problem, [f"<answer>{problem.oracle}</answer>"])
+            [own] = await self.gym.score_group(problem, [f"<answer>{problem.oracle}</answer>"])
             if own.status in NO_VERDICT:
                 detail = f"the entry's own answer has no verdict ({own.status.value}): {own.detail}"
                 return _unscored(detail, completions)
@@ -74,7 +74,7 @@ class Scorer:
             self._valid_entries[target.key] = None
             if len(self._valid_entries) > 4096:
                 del self._valid_entries[next(iter(self._valid_entries))]
-        return await self._gym.score_group(problem, completions)
+        return await self.gym.score_group(problem, completions)
 
 
 def _unscored(detail: str, completions: Sequence[str]) -> list[Score]:

@@ -234,7 +234,7 @@ class Endpoints:
             StreamedProblem(problem.recipe.to_json(), problem.question, problem.asked_again)
             for problem in problems
         ]
-        return ProblemsReply(streamed, sampling)
+        return ProblemsReply(streamed, sampling, await self._scorer.gym.modules())
 
     async def observe(self, request: messages.ObserveRequest) -> messages.ObserveReply:
         """Tell a stream the results of its problems."""
@@ -398,7 +398,9 @@ def _add_information_routes(app: FastAPI) -> None:
         ready = scorers.ready
         response.status_code = 200 if ready else 503
         return messages.HealthReply(
-            status="ready" if ready else "starting", sandbox_gaps=scorers.gaps
+            status="ready" if ready else "starting",
+            sandbox_gaps=scorers.gaps,
+            modules=await scorers.gym.modules() if ready else {},
         )
 
     @app.head("/metrics", include_in_schema=False)

@@ -11,7 +11,7 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit, urlunsplit
 from urllib.request import getproxies, proxy_bypass
@@ -54,10 +54,11 @@ class StreamedProblem:
 
 @dataclass(frozen=True, slots=True)
 class ProblemsReply:
-    """The next problems of the stream, and what their choice brought so far."""
+    """The next problems of the stream, what their choice brought, and digests of modules."""
 
     problems: list[StreamedProblem]
     sampling: dict[str, float]
+    modules: dict[str, str] = field(default_factory=dict)
 
 
 class ServiceUnavailableError(RuntimeError):

@@ -118,6 +118,7 @@ def test_rows_are_at_the_level_where_the_evaluated_model_solves_the_target(
             for level in (0, 1)
         ),
         *(sampled("number_sorting", level, 0.0) for level in (0, 1)),
+        sampled("base_conversion", None, 1.0),
     ]
     evaluation, out = tmp_path / "evaluation", tmp_path / "rows.parquet"
     evaluation.mkdir()
@@ -132,10 +133,11 @@ def test_rows_are_at_the_level_where_the_evaluated_model_solves_the_target(
     made = [(recipe["task"], recipe["level"]) for recipe in recipes]
     # 36 problems of arithmetic for gcd, lcm and products, whose first is left out
     assert Counter(made) == {("coin_flip", 2): 12, ("lcm", 0): 18, ("products", 0): 18}
-    assert capsys.readouterr().out.splitlines()[1:5] == [
+    assert capsys.readouterr().out.splitlines()[1:6] == [
         "left out, saturated: gcd",
         "left out, hopeless: number_sorting",
         "no task is left of: algorithmic",
+        "left out, evaluated but not among these tasks: base_conversion",
         f"left out, without a score in {evaluation}: 1 tasks",
     ]
 

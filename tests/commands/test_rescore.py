@@ -168,3 +168,17 @@ def test_a_file_that_holds_no_settings_is_refused(text: str, tmp_path: Path) -> 
     file.write_bytes(text.encode(errors="surrogateescape"))
     with pytest.raises(FixableError):
         config_of("--config", str(file))
+
+
+def test_own_tasks_have_the_category_and_the_version_of_their_module(
+    row: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = {"task": "own_sums", "seed": 2}
+    own = {**row, "item_id": "own_sums", "recipe": recipe, "difficulty": None}
+    write_dump(tmp_path / "samples.jsonl", [own])
+    module = Path(__file__).parents[1] / "own_tasks.py"
+    assert main([str(tmp_path), *SMALL, "--env.task_modules", str(module)]) == 1
+    kept = "another question: generated with own_tasks an unknown version, installed is sha256:"
+    assert kept in capsys.readouterr().out
+    metrics = read_metrics(tmp_path / "samples.rescored.metrics.json")
+    assert metrics["eval/category/own_tasks/items"] == 1.0

@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,6 +30,7 @@ from reasoning_gym_environment.integrations.trl import (
 from reasoning_gym_environment.problems.sampler import evaluation_recipes
 
 pytestmark = pytest.mark.processes
+OWN_TASKS = Path(__file__).parents[1] / "own_tasks.py"
 
 
 @pytest.fixture(scope="module")
@@ -159,3 +161,10 @@ def test_adapters_do_not_import_atropos(module: str) -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert not set(done.stdout.split()) & ATROPOS
+
+
+def test_adapters_have_the_modules_of_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REASONING_GYM_TASK_MODULES", str(OWN_TASKS))
+    with shared_gym.__wrapped__() as gym:
+        [problem] = evaluation_problems(gym, ["own_tasks"], per_task=1, difficulty=0)
+    assert problem.recipe.parameters == {"digits": 1}

@@ -80,7 +80,11 @@ async def test_sigterm_drains_requests_and_leaves_no_process(tmp_path: Path) -> 
         url = await until(process, r"Listening on (http\S+)")
         async with session.get(f"{url}/health") as response:
             assert response.status == 503
-            assert await response.json() == {"status": "starting", "sandbox_gaps": []}
+            assert await response.json() == {
+                "status": "starting",
+                "sandbox_gaps": [],
+                "modules": {},
+            }
         await until(process, "Ready")
         async with session.get(f"{url}/health") as response:
             assert response.status == 200

@@ -122,7 +122,7 @@ async def test_health_reports_ready_workers(
 ) -> None:
     async with session.get(f"{service.url}/health") as response:
         assert response.status == 200
-        assert await response.json() == {"status": "ready", "sandbox_gaps": gym.gaps}
+        assert await response.json() == {"status": "ready", "sandbox_gaps": gym.gaps, "modules": {}}
 
 
 async def test_the_root_says_what_this_is(
