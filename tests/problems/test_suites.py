@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,16 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 SHA256 = {
-    "small": "be87686c6aa86ff9c49a8e88f956aa72d722b66ddc883b69619860c88cbb6ffa",
-    "medium": "90c0df2f06abb191f4f96610b4e9ceb7dbbf03d3649f2bd19f84258c9688b00d",
-    "full": "8185c3f34081ebcd3be5881882f4ae11bccaf14a5506df50ede8e22fb753e7f3",
-    "paper-easy": "e6ee0a445d3ab2189a884a8958253dcf11b58ad15787c97c993fc24f690e4d62",
-    "paper-hard": "12c722a75bbb96dcdfcef46322891820d678b128699ed7fa3d5e80419de9e2d7",
+    "small": "21dc59e5ae7def7aeae4fc7cfc1b1a4cdde9a10401b72e62fe79d32ae1ad028f",
+    "medium": "2d6408b241cc9b730ee27f04de6f32cc311d47f3c1692e60c789b49f00502890",
+    "full": "87ca05b1c4d1bae8038bf35112f26b11d7e7b973d2f005a1caf5b7e511b39510",
+    "paper-easy": "9e888b368654ee578b38f971fe5bd9b57f415418bdb2049491f7b6b75e8bc776",
+    "paper-hard": "3f1e897e06c8ce28e270fc10ac31bdd3aa848f5978e30dd3c117227652dc2d67",
+    "small@1": "be87686c6aa86ff9c49a8e88f956aa72d722b66ddc883b69619860c88cbb6ffa",
+    "medium@1": "90c0df2f06abb191f4f96610b4e9ceb7dbbf03d3649f2bd19f84258c9688b00d",
+    "full@1": "8185c3f34081ebcd3be5881882f4ae11bccaf14a5506df50ede8e22fb753e7f3",
+    "paper-easy@1": "e6ee0a445d3ab2189a884a8958253dcf11b58ad15787c97c993fc24f690e4d62",
+    "paper-hard@1": "12c722a75bbb96dcdfcef46322891820d678b128699ed7fa3d5e80419de9e2d7",
 }
 """What results on the suites of the package carry: none of these may change."""
 
@@ -46,9 +52,12 @@ async def test_the_suites_of_the_package_are_whole(name: str) -> None:
     recipes = [json.dumps(recipe.identity()) for recipe, _ in suite.recipes()]
     assert suite.name == name.partition("@")[0]
     assert len(set(recipes)) == len(recipes) == len(suite)
+    assert suite.version == int(name.partition("@")[2] or 2)
     if not name.startswith("paper"):
         assert set(suite.tasks) == set(ladder_heights())
         assert all(recipe.seed % 2 for recipe, _ in suite.recipes())
+    if name in ("medium", "full"):
+        assert min(Counter(recipe.task for recipe, _ in suite.recipes()).values()) >= 20
 
 
 async def test_some_questions_of_the_smallest_suite_are_made_again(pool: TaskPool) -> None:

@@ -103,6 +103,15 @@ def test_the_page_has_the_tables_of_the_files() -> None:
     assert text.count("openai_o3-mini") == 2
 
 
+def test_the_page_names_the_tasks_whose_labels_follow_a_convention() -> None:
+    labels = (ROOT / "docs" / "labels.md").read_text(encoding="utf-8")
+    conventions = labels.partition("## Conventions")[2].partition("\n## ")[0]
+    named = PAGE.read_text(encoding="utf-8").partition("- **Labels.**")[2].partition("## ")[0]
+    tasks = re.findall(r"^- (`\w+`):", conventions, re.MULTILINE)
+    assert tasks
+    assert set(tasks) <= set(re.findall(r"`\w+`", named))
+
+
 def test_a_script_without_the_packages_estimators_has_the_figures_of_the_page(
     tmp_path: Path,
 ) -> None:
