@@ -5,6 +5,7 @@ import dataclasses
 import time
 from collections.abc import AsyncIterator, Awaitable
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from reasoning_gym_environment import AsyncReasoningGym, Score, StreamOptions
 from reasoning_gym_environment.errors import ConfigurationError, PoolClosedError
 from reasoning_gym_environment.problems.sampler import WAIT
 from reasoning_gym_environment.records import Problem, Recipe, Status
+from reasoning_gym_environment.tasks.catalogue import UnknownTaskError
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -302,3 +304,21 @@ async def test_with_tolerance_a_right_number_in_another_form_is_paid_in_full() -
         assert (score.score, score.solved) == (1.0, True)
         wrong = await gym.score(problem, f"<answer>{problem.oracle}.01</answer>")
         assert not wrong.solved
+
+
+async def test_own_tasks_are_offered_like_the_librarys(stock: WorkerStock) -> None:
+    module = Path(__file__).parents[1] / "own_tasks.py"
+    options: Any = {"processes": 1, "start_worker": stock.lend, "task_modules": [str(module)]}
+    async with AsyncReasoningGym(**options) as gym:
+        [own] = [task for task in await gym.tasks() if task.name == "own_sums"]
+        assert (own.category, own.levels) == ("own_tasks", 3)
+        assert (await gym.modules()).keys() == {"own_tasks"}
+        [problem] = await gym.problems("own_sums", level=1, seed=3)
+        assert (await gym.score(problem, right(problem))).solved
+        assert (await gym.score(problem.recipe.to_json(), right(problem))).solved
+        with pytest.raises(UnknownTaskError, match="'own_tasks' is a category: name one"):
+            await gym.problems("own_tasks")
+        stream = await gym.stream(["own_tasks"], complexity_mode="curriculum", group_size=1)
+        drawn = await stream.next()
+        assert (await gym.score(drawn, right(drawn))).solved
+        assert stream.levels()["task_details"].keys() == {"own_sums"}
