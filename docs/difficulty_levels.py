@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from reasoning_gym_environment.audit.ladder_proof import LevelProof, faults, prove_ladders
+from reasoning_gym_environment.proof.ladder_proof import LevelProof, faults, prove_ladders
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
 from reasoning_gym_environment.tasks.ladders import TaskLadder
 

@@ -18,7 +18,7 @@ itself and from packages listed before it:
     rollouts                one group: completions, grades, accounting, retries
     integrations            Inspect, NeMo Gym, OpenEnv, SkyRL, Tinker, TRL, verifiers, verl
     evaluation              plan, run, store, metrics, comparison
-    report, audit           a page of rollouts; what every verifier pays for
+    report, proof           a page of rollouts; whether tasks are fit to train on
     settings                all options; command line, help and checks are made from them
     atropos                 everything that imports atroposlib or wandb
     reasoning_gym_environment   ReasoningGymEnv, which holds the parts

@@ -24,7 +24,7 @@ COMMANDS = SERVING | {
     "openenv": "serve an OpenEnv environment",
     "tasks": "list all tasks and which are used; --levels TASK shows a task's levels",
     "problems": "write problems of chosen tasks and levels, with or without their solutions",
-    "audit": "check what every task's verifier pays for; fails on unknown findings",
+    "prove": "prove tasks, the library's or your own: what they pay for, their levels, more",
     "rescore": "score stored rollouts again under other settings, without inference",
     "show": "print stored rollouts for people",
     "export": "write stored rollouts for SFT or DPO, or whole, as JSONL, Parquet or a dataset",

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from reasoning_gym_environment import ReasoningGym
-from reasoning_gym_environment.audit.findings import Kind, known_findings
 from reasoning_gym_environment.integrations.shared import evaluation_problems, problem_row
+from reasoning_gym_environment.proof.findings import Kind, known_findings
 
 EXPECTED = {
     "P14 format_mentions": "by the rule of one answer, a tag that is named beside the answer "
@@ -58,7 +58,7 @@ def explanation(row: Mapping[str, Any], task: str) -> str:
         return ""
     known = known_findings().get(task, {})
     beside = (Kind.LISTING.value, Kind.APPENDED.value)
-    return next((known[kind].reason for kind in beside if kind in known), "")
+    return next((known[kind] for kind in beside if kind in known), "")
 
 
 def main(folder: Path) -> int:

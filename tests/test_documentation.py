@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from reasoning_gym_environment.audit import pages
+from reasoning_gym_environment.proof import pages
 from research.labels import check
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -31,7 +31,7 @@ ORDER = (
     ("rollouts",),
     ("integrations",),
     ("evaluation",),
-    ("report", "audit"),
+    ("report", "proof"),
     ("settings",),
     ("atropos",),
     ("reasoning_gym_environment",),

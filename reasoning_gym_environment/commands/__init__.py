@@ -4,13 +4,13 @@ They parse options and print. The packages do the work.
 """
 
 __all__ = [
-    "audit",
     "compare",
     "demo",
     "export",
     "init",
     "openenv",
     "problems",
+    "prove",
     "report",
     "rescore",
     "rewards",

@@ -40,7 +40,7 @@ class Baselines:
     def at_threshold(
         cls, solved_threshold: float | None, *, categories: Mapping[str, str], attempts: int
     ) -> Baselines:
-        """Return the audit's floors for a threshold; it measured them at one threshold only."""
+        """Return the floors for a threshold; they were measured at one threshold only."""
         measured = floors(solved_threshold)
         return cls(
             categories=categories,

@@ -8,15 +8,16 @@ from __future__ import annotations
 import os
 import pickle
 import queue
+import resource
 import tempfile
 import threading
-from typing import Any, BinaryIO, Generic, TypeVar
+from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from ..records import Fault, Recipe
 from ..tasks.catalogue import discover, read_registry
-from ..tasks.datasets import Datasets
+from ..tasks.datasets import Datasets, json_changes, text_of
 from ..tasks.facts import NOT_A_TASK
 from ..tasks.ladders import build_ladders
 from ..tasks.modules import ModuleTasks
@@ -24,9 +25,17 @@ from ..util.values import describe_error, replace_surrogates
 from . import _limits as limits
 from . import _protocol as protocol
 
-Request = Recipe | frozenset[str] | None | type[ModuleTasks]
-"""Asks for the problem of a recipe; for a `Discovery`, where these tasks are known to build and not
-tried; for every task's `TaskLadder`; or for what the module of this process has."""
+
+class Inspect(NamedTuple):
+    """Asks what the entry of a recipe is like."""
+
+    recipe: Recipe
+
+
+Request = Recipe | Inspect | frozenset[str] | None | type[ModuleTasks]
+"""Asks for the problem of a recipe, or what its entry is like; for a `Discovery`, where these tasks
+are known to build and not tried; for every task's `TaskLadder`; or for what the module of this
+process has."""
 
 Message = TypeVar("Message")
 
@@ -37,6 +46,14 @@ class MadeProblem(msgspec.Struct):
     question: str
     oracle: str | None
     fault: Fault | None
+
+
+class Inspection(msgspec.Struct):
+    """An entry as text, fields that JSON would change, and bytes by which it grew the peak."""
+
+    content: str
+    json_changes: str
+    memory: int
 
 
 class Reply(msgspec.Struct, Generic[Message]):
@@ -68,6 +85,11 @@ def answer(request: Request, datasets: Datasets, module: ModuleTasks | None = No
             made = datasets.problem(request)
             message = MadeProblem(question=made.question, oracle=made.oracle, fault=made.fault)
             entry = made.entry
+        elif isinstance(request, Inspect):
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            found = datasets.entry(request.recipe)
+            after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            message = Inspection(text_of(found), json_changes(found), (after - before) * 1024)
         header = msgspec.json.encode(Reply(message=message))
     except MemoryError:  # another generator has more: see `run`
         raise

@@ -35,11 +35,12 @@ from ..tasks.catalogue import Discovery, known_categories
 from ..tasks.facts import LIBRARY, solved_score
 from ..tasks.ladders import TaskLadder
 from ..tasks.modules import ModuleTasks, find_modules
+from ..tasks.proofs import read_proof
 from ..tasks.recipes import require_valid_recipe
 from ..util.modules import ModuleSource
 from ..util.values import shorten
 from ._fork_server import ForkServer, WorkerProcess
-from ._generator import MadeProblem, Message, Reply, Request
+from ._generator import Inspect, Inspection, MadeProblem, Message, Reply, Request
 from ._protocol import LENGTH, MAX_ANSWER, MAX_ANSWERS, EntryAnswers, unpack_verdicts
 
 logger = logging.getLogger(__name__)
@@ -73,7 +74,8 @@ class PoolSettings:
         require_containment: whether workers that this system does not fully contain are refused.
         task_modules: names or paths of the modules with a user's own tasks.
         task_environment: names of environment variables that these modules see.
-        stateless: own tasks that are proved to keep no state: their answers share a process.
+        stateless: own tasks that keep no state: their answers share a process. None takes those
+            that are proved to keep none.
         hash_seed: of Python in all workers.
     """
 
@@ -85,7 +87,7 @@ class PoolSettings:
     require_containment: bool = False
     task_modules: Sequence[str] = ()
     task_environment: Sequence[str] = ()
-    stateless: frozenset[str] = frozenset()
+    stateless: frozenset[str] | None = None
     hash_seed: int = 0
 
     def __post_init__(self) -> None:
@@ -315,6 +317,7 @@ class TaskPool(WorkerPool):
         self._warned = False
         self._sources: list[TaskSource] = []
         self._by_task: dict[str, TaskSource] = {}
+        self._stateless = settings.stateless or frozenset()
         self.modules: dict[str, ModuleTasks] = {}
         servers = []
         for module in (None, *find_modules(settings.task_modules)):
@@ -350,6 +353,11 @@ class TaskPool(WorkerPool):
             taken |= dict.fromkeys(own, f"a task or module of {source.module.shown}")
             self._by_task |= dict.fromkeys(found.categories, source)
             self.modules[source.module.name] = found
+            if self._settings.stateless is None:
+                proof = read_proof(source.module, found.digest)
+                proved = found.categories.keys() == proof.proved
+                logger.info("%s is %sproved", source.module.shown, "" if proved else "not ")
+                self._stateless |= proof.stateless
 
     def _source(self, task: str) -> TaskSource:
         return self._by_task.get(task, self._sources[0])
@@ -430,6 +438,16 @@ class TaskPool(WorkerPool):
             fault=made.fault,
         )
 
+    async def inspect(self, recipe: Recipe) -> Inspection:
+        """Return what the entry of a recipe is like; raise GenerationError."""
+        request, source = Inspect(recipe), self._source(recipe.task)
+        try:
+            timeout = self._settings.generation_timeout
+            inspection, _ = await self._ask(source, request, Inspection, timeout)
+        except WorkerLostError as error:
+            raise GenerationError(f"{recipe.task}: {error}") from error
+        return inspection
+
     def _warn_of_version(self, made: str | None) -> None:
         """Warn once if another version of the library made a recipe."""
         if made not in (None, self._installed) and not self._warned:
@@ -499,7 +517,7 @@ class TaskPool(WorkerPool):
             answers=answers,
             timeout=settings.verify_timeout,
             group_timeout=settings.verify_group_timeout,
-            single_use=problem.recipe.task in self._by_task.keys() - settings.stateless,
+            single_use=problem.recipe.task in self._by_task.keys() - self._stateless,
             tagged=problem.recipe.task not in self._by_task,
         )
         timeout = settings.verify_group_timeout + HOST_GRACE_SECONDS

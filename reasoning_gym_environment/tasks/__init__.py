@@ -11,5 +11,6 @@ __all__ = [
     "item_checks",
     "ladders",
     "modules",
+    "proofs",
     "recipes",
 ]

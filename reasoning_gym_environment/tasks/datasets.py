@@ -89,7 +89,7 @@ class Datasets:
     def entry(self, recipe: Recipe) -> dict[str, Any]:
         """Make the entry of an allowed recipe; the same in every process of one hash seed."""
         require_allowed(recipe)
-        seed_globals(recipe.seed)  # list_functions and codeio draw from the global generators
+        seed_globals(recipe.seed)  # one generator of list_functions draws from the global one
         if recipe.task in self._own:
             return self._own_entry(recipe)
         return choose_entry(recipe, partial(self._seeded, recipe.task, recipe.parameters))
@@ -192,3 +192,40 @@ def _values_of_type(hint: Any) -> Iterator[Any]:
             kind = get_origin(part) or part
             if kind in (bool, int, float, str, list, tuple):
                 yield kind()
+
+
+def text_of(value: Any) -> str:
+    """Write a value that can be pickled, so that equal values are equal texts in every process.
+
+    Example:
+        >>> text_of({"a": ({2, 1}, 0.5)})
+        "{'a': ({1, 2}, 0.5)}"
+    """
+    match value:
+        case dict():
+            pairs = (f"{text_of(key)}: {text_of(inner)}" for key, inner in value.items())
+            return f"{{{', '.join(pairs)}}}"
+        case list():
+            return f"[{', '.join(map(text_of, value))}]"
+        case tuple():
+            return f"({', '.join(map(text_of, value))})"
+        case set() | frozenset():
+            return f"{{{', '.join(sorted(map(text_of, value)))}}}"
+        case str() | bytes() | int() | float() | None:
+            return repr(value)
+    if hasattr(value, "__qualname__"):  # a class or function
+        return str(value.__qualname__)
+    return f"{type(value).__qualname__} {text_of(value.__reduce_ex__(4)[1:3])}"
+
+
+def json_changes(entry: Mapping[str, Any]) -> str:
+    """Name the fields of an entry, and of its metadata, that JSON would change."""
+
+    def survives(value: Any) -> bool:
+        try:
+            return text_of(json.loads(json.dumps(value))) == text_of(value)
+        except (TypeError, ValueError):
+            return False
+
+    fields = {**entry, **entry["metadata"]}
+    return ", ".join(name for name in fields if name != "metadata" and not survives(fields[name]))

@@ -235,8 +235,8 @@ def test_a_mistake_is_the_only_line_and_the_status_is_2() -> None:
     ("command", "named"),
     [
         (
-            ["audit", "--html", "FILE/page.html"],
-            "FILE/page.html",
+            ["prove", "gcd", "--page", "FILE/page.md"],
+            "FILE/page.md",
         ),
         (
             ["demo", "--data-dumps-dir", "FILE"],

@@ -1,0 +1,231 @@
+"""What a task's verifier pays for: many answers to some default items, in two orders."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+from ..errors import GenerationError
+from ..problems.sampler import evaluation_recipes
+from ..problems.stream import skip_faulty
+from ..records import UPSTREAM_THRESHOLD, Problem, Status, Verdict
+from ..sandbox.pool import TaskPool
+from ..util.values import group_by, shorten
+from .findings import (
+    DEGENERATE,
+    EXECUTED,
+    HOSTILE,
+    Finding,
+    Kind,
+    Probe,
+    constants_for,
+    probes_for,
+)
+from .ladder_proof import KILLED
+
+TOLERATED_SHARE = 0.1
+"""Share of the items that a wrong text may solve: on some it has the right value ("0.5", "1/2")."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Observation:
+    """The verdict on one probe of one item."""
+
+    probe: Probe
+    verdict: Verdict
+
+    @property
+    def score(self) -> float:
+        return self.verdict.score or 0.0
+
+    @property
+    def paid(self) -> bool:
+        """Whether it earns what a right answer does; a near miss may earn its share."""
+        if self.probe.kind is Kind.NEAR_MISS:
+            return self.verdict.status is Status.SOLVED
+        return self.score >= UPSTREAM_THRESHOLD
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Share:
+    """The share of the items that a probe solves, and its mean score."""
+
+    label: str
+    items: int
+    solved: float
+    score: float
+
+    def exceeds(self, tolerated: float) -> bool:
+        # On a small sample, one or two solved items are luck.
+        return self.solved > tolerated and round(self.solved * self.items) >= 3
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AnswersProof:
+    """What the answers that were tried have earned.
+
+    Attributes:
+        items: on which all were tried; 0 if most answers cost their process.
+        degenerate: the best probe of each kind in `DEGENERATE`, over the items where it is wrong.
+        chance: what the best constant solves, with the items where it is right.
+        forms: by form, the share of the items on which the right answer keeps full credit.
+        hostile: number of hostile texts by the status of their verdict.
+        executes: whether the verifier executes answers.
+        seconds: the longest verdict on a text that is not hostile.
+    """
+
+    items: int
+    degenerate: dict[str, Share] = field(default_factory=dict)
+    chance: Share | None = None
+    forms: dict[str, float] = field(default_factory=dict)
+    hostile: dict[str, int] = field(default_factory=dict)
+    executes: bool = False
+    seconds: float = 0.0
+    findings: list[Finding] = field(default_factory=list)
+
+
+async def sample_problems(
+    pool: TaskPool,
+    task: str,
+    count: int,
+    parameters: Mapping[str, Any] = MappingProxyType({}),
+) -> list[Problem]:
+    """Generate problems, with others in place of those that fail."""
+    problems: list[Problem] = []
+    generate = skip_faulty(pool.generate, Counter())
+    for recipe in evaluation_recipes(2, [task], 2 * count):
+        if len(problems) < count:
+            with contextlib.suppress(GenerationError):
+                problems.append(await generate(replace(recipe, parameters=dict(parameters))))
+    return problems
+
+
+async def prove_answers(
+    pool: TaskPool, other: TaskPool, problems: Sequence[Problem]
+) -> AnswersProof:
+    """Try every probe on the second half of the problems; the first half gives the constants.
+
+    Some are scored in the other pool too, the other way round: a verdict must not depend on the
+    answers before it.
+    """
+    half = len(problems) // 2
+    sources, examined = problems[:half], problems[half:]
+    oracles = [problem.oracle for problem in sources if problem.oracle is not None]
+    constants = constants_for(oracles)
+    observations: list[Observation] = []
+    findings: list[Finding] = []
+    for index, problem in enumerate(examined):
+        others = [*oracles[index:], *oracles[:index]]
+        probes = probes_for(problem.question, problem.oracle, constants=constants, others=others)
+        if index == 0:
+            probes += [Probe(kind=Kind.HOSTILE, label=text, answer=text) for text in HOSTILE]
+        tried = await _try_all(pool, problem, probes)
+        observations += tried
+        if len(tried) < len(probes):  # most answers cost their process, each after seconds
+            return judge_answers(observations, items=0)
+        if index < 5 and not findings:
+            findings += await _state_findings(other, problem, tried)
+    return judge_answers(observations, items=len(examined), others=findings)
+
+
+async def _try_all(pool: TaskPool, problem: Problem, probes: Sequence[Probe]) -> list[Observation]:
+    """Score all probes; only the first few if most of them cost the process that scores them."""
+    tried: list[Observation] = []
+    for begin in range(0, len(probes), 8):
+        some = probes[begin : begin + 8]
+        verdicts = await pool.verify(problem, [probe.answer for probe in some])
+        tried += [
+            Observation(probe=probe, verdict=verdict)
+            for probe, verdict in zip(some, verdicts, strict=True)
+        ]
+        killed = sum(one.verdict.status in KILLED for one in tried)
+        if killed > len(tried) / 2:
+            break
+    return tried
+
+
+async def _state_findings(
+    other: TaskPool, problem: Problem, observations: Sequence[Observation]
+) -> list[Finding]:
+    """Score the same answers the other way round; return a finding if a verdict differs."""
+    harmless = [one for one in observations[::-1] if one.probe.kind is not Kind.HOSTILE]
+    verdicts = await other.verify(problem, [one.probe.answer for one in harmless])
+    for one, again in zip(harmless, verdicts, strict=True):
+        unsure = {one.verdict.status, again.status} & {*KILLED, Status.UNSCORED}
+        if one.verdict.score != again.score and not unsure:
+            detail = f"a verdict depends on the answers before: {one.verdict.score}, {again.score}"
+            example = shorten(one.probe.answer)
+            return [Finding(check="contained", kind="state", detail=detail, example=example)]
+    return []
+
+
+def judge_answers(
+    observations: Sequence[Observation], *, items: int, others: Sequence[Finding] = ()
+) -> AnswersProof:
+    """Return what the observations show."""
+    wrong = [one for one in observations if not one.probe.is_right]
+    shares = {kind: shares_of(of_kind(wrong, kind)) for kind in DEGENERATE}
+    degenerate = {kind.value: found[0] for kind, found in shares.items() if found}
+    constants = shares_of(of_kind(observations, Kind.EMPTY, Kind.JUNK, Kind.CONSTANT))
+    hostile = of_kind(observations, Kind.HOSTILE)
+    harmless = [one for one in observations if one.probe.kind is not Kind.HOSTILE]
+    longest = max((one.verdict.seconds for one in harmless), default=0.0)
+    executes = any(
+        one.verdict.status is Status.TIMEOUT or one.verdict.seconds > longest + 1
+        for one in hostile
+        if one.probe.answer in EXECUTED
+    )
+    findings = [
+        Finding(
+            check="not_payable",
+            kind=kind,
+            detail=f"{best.label!r} solves {best.solved:.0%}, mean score {best.score:.2f}",
+        )
+        for kind, best in degenerate.items()
+        # A near miss is another right answer where there are several.
+        if best.exceeds(0.9 if kind == Kind.NEAR_MISS.value else TOLERATED_SHARE)
+    ]
+    if killed := [one for one in harmless if one.verdict.status in KILLED]:
+        labels = sorted({f"{o.probe.kind.value} ({o.verdict.status.value})" for o in killed})
+        detail = f"{len(killed)} answers: {', '.join(labels)}"
+        example = shorten(killed[0].probe.answer)
+        findings.append(Finding(check="bounded", kind="killed", detail=detail, example=example))
+    if paid := [one for one in hostile if one.paid]:
+        detail = f"{len(paid)} hostile texts are paid"
+        example = shorten(paid[0].probe.answer)
+        findings.append(
+            Finding(check="contained", kind=Kind.HOSTILE.value, detail=detail, example=example)
+        )
+    forms = group_by(lambda one: one.probe.label, of_kind(observations, Kind.FORM))
+    return AnswersProof(
+        items=items,
+        degenerate=degenerate,
+        chance=next(iter(constants), None),
+        forms={label: sum(o.score >= 1 for o in own) / len(own) for label, own in forms.items()},
+        hostile=dict(Counter(one.verdict.status.value for one in hostile)),
+        executes=executes,
+        seconds=longest,
+        findings=[*findings, *others],
+    )
+
+
+def shares_of(observations: Iterable[Observation]) -> list[Share]:
+    """Return the share of each label, best first."""
+    found = [
+        Share(
+            label=label,
+            items=len(group),
+            solved=sum(one.paid for one in group) / len(group),
+            score=sum(one.score for one in group) / len(group),
+        )
+        for label, group in group_by(lambda one: one.probe.label, observations).items()
+    ]
+    return sorted(found, key=lambda share: (-share.solved, -share.score))
+
+
+def of_kind(observations: Iterable[Observation], *kinds: Kind) -> list[Observation]:
+    return [one for one in observations if one.probe.kind in kinds]

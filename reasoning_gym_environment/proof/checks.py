@@ -1,0 +1,250 @@
+"""The verdicts of a proof: one for each check, with its reason and an example."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import median
+from typing import Any
+
+from .answers import TOLERATED_SHARE, AnswersProof, Share
+from .findings import Finding, KnownFindings
+from .ladder_proof import DRAWS, LevelProof, choices, ladder_findings
+
+CHECKS = {
+    "reproducible": "a recipe gives the same question, answer and entry in two processes, under "
+    "two hash seeds",
+    "solvable": "each item's own answer earns full credit, also from a stored recipe",
+    "not_payable": "what wrong texts earn: empty ones, constants, the question, denials, hedges, "
+    "near misses",
+    "contained": "a verdict depends on no answer before it and does nothing forbidden; hostile "
+    "texts earn nothing",
+    "levels": "neighbors differ, and no level has few questions, few answers or a frequent one",
+    "bounded": "seconds of an item and of a verdict, and memory",
+    "disjoint": "training questions are not those of evaluation",
+}
+"""The checks, and what each is about."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Check:
+    """The verdict of a check: "passed", "failed", "not_tried", or "known" if that is expected."""
+
+    verdict: str
+    reason: str
+    example: str = ""
+
+
+@dataclass(kw_only=True, slots=True)
+class TaskProof:
+    """What has been tried of one task so far.
+
+    Attributes:
+        json_changes: where JSON would change an entry; empty if nowhere.
+        memory: bytes by which an item raised the peak of its process.
+        answers: None as long as they have not been tried.
+        threads: that importing its module starts.
+        findings: what its module shows.
+    """
+
+    task: str
+    category: str
+    default: LevelProof
+    levels: list[LevelProof]
+    json_changes: str = ""
+    memory: int = 0
+    answers: AnswersProof | None = None
+    threads: int = 0
+    findings: list[Finding] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Result:
+    """The proof of one task.
+
+    Attributes:
+        verdict: "proved", "failed" or "not_tried", by its checks.
+        stateless: whether its answers may share a process.
+        oracle: share of the items whose own answer has full credit; None without such answers.
+        degenerate, forms: see `AnswersProof`.
+        chance: what the best constant solves; None if no answers were tried.
+        levels: what each level's items are like, the default configuration first.
+        median_seconds, worst_seconds: to score right answers, over all levels.
+        unseen: kinds of expected findings that are missing.
+    """
+
+    task: str
+    category: str
+    verdict: str
+    checks: dict[str, Check]
+    stateless: bool
+    oracle: float | None
+    degenerate: dict[str, Share]
+    forms: dict[str, float]
+    chance: Share | None
+    levels: list[dict[str, Any]]
+    median_seconds: float
+    worst_seconds: float
+    findings: list[Finding]
+    unseen: list[str]
+
+
+def judge(proof: TaskProof, *, items: int, known: KnownFindings) -> Result:
+    """Return the verdicts on a task; `items` were to be tried of its default configuration."""
+    everything = [proof.default, *proof.levels]
+    findings = [
+        replace(one, explanation=known.get(proof.task, {}).get(one.kind, ""))
+        for one in _all_findings(proof)
+    ]
+    left = untried(proof, items)
+    reasons = reasons_of(proof)
+    checks = {
+        name: _check([one for one in findings if one.check == name], left[name], reasons[name])
+        for name in CHECKS
+    }
+    verdicts = [check.verdict for check in checks.values()]
+    verdict_of_all = next((v for v in ("failed", "not_tried") if v in verdicts), "proved")
+    answers = proof.answers or AnswersProof(items=0)
+    seconds = [second for level in everything for second in level.verdict_seconds]
+    rated = sum(answer is not None for answer in proof.default.answers.values())
+    return Result(
+        task=proof.task,
+        category=proof.category,
+        verdict=verdict_of_all,
+        checks=checks,
+        stateless=checks["contained"].verdict == "passed" and not answers.executes,
+        oracle=1 - proof.default.without_credit / rated if rated else None,
+        degenerate=answers.degenerate,
+        forms=answers.forms,
+        chance=answers.chance,
+        levels=[_level_json(level) for level in everything],
+        median_seconds=median(seconds) if seconds else 0.0,
+        worst_seconds=max(seconds, default=0.0),
+        findings=findings,
+        unseen=sorted(known.get(proof.task, {}).keys() - {one.kind for one in findings}),
+    )
+
+
+def _check(findings: Sequence[Finding], left: str, reason: str) -> Check:
+    news = [one for one in findings if not one.explanation]
+    if news:
+        first, more = news[0], len(news) - 1
+        where = "" if first.level is None else f"level {first.level}: "
+        reason = f"{where}{first.shown}" + (f", and {more} more findings" if more else "")
+        return Check(verdict="failed", reason=reason, example=first.example)
+    if left:
+        return Check(verdict="not_tried", reason=left)
+    if findings:
+        why = dict.fromkeys(f"{one.kind}: {one.explanation}" for one in findings)
+        return Check(verdict="known", reason=" ".join(why), example=findings[0].example)
+    return Check(verdict="passed", reason=reason)
+
+
+def _all_findings(proof: TaskProof) -> Iterator[Finding]:
+    """Yield what speaks against a task, but for what a few items may do."""
+    yield from proof.findings
+    everything = [proof.default, *proof.levels]
+    tried = {level.level: level.tried for level in everything}
+    for finding in (*proof.default.findings, *ladder_findings(proof.levels)):
+        seldom = finding.items <= max(2, TOLERATED_SHARE * tried[finding.level])
+        if not (finding.kind in ("late", "memory") and seldom):
+            yield finding
+    if proof.answers:
+        yield from proof.answers.findings
+    for level in everything:
+        for what, common in zip(("questions", "answers"), overlaps(level), strict=True):
+            if common > 0.5:
+                detail = f"{common:.0%} of the training {what} are also evaluation {what}"
+                yield Finding(check="disjoint", kind=what, detail=detail, level=level.level)
+
+
+def overlaps(level: LevelProof) -> tuple[float, float]:
+    """Return the shares of the training questions, and answers, that evaluation has too.
+
+    Few questions are a matter of the levels, whose training items are compared with those of the
+    neighboring seeds alone. Answers count where they are longer than a choice.
+    """
+    shares = []
+    counted = Counter(answer for _, answer in level.training.values() if answer is not None)
+    is_open = 2 * choices(counted) < sum(counted.values())
+    columns: list[Mapping[int, str | None]] = [level.questions, level.answers]
+    for column, known in enumerate(columns):
+        evaluated = {*known.values()}
+        same = sum(
+            pair[column] in evaluated if level.level is None else pair[column] == known.get(number)
+            for number, pair in level.training.items()
+            if pair[column] is not None
+        )
+        shares.append(same / max(1, len(level.training)) * (column == 0 or is_open))
+    return shares[0], shares[1]
+
+
+def untried(proof: TaskProof, items: int) -> dict[str, str]:
+    """Return by check what of it has not been tried; empty if all has."""
+    default = proof.default.tried
+    items_left = f"{default} of {items} default items were tried" if default < items else ""
+    fewest = math.ceil(items / 10)
+    behind = [str(level.level) for level in proof.levels if level.tried < fewest]
+    if behind and not items_left:
+        items_left = f"fewer than {fewest} items of levels {', '.join(behind)} were tried"
+    short = [f"{level.level} ({level.tried})" for level in proof.levels if level.tried < DRAWS]
+    draws_left = f"levels with fewer than {DRAWS} draws: {', '.join(short)}" if short else ""
+    answers_left = "" if proof.answers and proof.answers.items else "no answers were tried"
+    return {
+        "reproducible": items_left,
+        "solvable": items_left,
+        "not_payable": answers_left,
+        "contained": answers_left,
+        "levels": draws_left,
+        "bounded": items_left or answers_left,
+        "disjoint": items_left,
+    }
+
+
+def reasons_of(proof: TaskProof) -> dict[str, str]:
+    """Return by check what has been found if it passes."""
+    everything = [proof.default, *proof.levels]
+    answers = proof.answers or AnswersProof(items=0)
+    wrong = max(answers.degenerate.items(), key=lambda i: (i[1].solved, i[1].score), default=None)
+    paid = f"at most {wrong[1].solved:.0%}, by {wrong[1].label!r} ({wrong[0]})" if wrong else ""
+    if chance := answers.chance:
+        paid += f"; chance is {chance.solved:.0%}, by the constant {chance.label!r}"
+    hostile = ", ".join(f"{count} {status}" for status, count in answers.hostile.items())
+    noted = "; it executes answers: each has its own process" if answers.executes else ""
+    noted += f"; importing its module starts {proof.threads} threads" if proof.threads else ""
+    changed = f"; JSON would change an entry: {proof.json_changes}" if proof.json_changes else ""
+    worst = max((second for level in everything for second in level.seconds), default=0.0)
+    times = [level.mean_seconds for level in proof.levels]
+    sizes = [level.mean_characters for level in proof.levels]
+    tried = sum(level.tried for level in everything)
+    again = min(len(level.training) for level in proof.levels)
+    common = max(overlaps(level)[0] for level in everything)
+    return {
+        "reproducible": f"{proof.default.tried} default items and {again} of each level",
+        "solvable": f"{tried} items{changed}",
+        "not_payable": paid,
+        "contained": f"hostile texts: {hostile}{noted}",
+        "levels": f"{len(proof.levels)} levels, on average {min(times):.3f} to {max(times):.3f} s "
+        f"and {min(sizes):.0f} to {max(sizes):.0f} characters",
+        "bounded": f"an item takes at most {worst:.2f} s and {proof.memory >> 20} MiB, a verdict "
+        f"{answers.seconds:.2f} s",
+        "disjoint": f"at most {common:.0%} of the training questions",
+    }
+
+
+def _level_json(level: LevelProof) -> dict[str, Any]:
+    answers = Counter(answer for answer in level.answers.values() if answer is not None)
+    [(_, most)] = answers.most_common(1) or [("", 0)]
+    return {
+        "level": level.level,
+        "items": level.tried,
+        "questions": len(set(level.questions.values())),
+        "answers": len(answers),
+        "most_frequent_answer": round(most / max(1, sum(answers.values())), 3),
+        "mean_seconds": round(level.mean_seconds, 4),
+        "worst_seconds": round(max(level.seconds, default=0.0), 3),
+        "mean_characters": round(level.mean_characters),
+        "late": sum(one.items for one in level.findings if one.kind == "late"),
+    }

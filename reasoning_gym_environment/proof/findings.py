@@ -1,0 +1,237 @@
+"""Probes (the answers that a proof tries), findings, and the findings to expect."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import cache
+from pathlib import Path
+
+from ..tasks.facts import PAYS_ANY_ANSWER
+
+
+class Kind(str, Enum):
+    """Kind of an answer that a proof tries."""
+
+    ORACLE = "oracle"
+    FORM = "form"
+    EMPTY = "empty"
+    JUNK = "junk"
+    CONSTANT = "constant"
+    OTHER = "other item's answer"
+    QUESTION = "question"
+    LISTING = "several answers"
+    APPENDED = "text appended"
+    DENIED = "denied answer"
+    HEDGED = "hedged answer"
+    NEAR_MISS = "near miss"
+    HOSTILE = "hostile text"
+
+
+DEGENERATE = tuple(k for k in Kind if k not in (Kind.ORACLE, Kind.FORM, Kind.HOSTILE))
+"""The kinds that no verifier should pay for."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Probe:
+    """One answer to one item; the label is the same for all items, and a constant's own text."""
+
+    kind: Kind
+    label: str
+    answer: str
+    is_right: bool = False
+
+
+EMPTY = ("", " ", ".", "-", "[]", "{}", "()", '""', "None", "null")
+JUNK = ("asdf qwer", "I don't know", "?", "x", "zzzzzzzz", "lorem ipsum dolor sit amet")
+DENIALS = ("not {}", "It is not {}", "{} (this is wrong)", "{} is incorrect")
+HEDGES = ("maybe {}", "{}, I guess", "{} or something else")
+FORMS = (" {} ", "**{}**", "${}$", r"\boxed{{{}}}", "{}.", "```\n{}\n```")
+_IMPORT = "__import__"  # this module imports nothing by text
+EXECUTED = (
+    _IMPORT + "('time').sleep(2)",
+    # For an evaluator without built-in functions; a parser of expressions refuses it at once.
+    "[0 for a in ' ' * 9999 for b in ' ' * 9999]",
+)
+"""Texts that take seconds if they are executed."""
+HOSTILE = (
+    *EXECUTED,
+    _IMPORT + "('os').system('id')",
+    "open('/tmp/reasoning-gym-environment', 'w').write('x')",
+    "exec('raise SystemExit(0)')",
+    "9**9**9**9",
+    "9" * 5000,
+    "(" * 9999,
+    "[" * 99_999,
+    "a" * 99_999 + "!",
+    "%s%n{}{0}\\",
+    "\x00\ud800",
+)
+"""Texts that stop, break or take over careless verifiers."""
+
+
+def constants_for(oracles: Iterable[str]) -> tuple[str, ...]:
+    """Return the constants to try on a task: the general ones, and its most frequent oracles.
+
+    Args:
+        oracles: of items on which the constants are not tried.
+
+    Example:
+        >>> constants_for(["7", "8", "7"])[-2:]
+        ('7', '8')
+    """
+    frequent = [oracle for oracle, _ in Counter(oracles).most_common(6)]
+    general = (
+        *("0", "1", "-1", "2", "10", "0.", "0.5", "1/2", "nan", "inf", "NaN", "[NaN]", "1e9"),
+        *("yes", "no", "Yes", "No", "true", "false", "True", "False", "A", "a", "6*4*1*1"),
+        "P \N{LOGICAL OR} Q",
+    )
+    return tuple(dict.fromkeys([*general, *frequent]))
+
+
+def oracle_probes(oracle: str) -> list[Probe]:
+    """Return probes with the right answer: plain, in common forms, denied and in doubt."""
+    return [
+        Probe(kind=Kind.ORACLE, label="oracle", answer=oracle, is_right=True),
+        *(
+            Probe(
+                kind=kind,
+                label=form.format("x"),
+                answer=form.format(oracle),
+                is_right=kind is Kind.FORM,
+            )
+            for kind, forms in (
+                (Kind.FORM, FORMS),
+                (Kind.DENIED, DENIALS),
+                (Kind.HEDGED, HEDGES),
+            )
+            for form in forms
+        ),
+    ]
+
+
+def constant_probes(constants: Sequence[str], oracle: str | None) -> list[Probe]:
+    """Return the probes that are the same for every item."""
+    texts = [(Kind.EMPTY, EMPTY), (Kind.JUNK, JUNK), (Kind.CONSTANT, constants)]
+    right = None if oracle is None else oracle.strip()
+    return [
+        Probe(kind=kind, label=text, answer=text, is_right=text.strip() == right)
+        for kind, group in texts
+        for text in group
+    ]
+
+
+def listing_probes(oracle: str, alternatives: Sequence[str]) -> list[Probe]:
+    """Return probes with the right answer among other answers, or with text after it."""
+    noise = Probe(kind=Kind.APPENDED, label="answer, then junk", answer=f"{oracle} {JUNK[0]}")
+    others = [text for text in dict.fromkeys(alternatives) if text.strip() != oracle.strip()]
+    if not others:
+        return [noise]
+    everything = sorted({oracle, *others[:10]})
+    listings = {
+        "two, by 'or'": f"{oracle} or {others[0]}",
+        "two, by comma": f"{oracle}, {others[0]}",
+        "two, by newline": f"{oracle}\n{others[0]}",
+        "wrong one first": f"{others[0]} {oracle}",
+        "all, by comma": ", ".join(everything),
+        "all, by newline": "\n".join(everything),
+    }
+    return [
+        noise,
+        *(Probe(kind=Kind.LISTING, label=k, answer=text) for k, text in listings.items()),
+    ]
+
+
+def near_misses(oracle: str) -> dict[str, str]:
+    """Return texts that are nearly the right answer, by what is wrong with them.
+
+    Example:
+        >>> near_misses("42")
+        {'without its end': '4', 'another digit': '43', 'two places swapped': '24'}
+    """
+    missed = {"without its end": oracle[: -max(1, len(oracle) // 8)]}
+    if digit := re.search(r"[0-9](?=[^0-9]*$)", oracle):
+        other = str((int(digit[0]) + 1) % 10)
+        missed["another digit"] = oracle[: digit.start()] + other + oracle[digit.end() :]
+    if pair := re.search(r"(\w)(?!\1)(\w)", oracle):
+        swapped = pair[2] + pair[1]
+        missed["two places swapped"] = oracle[: pair.start()] + swapped + oracle[pair.end() :]
+    return {label: text for label, text in missed.items() if text.strip()}
+
+
+def probes_for(
+    question: str, oracle: str | None, *, constants: Sequence[str], others: Sequence[str]
+) -> list[Probe]:
+    """Return all probes of one item; `oracle` is None where several answers are right."""
+    probes = constant_probes(constants, oracle)
+    probes.append(Probe(kind=Kind.QUESTION, label="question", answer=question))
+    for other in others[:1]:
+        right = oracle is not None and other.strip() == oracle.strip()
+        label = Kind.OTHER.value
+        probes.append(Probe(kind=Kind.OTHER, label=label, answer=other, is_right=right))
+    if oracle is None:
+        return probes
+    near = [
+        Probe(kind=Kind.NEAR_MISS, label=label, answer=text)
+        for label, text in near_misses(oracle).items()
+    ]
+    return [*oracle_probes(oracle), *probes, *near, *listing_probes(oracle, others)]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finding:
+    """What speaks against a task.
+
+    Attributes:
+        check: which of the checks it belongs to.
+        items: how many items show it.
+        explanation: why it is expected of the library's task; empty if it is not.
+    """
+
+    check: str
+    kind: str
+    detail: str
+    example: str = ""
+    level: int | None = None
+    items: int = 1
+    explanation: str = ""
+
+    @property
+    def shown(self) -> str:
+        return f"{self.detail} ({self.items} items)" if self.items > 1 else self.detail
+
+
+KnownFindings = Mapping[str, Mapping[str, str]]
+"""Why a finding is expected, by task and kind."""
+
+
+@cache
+def known_weaknesses() -> Mapping[str, str]:
+    """Return by task what its verifier still pays for without reasoning, where no guard can help.
+
+    What solves items is measured as the floors are; what earns some, as a mean over 60 default
+    items (seeds 0 to 59) or more.
+    """
+    text = Path(__file__).with_name("known_weaknesses.json").read_text(encoding="utf-8")
+    weaknesses: dict[str, str] = json.loads(text)
+    return weaknesses
+
+
+def known_findings() -> KnownFindings:
+    """Return what the library's tasks are known to show behind the environment's guards.
+
+    A finding without a reason is its task's known weakness.
+    """
+    text = Path(__file__).with_name("known_findings.json").read_text(encoding="utf-8")
+    known: defaultdict[str, dict[str, str]] = defaultdict(dict)
+    for row in json.loads(text):
+        for task in row["tasks"]:
+            accepted = known_weaknesses().get(task)
+            known[task][row["finding"]] = row.get("reason") or f"Accepted: {accepted}."
+    for task, reason in PAYS_ANY_ANSWER.items():
+        known[task] = {kind.value: reason for kind in (*DEGENERATE, Kind.HOSTILE)}
+    return known

@@ -1,0 +1,316 @@
+"""The proof of items and levels: they can be made again, their answers are right, levels differ."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import math
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ..errors import GenerationError, GenerationTimeoutError, WorkerOutOfMemoryError
+from ..problems.sampler import evaluation_seed
+from ..problems.stream import question_hash, skip_faulty
+from ..records import Problem, Recipe, Status, Verdict, recipe_text
+from ..sandbox.pool import Generate, TaskPool
+from ..tasks.ladders import TaskLadder
+from ..tasks.recipes import read_recipe
+from ..util.progress import with_progress
+from ..util.values import shorten
+from .findings import Finding
+
+DRAWS = 200
+"""Draws of a level that show whether it is degenerate."""
+
+KILLED = (Status.TIMEOUT, Status.OUT_OF_MEMORY, Status.CRASHED)
+"""Statuses of an answer that cost its process."""
+
+
+@dataclass(kw_only=True, slots=True)
+class LevelProof:
+    """What the items drawn at one level of a task have shown; drawing can go on later.
+
+    Attributes:
+        level: None means the default configuration.
+        tried: draws so far, with those that failed.
+        questions, answers: by number of the draw; questions are hashes, long answers end in one.
+        training: questions and answers of the training items with the neighboring seeds.
+        characters: of all questions.
+        seconds, verdict_seconds: to make each item, and to score its own answer.
+        without_credit: items whose own answer has no full credit.
+    """
+
+    task: str
+    level: int | None
+    parameters: Mapping[str, Any]
+    tried: int = 0
+    questions: dict[int, str] = field(default_factory=dict)
+    answers: dict[int, str | None] = field(default_factory=dict)
+    training: dict[int, tuple[str, str | None]] = field(default_factory=dict)
+    characters: int = 0
+    seconds: list[float] = field(default_factory=list)
+    verdict_seconds: list[float] = field(default_factory=list)
+    without_credit: int = 0
+    findings: list[Finding] = field(default_factory=list)
+
+    def note(self, check: str, kind: str, detail: str, example: str = "") -> None:
+        """Note what one more item shows; one finding stands for all items of its kind."""
+        for place, known in enumerate(self.findings):
+            if known.kind == kind:
+                self.findings[place] = replace(known, items=known.items + 1)
+                return
+        self.findings.append(
+            Finding(check=check, kind=kind, detail=detail, example=example, level=self.level)
+        )
+
+    @property
+    def mean_seconds(self) -> float:
+        return sum(self.seconds) / max(1, len(self.seconds))
+
+    @property
+    def mean_characters(self) -> float:
+        return self.characters / max(1, len(self.questions))
+
+
+async def prove_level(
+    pool: TaskPool,
+    proof: LevelProof,
+    *,
+    items: int,
+    compared: int = 0,
+    other: TaskPool | None = None,
+    deadline: float = math.inf,
+) -> None:
+    """Draw the evaluation items up to number `items`, in sequence, and score their own answers.
+
+    Args:
+        compared: the first so many are also made from their stored recipes in the other pool, and
+            beside each a training item.
+        deadline: monotonic time after which no other item is drawn.
+    """
+    generate = skip_faulty(pool.generate, Counter())
+    while proof.tried < items and time.monotonic() < deadline:
+        number = proof.tried
+        recipe = Recipe(
+            task=proof.task,
+            seed=evaluation_seed(7, proof.task, number),
+            level=proof.level,
+            parameters=proof.parameters,
+        )
+        started = time.perf_counter()
+        if problem := await _make(proof, generate, recipe):
+            proof.seconds.append(time.perf_counter() - started)
+            proof.questions[number], proof.answers[number] = _compact(problem)
+            proof.characters += len(problem.question)
+            right = await _score_own_answer(proof, pool, problem)
+            if number < compared and other is not None:
+                try:
+                    await _compare(proof, pool, other, problem, right=right)
+                except GenerationError as error:
+                    proof.note("reproducible", "differs", str(error), recipe_text(problem.recipe))
+        if number < compared:
+            twin = replace(recipe, seed=recipe.seed ^ 1)  # the lowest bit is the split
+            if problem := await _make(proof, generate, twin):
+                proof.training[number] = _compact(problem)
+        proof.tried = number + 1
+
+
+def _compact(problem: Problem) -> tuple[str, str | None]:
+    """Return a problem's question as a hash, and its answer, with a hash if it is long."""
+    question, answer = question_hash(problem.question).hex()[:16], problem.oracle
+    if answer is not None and len(answer) > 40:
+        answer = f"{answer[:24]}…{question_hash(answer).hex()[:16]}"
+    return question, answer
+
+
+async def _make(proof: LevelProof, generate: Generate, recipe: Recipe) -> Problem | None:
+    """Make a problem; note the failure and return None if it can't be made."""
+    try:
+        return await generate(recipe)
+    except GenerationTimeoutError as error:
+        proof.note("bounded", "late", str(error), recipe_text(recipe))
+    except GenerationError as error:
+        check, kind = "reproducible" if proof.level is None else "levels", "generation"
+        if isinstance(error.__context__, WorkerOutOfMemoryError):
+            check, kind = "bounded", "memory"
+        proof.note(check, kind, str(error), recipe_text(recipe))
+    return None
+
+
+async def _score_own_answer(proof: LevelProof, pool: TaskPool, problem: Problem) -> bool:
+    """Score a problem's own answer; return whether it has full credit."""
+    answer, example = problem.oracle, recipe_text(problem.recipe)
+    if answer is None:
+        proof.note("solvable", "no oracle", "an item has no answer of its own", example)
+        return False
+    if not answer.strip():
+        proof.note("solvable", "empty oracle", "an answer is empty: it can't be given", example)
+    [verdict] = await pool.verify(problem, [answer])
+    proof.verdict_seconds.append(verdict.seconds)
+    return _judge_own(proof, verdict, f"{example}: {shorten(answer)}")
+
+
+def _judge_own(proof: LevelProof, verdict: Verdict, example: str) -> bool:
+    """Note what the verdict on an item's own answer shows; return whether it has full credit."""
+    said = f"{verdict.status.value} {verdict.score} {verdict.detail}".strip()
+    if "PermissionError" in verdict.detail:
+        proof.note("contained", "forbidden", f"the verifier does what it may not: {said}", example)
+    if verdict.status in KILLED:
+        proof.note("bounded", "killed", f"scoring an item's own answer ends in {said}", example)
+    if verdict.errors:
+        proof.note("solvable", "raises", f"an item's own answer: {said}", example)
+    if verdict.score != 1.0:
+        proof.without_credit += 1
+        if not verdict.errors:
+            proof.note("solvable", "oracle", f"an item's own answer is {said}", example)
+    return verdict.score == 1.0
+
+
+async def _compare(
+    proof: LevelProof, pool: TaskPool, other: TaskPool, problem: Problem, *, right: bool
+) -> None:
+    """Make a problem again from its stored recipe in the other pool, and score its answer there."""
+    text = recipe_text(problem.recipe)
+    again = await other.generate(read_recipe(json.loads(text)))
+    if difference := await _difference(pool, other, problem, again):
+        proof.note("reproducible", "differs", difference[0], f"{text}: {difference[1]}")
+    elif right and problem.oracle is not None:
+        [verdict] = await other.verify(again, [problem.oracle])
+        if verdict.score != 1.0:
+            [alone] = await pool.verify(again, [problem.oracle])
+            said = f"{verdict.status.value} {verdict.score} {verdict.detail}".strip()
+            example = f"{text}: {shorten(problem.oracle)}"
+            if alone.score == 1.0:
+                proof.note(
+                    "contained", "state", f"an answer scored before it makes it {said}", example
+                )
+            else:
+                proof.note(
+                    "solvable", "round trip", f"made from its stored recipe: {said}", example
+                )
+
+
+async def _difference(
+    pool: TaskPool, other: TaskPool, problem: Problem, again: Problem
+) -> tuple[str, str] | None:
+    """Return what differs between a problem and the same one of another process, and an example."""
+    what, one, two = "question", problem.question, again.question
+    if one == two:
+        what, one, two = "answer", problem.oracle or "", again.oracle or ""
+    if one == two:
+        if again.entry == problem.entry:
+            return None
+        recipe = problem.recipe  # equal entries may have different pickles
+        ours, theirs = await asyncio.gather(pool.inspect(recipe), other.inspect(recipe))
+        what, one, two = "entry", ours.content, theirs.content
+    if one == two:
+        return None
+    repeated = await pool.generate(problem.recipe)
+    same = (repeated.question, repeated.oracle) == (problem.question, problem.oracle)
+    why = "in a process with another hash seed" if same else "from one time to the next"
+    pairs = enumerate(zip(one, two, strict=False))
+    begin = max(0, next((place for place, (a, b) in pairs if a != b), 0) - 10)
+    shown = [shorten(text[begin:]) for text in (one, two)]
+    return f"the {what} differs {why}", " and ".join(shown)
+
+
+async def prove_ladders(
+    pool: TaskPool, ladders: Mapping[str, TaskLadder], *, items: int, at_once: int
+) -> list[list[LevelProof]]:
+    """Prove all levels of every ladder with the same seeds, `at_once` tasks at a time.
+
+    With more tasks at a time than the pool has processes, the seconds include waiting.
+    """
+    places = asyncio.Semaphore(at_once)
+
+    async def one(proofs: list[LevelProof]) -> list[LevelProof]:
+        async with places:
+            for proof in proofs:
+                await prove_level(pool, proof, items=items)
+            return proofs
+
+    return await with_progress(
+        [one(level_proofs(task, ladder)) for task, ladder in ladders.items()], "ladders"
+    )
+
+
+def level_proofs(task: str, ladder: TaskLadder) -> list[LevelProof]:
+    """Return the proofs of a ladder's levels, without items yet."""
+    return [
+        LevelProof(task=task, level=level, parameters=parameters)
+        for level, parameters in enumerate(ladder.levels)
+    ]
+
+
+def changed_share(lower: LevelProof, upper: LevelProof) -> float:
+    """Return the share of common draws whose questions differ, in [0, 1]."""
+    below, above = lower.questions, upper.questions
+    common = below.keys() & above.keys()
+    return sum(below[number] != above[number] for number in common) / max(1, len(common))
+
+
+def level_faults(questions: Iterable[str], answers: Iterable[str | None]) -> list[str]:
+    """Return why a level is degenerate, judged by DRAWS draws, one sentence each.
+
+    Answers are open if most are longer than a number, a name or a choice. Where several answers
+    are right, they are None, and only the questions count.
+
+    Example:
+        >>> level_faults(map(str, range(200)), ["Yes"] * 180 + ["No"] * 20)
+        ["'Yes' answers 90% of the items, more than chance among 2 answers and 15%"]
+    """
+    distinct = len(set(questions))
+    found = [f"only {distinct} distinct questions of {DRAWS}"] if distinct < 50 else []
+    counted = Counter(answer.strip() for answer in answers if answer is not None)
+    if not counted:
+        return found
+    [(answer, times)], total = counted.most_common(1), sum(counted.values())
+    if times / total > 1 / max(2, len(counted)) + 0.15:
+        found.append(
+            f"{shorten(answer)} answers {times / total:.0%} of the items, more than chance among "
+            f"{len(counted)} answers and 15%"
+        )
+    if len(counted) < 50 and not 2 * choices(counted) >= total:
+        found.append(f"only {len(counted)} distinct answers of {total}")
+    return found
+
+
+def choices(counted: Mapping[str, int]) -> int:
+    """Return how many of the answers are short, as a number, a name or a choice is."""
+    return sum(n for text, n in counted.items() if len(text) <= 16 and len(text.split()) <= 2)
+
+
+def ladder_findings(proofs: Sequence[LevelProof]) -> list[Finding]:
+    """Return what the items of a ladder show, and its levels beside each other."""
+    found = [finding for proof in proofs for finding in proof.findings]
+
+    def add(level: int | None, kind: str, detail: str) -> None:
+        found.append(Finding(check="levels", kind=kind, detail=detail, level=level))
+
+    for proof in proofs:
+        # A run caps its ladders by the model's own limit.
+        if proof.mean_characters > 30_000:
+            add(proof.level, "long", f"questions of {proof.mean_characters:.0f} characters")
+        if len(proof.questions) >= DRAWS:
+            for fault in level_faults(proof.questions.values(), proof.answers.values()):
+                add(proof.level, "degenerate", fault)
+    # For equal seeds, neighboring levels must differ in a tenth of the questions.
+    for lower, upper in itertools.pairwise(proofs):
+        if lower.parameters == upper.parameters:
+            add(upper.level, "same level", f"the parameters of level {lower.level}")
+        if lower.questions and upper.questions and changed_share(lower, upper) < 0.1:
+            add(upper.level, "same level", f"nearly the questions of level {lower.level}")
+    return found
+
+
+def faults(proofs: Sequence[LevelProof]) -> list[str]:
+    """Return the faults of a ladder, one sentence each; several right answers are none."""
+    return [
+        f"{proofs[0].task} level {finding.level}: {finding.shown}"
+        for finding in ladder_findings(proofs)
+        if finding.kind != "no oracle"
+    ]

@@ -1,0 +1,195 @@
+"""The proof of tasks in two real task pools, and its file, from which it goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from importlib.metadata import version
+from pathlib import Path
+
+import msgspec
+
+from ..errors import ConfigurationError, GenerationError
+from ..sandbox.pool import PoolSettings, TaskPool
+from ..tasks.catalogue import Discovery, require_known
+from ..tasks.facts import EXECUTES_ANSWERS, LIBRARY, NOT_A_TASK
+from ..tasks.ladders import TaskLadder
+from ..util.files import write_whole
+from ..util.progress import with_progress
+from .answers import prove_answers, sample_problems
+from .checks import Result, TaskProof, judge
+from .findings import Finding, KnownFindings
+from .ladder_proof import DRAWS, LevelProof, level_proofs, prove_level
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(kw_only=True, slots=True)
+class Proofs:
+    """The proofs of several tasks, as their file has them.
+
+    Attributes:
+        versions: of the library and of this package, and the digest of each module.
+        tasks: the results; what isn't proved is tried again.
+        unfinished: what has been tried of tasks with checks that were not tried.
+    """
+
+    versions: dict[str, str]
+    tasks: dict[str, Result] = field(default_factory=dict)
+    unfinished: dict[str, TaskProof] = field(default_factory=dict)
+
+    def read(self, path: Path) -> None:
+        """Take over what a file has of these versions; raise ConfigurationError if it is none."""
+        if not path.exists():
+            return
+        try:
+            stored = msgspec.json.decode(path.read_bytes(), type=Proofs)
+        except msgspec.DecodeError as error:
+            raise ConfigurationError(f"{path} is no file of proofs: {error}") from None
+        if stored.versions.items() <= self.versions.items():
+            self.tasks |= stored.tasks
+            self.unfinished |= stored.unfinished
+        else:
+            logger.info("%s is of other versions: all is tried again", path)
+
+    def write(self, path: Path) -> None:
+        """Replace a file by these proofs."""
+        write_whole(path, msgspec.json.format(msgspec.json.encode(self), indent=1).decode() + "\n")
+
+
+async def prove_tasks(
+    names: Sequence[str],
+    settings: PoolSettings,
+    *,
+    items: int,
+    seconds: float,
+    known: KnownFindings,
+    files: Sequence[Path] = (),
+) -> Proofs:
+    """Prove the named tasks, or all of the modules, else of the library, with a progress bar.
+
+    Args:
+        items: of the default configuration; a tenth of them of each level, besides its draws.
+        seconds: for each task.
+        files: where proofs go on from, and are kept.
+
+    Raises UnknownTaskError, ConfigurationError, and WorkerStartError if workers don't start.
+    """
+    async with TaskPool(replace(settings, stateless=frozenset()), Counter()) as pool:
+        own = frozenset(task for module in pool.modules.values() for task in module.categories)
+        tasks = chosen_tasks(await pool.discover(), names, own)
+        elsewhere = replace(settings, hash_seed=1, stateless=own)
+        async with TaskPool(elsewhere, Counter()) as other:
+            proofs = Proofs(versions=installed_versions() | pool.versions)
+            for file in files:
+                proofs.read(file)
+            ladders = await pool.ladders()
+            places = asyncio.Semaphore(settings.processes)
+
+            async def one(task: str, category: str) -> None:
+                if task in proofs.tasks and proofs.tasks[task].verdict == "proved":
+                    return
+                async with places:
+                    proof = proofs.unfinished.pop(task, None)
+                    proof = proof or new_proof(task, category, ladders.get(task), pool)
+                    await prove_task(pool, other, proof, items, seconds)
+                proofs.tasks[task] = result = judge(proof, items=items, known=known)
+                if any(check.verdict == "not_tried" for check in result.checks.values()):
+                    proofs.unfinished[task] = proof
+                for file in files:
+                    proofs.write(file)
+
+            await with_progress([one(*item) for item in tasks.items()], "prove")
+    return replace(proofs, tasks={task: proofs.tasks[task] for task in tasks})
+
+
+def installed_versions() -> dict[str, str]:
+    """Return the versions on which every proof depends."""
+    return {name: version(name) for name in (LIBRARY, "reasoning-gym-environment")}
+
+
+def chosen_tasks(
+    discovery: Discovery, names: Sequence[str], own: frozenset[str] = frozenset()
+) -> dict[str, str]:
+    """Return the named tasks, or all own or else all of them, with their categories.
+
+    Raises UnknownTaskError.
+    """
+    tasks = {
+        name: category
+        for name, category in sorted(discovery.categories.items())
+        if name not in NOT_A_TASK
+    }
+    require_known(names, tasks, "prove", what="task")
+    chosen = names or own or tasks
+    return {name: category for name, category in tasks.items() if name in chosen}
+
+
+def new_proof(task: str, category: str, ladder: TaskLadder | None, pool: TaskPool) -> TaskProof:
+    """Return the proof of a task without items yet, and with what its module shows."""
+    proof = TaskProof(
+        task=task,
+        category=category,
+        default=LevelProof(task=task, level=None, parameters={}),
+        levels=level_proofs(task, ladder or TaskLadder(levels=({},), origin="none")),
+    )
+    for module in pool.modules.values():
+        if task in module.categories:
+            proof.threads = module.threads - 1
+            if module.devices:
+                detail = "importing its module opens a GPU, which no forked process can use"
+                proof.findings.append(Finding(check="contained", kind="import", detail=detail))
+    return proof
+
+
+async def prove_task(
+    pool: TaskPool,
+    other: TaskPool,
+    proof: TaskProof,
+    items: int,
+    seconds: float,
+) -> None:
+    """Try what is left to try of a task, as long as the seconds last.
+
+    Args:
+        other: starts its processes with another hash seed.
+    """
+    deadline = time.monotonic() + seconds
+    fewest = math.ceil(items / 10)
+    await prove_level(
+        pool, proof.default, items=items, compared=items, other=other, deadline=deadline
+    )
+    if proof.default.questions and not proof.answers:
+        await _inspect(pool, proof)
+        # Each answer that is executed has a process of its own.
+        probed = math.ceil(items * 0.15 / (4 if proof.task in EXECUTES_ANSWERS else 1))
+
+        async def answers() -> None:
+            problems = await sample_problems(pool, proof.task, 2 * probed)
+            proof.answers = await prove_answers(pool, other, problems)
+
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(answers(), max(0.0, deadline - time.monotonic()))
+    for level in proof.levels:
+        await prove_level(
+            pool, level, items=fewest, compared=fewest, other=other, deadline=deadline
+        )
+    for level in proof.levels:
+        await prove_level(pool, level, items=min(items, DRAWS), deadline=deadline)
+
+
+async def _inspect(pool: TaskPool, proof: TaskProof) -> None:
+    """Note what JSON would change in an entry, and the memory that it takes to make it."""
+    for problem in await sample_problems(pool, proof.task, 3):
+        try:
+            inspected = await pool.inspect(problem.recipe)
+        except GenerationError:
+            continue  # what can't be made again is noted by the comparison
+        proof.json_changes = proof.json_changes or inspected.json_changes
+        proof.memory = max(proof.memory, inspected.memory)

@@ -1,0 +1,280 @@
+"""What a proof tries, what it calls a finding, its verdicts, and what it takes for known."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from reasoning_gym_environment.proof.answers import Observation, judge_answers
+from reasoning_gym_environment.proof.checks import CHECKS, Result, TaskProof, judge
+from reasoning_gym_environment.proof.findings import (
+    DEGENERATE,
+    EXECUTED,
+    FORMS,
+    Finding,
+    Kind,
+    KnownFindings,
+    Probe,
+    constants_for,
+    known_findings,
+    near_misses,
+    probes_for,
+)
+from reasoning_gym_environment.proof.ladder_proof import DRAWS, LevelProof
+from reasoning_gym_environment.records import Status, Verdict
+from reasoning_gym_environment.tasks.catalogue import known_categories
+
+LEVEL_KINDS = {"generation", "oracle", "no oracle", "differs"}
+ANSWER_KINDS = {
+    *(kind.value for kind in (*DEGENERATE, Kind.HOSTILE)),
+    "killed",
+    "raises",
+    "empty oracle",
+}
+
+
+def probes(oracle: str | None = "12", others: tuple[str, ...] = ("7", "8")) -> list[Probe]:
+    return probes_for("What is 5 + 7?", oracle, constants=constants_for(others), others=others)
+
+
+def seen(kind: Kind, *scores: float, label: str = "x", is_right: bool = False) -> list[Observation]:
+    """One probe's scores on several items."""
+    probe = Probe(kind=kind, label=label, answer=label, is_right=is_right)
+    return [
+        Observation(
+            probe=probe,
+            verdict=Verdict(score=s, status=Status.SOLVED if s >= 0.5 else Status.WRONG),
+        )
+        for s in scores
+    ]
+
+
+def proof(level: int | None = None, *, tried: int = 20, **more: Any) -> LevelProof:
+    """A level whose items have all been drawn, and differ."""
+    numbers = range(tried)
+    values: dict[str, Any] = {
+        "questions": {number: f"{level} {number}" for number in numbers},
+        "answers": {number: str(number) for number in numbers},
+        "training": {number: (f"training {number}", str(number)) for number in numbers},
+    }
+    return LevelProof(
+        task="gcd", level=level, parameters={"n": level}, tried=tried, **values | more
+    )
+
+
+def judged(
+    *observations: Observation,
+    default: LevelProof | None = None,
+    levels: Sequence[LevelProof] = (),
+    known: KnownFindings | None = None,
+    **more: Any,
+) -> Result:
+    """The result of a sound task but for what is given."""
+    values: dict[str, Any] = {
+        "answers": judge_answers([*seen(Kind.FORM, 1.0), *observations], items=1),
+        "default": default or proof(),
+        "levels": [*levels] or [proof(0, tried=DRAWS)],
+    }
+    whole = TaskProof(task="gcd", category="arithmetic", **values | more)
+    return judge(whole, items=20, known=known or {})
+
+
+def found(result: Result) -> list[tuple[str, int | None]]:
+    return [(finding.kind, finding.level) for finding in result.findings]
+
+
+def verdicts(result: Result, verdict: str) -> list[str]:
+    return [name for name, check in result.checks.items() if check.verdict == verdict]
+
+
+def test_every_kind_of_answer_is_tried() -> None:
+    assert {probe.kind for probe in probes()} | {Kind.HOSTILE} == set(Kind)
+
+
+def test_labels_tell_probes_of_one_kind_apart() -> None:
+    names = [(probe.kind, probe.label) for probe in probes()]
+    assert len(set(names)) == len(names)
+
+
+def test_labels_are_the_same_on_every_item() -> None:
+    """But for near misses, which not every answer has."""
+    labels = [
+        {(p.kind, p.label) for p in probes(oracle) if p.kind is not Kind.NEAR_MISS}
+        for oracle in ("12", "0", "yes")
+    ]
+    assert labels[0] == labels[1] == labels[2]
+
+
+@pytest.mark.parametrize("oracle", ["7", "yes", "[[1, 2]]", "x", "a b", "11", "²", ""])
+def test_a_near_miss_is_another_text_than_the_answer(oracle: str) -> None:
+    assert oracle not in near_misses(oracle).values()
+    assert all(text.strip() for text in near_misses(oracle).values())
+
+
+def test_a_text_that_is_the_oracle_is_right_and_no_other() -> None:
+    right = {p.answer for p in probes("0") if p.is_right and p.kind not in (Kind.FORM, Kind.ORACLE)}
+    assert right == {"0"}
+    assert not any(p.is_right for p in probes("12") if p.kind in DEGENERATE)
+
+
+def test_another_items_answer_may_be_right() -> None:
+    assert [p.is_right for p in probes("7") if p.kind is Kind.OTHER] == [True]
+    assert [p.is_right for p in probes("8") if p.kind is Kind.OTHER] == [False]
+
+
+def test_a_form_holds_the_right_answer_as_it_is() -> None:
+    forms = [probe for probe in probes("{1, 2}") if probe.kind is Kind.FORM]
+    assert len(forms) == len(FORMS)
+    assert all("{1, 2}" in probe.answer and probe.answer != "{1, 2}" for probe in forms)
+
+
+def test_a_denied_or_doubted_answer_is_the_right_one_and_counts_as_wrong() -> None:
+    for kind in (Kind.DENIED, Kind.HEDGED):
+        tried = [probe for probe in probes("12") if probe.kind is kind]
+        assert len(tried) > 2
+        assert all("12" in one.answer != "12" and not one.is_right for one in tried)
+
+
+def test_several_answers_hold_the_right_one_and_a_wrong_one() -> None:
+    listings = [probe.answer for probe in probes("12") if probe.kind is Kind.LISTING]
+    assert listings
+    assert all("12" in text and "7" in text for text in listings)
+
+
+def test_an_oracle_that_all_items_share_is_never_listed_beside_itself() -> None:
+    assert Kind.LISTING not in {probe.kind for probe in probes("7", others=("7", "7"))}
+
+
+def test_a_task_without_an_oracle_is_tried_with_wrong_answers_only() -> None:
+    kinds = {probe.kind for probe in probes(None, others=())}
+    assert kinds == {Kind.EMPTY, Kind.JUNK, Kind.CONSTANT, Kind.QUESTION}
+
+
+def test_the_most_frequent_answers_are_constants() -> None:
+    assert set(constants_for(["left", "up", "left"])) - set(constants_for([])) == {"left", "up"}
+
+
+@pytest.mark.parametrize("kind", [kind for kind in DEGENERATE if kind is not Kind.NEAR_MISS])
+def test_what_is_not_right_and_solves_items_is_a_finding(kind: Kind) -> None:
+    assert found(judged(*seen(kind, 0.5, 0.5, 1.0, 0.0))) == [(kind.value, None)]
+
+
+def test_small_credit_and_rare_luck_are_no_findings() -> None:
+    assert found(judged(*seen(Kind.JUNK, *[0.4] * 10))) == []
+    assert found(judged(*seen(Kind.CONSTANT, *[1.0] * 4, *[0.0] * 36))) == []
+    assert found(judged(*seen(Kind.CONSTANT, 1.0, 1.0, 0.0))) == []
+
+
+def test_a_constant_that_is_right_is_no_finding() -> None:
+    assert found(judged(*seen(Kind.CONSTANT, 1.0, 1.0, 1.0, is_right=True))) == []
+
+
+def test_near_misses_may_earn_their_share_and_some_be_right_but_not_all() -> None:
+    paid, partly = (
+        Observation(
+            probe=Probe(kind=Kind.NEAR_MISS, label="x", answer="x"),
+            verdict=Verdict(score=0.9, status=status),
+        )
+        for status in (Status.SOLVED, Status.WRONG)
+    )
+    assert found(judged(*[partly] * 9, paid)) == found(judged(*[paid] * 9, partly)) == []
+    assert found(judged(*[paid] * 9)) == [("near miss", None)]
+
+
+def test_a_verifier_that_dies_or_obeys_is_a_finding_and_one_that_executes_is_told() -> None:
+    killed = Observation(
+        probe=Probe(kind=Kind.QUESTION, label="question", answer="?"),
+        verdict=Verdict(score=0.0, status=Status.TIMEOUT),
+    )
+    result = judged(killed, *seen(Kind.HOSTILE, 1.0))
+    assert found(result) == [("killed", None), ("hostile text", None)]
+    assert verdicts(result, "failed") == ["contained", "bounded"]
+    executed = Observation(
+        probe=Probe(kind=Kind.HOSTILE, label="x", answer=EXECUTED[0]),
+        verdict=Verdict(score=0.0, status=Status.WRONG, seconds=2.0),
+    )
+    assert judged().stateless
+    assert not judged(executed).stateless
+    assert "executes answers" in judged(executed).checks["contained"].reason
+
+
+def finding(check: str, kind: str, **more: Any) -> Finding:
+    return Finding(check=check, kind=kind, detail="it was so", **more)
+
+
+@pytest.mark.parametrize(
+    ("more", "failed", "said"),
+    [
+        ({"default": proof(findings=[finding("solvable", "oracle")])}, "solvable", "it was so"),
+        ({"default": proof(findings=[finding("reproducible", "differs")])}, "reproducible", ""),
+        ({"findings": [finding("contained", "import")]}, "contained", ""),
+        (
+            {"levels": [proof(0, findings=[finding("levels", "generation", level=0)])]},
+            "levels",
+            "level 0: it was so",
+        ),
+        (
+            {"levels": [proof(0), proof(1, questions=proof(0).questions, characters=1)]},
+            "levels",
+            "level 1: nearly the questions of level 0",
+        ),
+        (
+            {"default": proof(findings=[finding("bounded", "late", items=3)])},
+            "bounded",
+            "(3 items)",
+        ),
+        ({"default": proof(training=dict.fromkeys(range(20), ("None 1", "")))}, "disjoint", "100%"),
+        (
+            {"levels": [proof(0, tried=DRAWS, training={n: (f"0 {n}", "") for n in range(20)})]},
+            "disjoint",
+            "level 0: 100% of the training questions",
+        ),
+    ],
+)
+def test_each_check_fails_by_its_findings(more: dict[str, Any], failed: str, said: str) -> None:
+    result = judged(**more)
+    assert verdicts(result, "failed") == [failed]
+    assert said in result.checks[failed].reason
+    assert result.verdict == "failed"
+
+
+def test_a_few_late_items_are_no_finding() -> None:
+    assert found(judged(default=proof(findings=[finding("bounded", "late", items=2)]))) == []
+
+
+def test_a_sound_task_is_proved_and_what_is_left_is_not_tried() -> None:
+    assert verdicts(judged(), "passed") == [*CHECKS]
+    assert judged().verdict == "proved"
+    left = {
+        "levels": judged(levels=[proof(0, tried=DRAWS - 1)]),
+        "not_payable contained bounded": judged(answers=None),
+        "reproducible solvable bounded disjoint": judged(default=proof(tried=19)),
+    }
+    for names, result in left.items():
+        assert verdicts(result, "not_tried") == names.split()
+        assert result.verdict == "not_tried"
+
+
+def test_an_explained_finding_is_still_reported() -> None:
+    known = {"gcd": {"junk": "as it is"}}
+    result = judged(*seen(Kind.JUNK, 1.0, 1.0, 1.0), known=known)
+    assert [one.explanation for one in result.findings] == ["as it is"]
+    assert verdicts(result, "known") == ["not_payable"]
+    assert result.verdict == "proved"
+
+
+def test_what_is_known_and_not_found_is_told() -> None:
+    known = {"gcd": {"junk": "as it is", "raises": "it did"}}
+    assert judged(*seen(Kind.JUNK, 1.0, 1.0, 1.0), known=known).unseen == ["raises"]
+
+
+def test_explanations_are_for_tasks_and_findings_that_exist() -> None:
+    assert known_findings().keys() <= known_categories().keys()
+    for kinds in known_findings().values():
+        assert kinds.keys() <= ANSWER_KINDS | LEVEL_KINDS
+        assert all(kinds.values())
+
+
+def test_a_task_that_pays_any_answer_is_known() -> None:
+    known = known_findings()
+    assert known["game_of_life_halting"][Kind.JUNK.value]

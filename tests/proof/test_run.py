@@ -1,0 +1,200 @@
+"""Proofs in two real pools, of the library's tasks and of a module, and their file."""
+
+import json
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+import pytest_asyncio
+
+from reasoning_gym_environment.cli import main
+from reasoning_gym_environment.commands.prove import main as prove
+from reasoning_gym_environment.proof.checks import Result, TaskProof, judge
+from reasoning_gym_environment.proof.findings import known_findings
+from reasoning_gym_environment.proof.ladder_proof import LevelProof, level_proofs
+from reasoning_gym_environment.proof.pages import as_json, as_markdown, as_text, page_data
+from reasoning_gym_environment.proof.run import Proofs, installed_versions, prove_task
+from reasoning_gym_environment.records import Recipe
+from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
+from reasoning_gym_environment.tasks.ladders import TaskLadder
+from reasoning_gym_environment.tasks.modules import find_modules
+from reasoning_gym_environment.tasks.proofs import Proof, read_proof
+
+SESSION = pytest.mark.asyncio(loop_scope="session")
+
+PAYS_ANYTHING = "game_of_life_halting"
+REFUSES_LEVELS = "survo"
+SOUND = "bitwise_arithmetic"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def other() -> AsyncIterator[TaskPool]:
+    async with TaskPool(PoolSettings(processes=1, hash_seed=1), Counter()) as pool:
+        yield pool
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def results(pool: TaskPool, other: TaskPool) -> dict[str, Result]:
+    """Small proofs to which nothing is known, of one task with levels that can't be built."""
+    ladders = await pool.ladders()
+    levels = ({"min_num": 1}, {"max_empty": 50}, {"no_such_name": 1})
+    ladders[REFUSES_LEVELS] = TaskLadder(levels=levels, origin="own")
+    found = {}
+    for task in (PAYS_ANYTHING, REFUSES_LEVELS, SOUND):
+        proof = TaskProof(
+            task=task,
+            category="category",
+            default=LevelProof(task=task, level=None, parameters={}),
+            levels=level_proofs(task, ladders[task]),
+        )
+        await prove_task(pool, other, proof, items=20, seconds=120.0)
+        found[task] = judge(proof, items=20, known={})
+    return found
+
+
+@SESSION
+async def test_a_sound_task_has_no_findings(results: dict[str, Result]) -> None:
+    sound = results[SOUND]
+    verdicts = Counter(check.verdict for check in sound.checks.values())
+    assert (verdicts, sound.findings) == ({"passed": 6, "not_tried": 1}, [])
+    assert "fewer than 200 draws: 0 (20)" in sound.checks["levels"].reason
+    assert (sound.oracle, sound.stateless) == (1.0, True)
+    assert all(level["questions"] == level["items"] for level in sound.levels)
+    assert 0.0 < sound.median_seconds <= sound.worst_seconds
+
+
+@SESSION
+async def test_a_verifier_that_pays_anything_is_found(results: dict[str, Result]) -> None:
+    kinds = {finding.kind for finding in results[PAYS_ANYTHING].findings}
+    assert {"junk", "constant", "question", "hostile text"} <= kinds
+    chance = results[PAYS_ANYTHING].chance
+    assert chance is not None
+    assert chance.solved == 1.0
+
+
+@SESSION
+async def test_levels_that_the_library_refuses_are_found(results: dict[str, Result]) -> None:
+    refused = {f.level for f in results[REFUSES_LEVELS].findings if f.kind == "generation"}
+    assert refused == {1, 2}
+    assert results[REFUSES_LEVELS].checks["levels"].verdict == "failed"
+
+
+@SESSION
+async def test_an_entry_says_what_json_would_change(pool: TaskPool, other: TaskPool) -> None:
+    recipe = Recipe(task="advanced_geometry", seed=2)
+    ours, theirs = await pool.inspect(recipe), await other.inspect(recipe)
+    assert ours.content == theirs.content
+    assert "question" in ours.content
+    assert "difficulty" in (await pool.inspect(Recipe(task="gcd", seed=2))).json_changes
+
+
+@SESSION
+async def test_reports_name_every_task_and_what_is_unexplained(results: dict[str, Result]) -> None:
+    proofs = Proofs(versions=installed_versions(), tasks=results)
+    for page in (as_text(proofs), as_json(proofs), json.dumps(page_data(proofs))):
+        assert all(task in page for task in results)
+    assert "**unexplained**" in as_markdown(page_data(proofs))
+    assert json.loads(as_json(proofs))["tasks"][PAYS_ANYTHING]["verdict"] == "failed"
+
+
+@pytest.mark.processes
+def test_the_command_fails_on_what_is_not_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "page.md"
+    arguments = [PAYS_ANYTHING, "--items", "20", "--page", str(page)]
+    known = {task: kinds for task, kinds in known_findings().items() if task != PAYS_ANYTHING}
+    assert prove(arguments, known=known) == 1
+    assert "not payable   failed" in capsys.readouterr().out
+    assert PAYS_ANYTHING in page.read_text()
+    assert json.loads(page.with_suffix(".json").read_text())["tasks"]
+
+
+MODULE = """
+    from dataclasses import dataclass
+    from random import Random
+    from reasoning_gym.dataset import ProceduralDataset
+    from reasoning_gym.factory import register_dataset
+
+    @dataclass
+    class Configuration:
+        seed: int = 0
+        size: int = 500
+
+    class Sums(ProceduralDataset):
+        def __init__(self, config):
+            super().__init__(config, config.seed, config.size)
+
+        def __getitem__(self, index):
+            a = Random(self.seed + index).randrange(10**6)
+            return {"question": f"{a}+{a}", "answer": str(2 * a), "metadata": {"pair": (a, a)}}
+
+        def score_answer(self, answer, entry):
+            return float(answer == entry["answer"])
+
+    register_dataset("own_sums", Sums, Configuration)
+"""
+
+
+@pytest.mark.processes
+def test_a_module_is_proved_in_a_file_beside_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = tmp_path / "own_sums_module.py"
+    module.write_text(dedent(MODULE))
+    options = ["own_sums", "--task-modules", str(module)]
+    file = tmp_path / "own_sums_module.proof.json"
+    assert main(["prove", *options, "--items", "20", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)["tasks"]["own_sums"]
+    assert (result["verdict"], result["levels"][1]["items"]) == ("not_tried", 20)
+    assert "JSON would change an entry: pair" in result["checks"]["solvable"]["reason"]
+    stored = json.loads(file.read_text())
+    assert stored["unfinished"]["own_sums"]["levels"][0]["tried"] == 20
+    [source] = find_modules([str(module)])
+    digest = stored["versions"]["own_sums_module"]
+    proof = read_proof(source, digest)
+    assert (proof.proved, proof.stateless) == (set(), {"own_sums"})
+    assert read_proof(source, "sha256:another") == Proof()
+
+
+@pytest.mark.processes
+def test_a_task_that_does_not_exist_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["prove", "gdc"]) == 2
+    assert "did you mean gcd" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--items", "0", "gcd"], "≥ 1, got '0'"),
+        ([], "name the tasks to prove"),
+        (["gcd", "--all"], "name the tasks to prove"),
+    ],
+)
+def test_what_cannot_be_proved_is_refused(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["prove", *arguments]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_proof_goes_on_from_its_file_unless_a_version_has_changed(tmp_path: Path) -> None:
+    file = tmp_path / "proof.json"
+    default = LevelProof(task="gcd", level=None, parameters={}, tried=2, questions={0: "a", 1: "b"})
+    proof = TaskProof(task="gcd", category="arithmetic", default=default, levels=[default])
+    result = judge(proof, items=20, known={})
+    written = Proofs(versions={"m": "1"}, tasks={"gcd": result}, unfinished={"gcd": proof})
+    written.write(file)
+    same, changed = Proofs(versions={"m": "1"}), Proofs(versions={"m": "2"})
+    same.read(file)
+    changed.read(file)
+    assert (same, changed.tasks, changed.unfinished) == (written, {}, {})
+
+
+def test_a_file_that_is_no_proof_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "proof.json"
+    file.write_text('{"tasks": []}')
+    with pytest.raises(ValueError, match="is no file of proofs: "):
+        Proofs(versions={}).read(file)

@@ -1,0 +1,185 @@
+"""What can be answered without reasoning: strategies, floors, and the floors that are kept."""
+
+import json
+from collections import Counter
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from reasoning_gym_environment.problems.sampler import evaluation_recipes
+from reasoning_gym_environment.problems.stream import generate_faultless
+from reasoning_gym_environment.proof.answers import TOLERATED_SHARE
+from reasoning_gym_environment.proof.findings import known_weaknesses
+from reasoning_gym_environment.records import Recipe
+from reasoning_gym_environment.sandbox.pool import TaskPool
+from reasoning_gym_environment.tasks import facts
+from reasoning_gym_environment.tasks.catalogue import known_categories
+from reasoning_gym_environment.tasks.facts import PAYS_ANY_ANSWER, Floor, floors, solved_score
+from research.floors.__main__ import main
+from research.floors.measure import best, constants_to_try, find_floors, floor
+from research.floors.strategies import OWN_WORK, strategies
+
+SESSION = pytest.mark.asyncio(loop_scope="session")
+FEWEST = {"futoshiki": 150, "intermediate_integration": 100, "knight_swap": 100}
+"""Items on which a floor was measured: fewer than 300 where they take seconds."""
+
+MATRIX = "Rotate the matrix below by 180 degrees:\n1 2\n3 4\n"
+ROLES = 'Who is who? (Format your answer like: "Zoey is a hero/villain, and Ann is a hero/villain")'
+PREMISES = "Given:\n1. Q\n.2. (Q → P)\n.What can we conclude?"
+GRAPH = "Vertices: [0, 1, 2, 3]\nEdges: [(0, 1)]\nPossible colors: [1, 2, 3]\n"
+LADDER = "Transform the word ladder 'COLD' to 'CORE' by changing one letter at a time."
+SORTING = "Sort, e.g. word_1, word_2\n\nNow, sort these words: pear, apple, Fig"
+LARGEST = "Pick the largest of the following: 1,250.5 9.7e+02 38"
+
+
+@pytest.mark.parametrize(
+    ("question", "label", "answer"),
+    [
+        (MATRIX, "the last grid", "1 2\n3 4"),
+        (MATRIX, "the last grid backwards", "4 3\n2 1"),
+        (MATRIX, "the last grid turned right", "3 1\n4 2"),
+        (MATRIX, "the last grid in one row", "1 2 3 4"),
+        (MATRIX, "the last number", "4"),
+        (MATRIX, "line 1", "Rotate the matrix below by 180 degrees:"),
+        (MATRIX, "the longest word", "degrees"),
+        (ROLES, "the last quotation with the first choices", "Zoey is a hero, and Ann is a hero"),
+        (
+            ROLES,
+            "the last quotation with the first and second choices",
+            "Zoey is a hero, and Ann is a villain",
+        ),
+        (PREMISES, "the premises by and", "(Q) ∧ ((Q → P))"),
+        (PREMISES, "the first premise and a variable by and", "(Q) ∧ Q"),
+        (
+            GRAPH,
+            "the last bracket mapped onto the first in turn",
+            '{"0": 1, "1": 2, "2": 3, "3": 1}',
+        ),
+        (LADDER, "the first word changed into the second in order", "COLD,CORD,CORE"),
+        (SORTING, "the last list sorted, by commas", "Fig, apple, pear"),
+        (SORTING, "the last list backwards, by commas", "Fig, apple, pear"),
+        (SORTING, "example 1", "word_1, word_2"),
+        (SORTING, "the last word backwards", "giF"),
+        (LARGEST, "the largest number", "1,250.5"),
+        (LARGEST, "number 2 after the last colon", "9.7e+02"),
+        (LARGEST, "the sum of the last two numbers", "1008"),
+        (LARGEST, "the first number less the second", "280.5"),
+    ],
+)
+def test_a_strategy_copies_or_calculates(question: str, label: str, answer: str) -> None:
+    assert strategies(question)[label] == answer
+
+
+@pytest.mark.parametrize("question", [MATRIX, ROLES, PREMISES, GRAPH, LADDER, SORTING, LARGEST])
+def test_strategies_are_many_and_give_the_same_answers_again(question: str) -> None:
+    answers = strategies(question)
+    assert len(answers) > 100
+    assert strategies(question) == answers
+    assert all(text == text.strip() != "" for text in answers.values())
+
+
+@pytest.mark.parametrize("question", ["", "\n", "[", "]]]", "1/0", "?" * 9000, "9" * 500, "0, 0"])
+def test_any_question_has_strategies(question: str) -> None:
+    assert all(len(text) <= 4000 for text in strategies(question).values())
+
+
+def test_what_is_a_tasks_own_work_is_named_of_tasks_and_strategies_that_exist() -> None:
+    labels = [label for text in (MATRIX, SORTING, LARGEST) for label in strategies(text)]
+    assert OWN_WORK.keys() <= known_categories().keys()
+    for beginnings in OWN_WORK.values():
+        assert all(any(label.startswith(one) for label in labels) for one in beginnings)
+
+
+def test_the_floor_is_the_constant_that_solves_most_items() -> None:
+    scores = [{"yes": 1.0, "no": 1.0}, {"yes": 0.0, "no": 0.0}, {"yes": 0.0, "no": 1.0}]
+    measured = floor(best(scores, 1.0), scores, 1.0)
+    assert (measured.label, measured.solved) == ("no", pytest.approx(2 / 3))
+    assert measured.low < 2 / 3 < measured.high
+
+
+def test_a_floor_is_of_answers_that_are_seen_as_answers() -> None:
+    constants = constants_to_try(["7", "yes", "yes"])
+    assert {"7", "yes", "0", "asdf qwer", "[]"} <= constants.keys()
+    assert all(text.strip() for text in constants)
+
+
+def test_a_strategy_without_an_answer_on_an_item_solves_nothing_there() -> None:
+    scores = [{"a": 1.0}, {}, {"a": 1.0, "b": 0.9}, {"b": 0.4}]
+    assert best(scores, 1.0) == "a"
+    assert floor("a", scores, 1.0).solved == 0.5
+    assert floor("b", scores, 0.5).solved == 0.25
+
+
+def test_of_no_items_no_floor_is_known() -> None:
+    assert best([], 1.0) == ""
+    assert floor("", [], 1.0)[1:] == (0, 0.0, 0.0, 1.0)
+
+
+def test_the_floors_are_of_the_installed_library() -> None:
+    stored = json.loads(Path(facts.__file__).with_name("chance_floors.json").read_text())
+    assert stored["reasoning_gym"] == version("reasoning-gym")
+
+
+def test_what_is_paid_without_reasoning_is_in_the_list_of_what_is_accepted() -> None:
+    paid = {
+        task
+        for task, kept in floors().items()
+        if any(one.low > TOLERATED_SHARE / 2 and one.solved >= TOLERATED_SHARE for one in kept)
+    }
+    assert paid - PAYS_ANY_ANSWER.keys() <= known_weaknesses().keys()
+
+
+def test_every_floor_has_its_items_and_an_interval_around_it() -> None:
+    assert floors().keys() == known_categories().keys()
+    for task, kept in floors().items():
+        for one in kept:
+            assert one.items >= FEWEST.get(task, 300), task
+            assert 0.0 <= one.low <= one.solved <= one.high <= 1.0
+            assert one.label or not one.solved
+    assert floors(0.9) == {}
+
+
+@SESSION
+@pytest.mark.parametrize(
+    ("task", "strategy", "least", "most"),
+    [
+        ("rotate_matrix", "the last grid backwards", 0.1, 0.5),
+        ("graph_color", "the last bracket mapped onto the first in turn", 0.3, 0.8),
+    ],
+)
+async def test_what_needs_no_reasoning_is_found(
+    pool: TaskPool, task: str, strategy: str, least: float, most: float
+) -> None:
+    found = await find_floors(pool, task, 60)
+    problem = await pool.generate(Recipe(task=task, seed=3))
+    answers = strategies(problem.question)
+    assert answers[found.no_reasoning.label] == answers[strategy]
+    assert found.no_reasoning.low <= found.no_reasoning.solved <= found.no_reasoning.high
+    assert least <= found.no_reasoning.solved <= most
+    assert found.chance.solved < found.no_reasoning.solved
+
+
+@SESSION
+@pytest.mark.parametrize("task", ["aiw", "course_schedule", "number_format", "pool_matrix"])
+async def test_the_floors_that_are_kept_hold_on_new_items(pool: TaskPool, task: str) -> None:
+    kept = floors()[task]
+    scores: dict[Floor, list[dict[str, float]]] = {kept.chance: [], kept.no_reasoning: []}
+    for recipe in evaluation_recipes(99, [task], 40):
+        problem = await generate_faultless(pool.generate, Counter(), recipe)
+        copied = strategies(problem.question).get(kept.no_reasoning.label, "")
+        verdicts = await pool.verify(problem, [kept.chance.label, copied])
+        for one, verdict in zip(kept, verdicts, strict=True):
+            scores[one].append({one.label: verdict.score or 0.0})
+    for one, own in scores.items():
+        again = floor(one.label, own, solved_score(task))
+        assert again.low <= one.high
+        assert one.low <= again.high
+
+
+@pytest.mark.processes
+def test_the_command_writes_the_floors(tmp_path: Path) -> None:
+    file = tmp_path / "floors.json"
+    assert main([str(file), "--tasks", "game_of_life_halting", "--items", "6"]) == 0
+    own = json.loads(file.read_text())["floors"]["game_of_life_halting"]
+    assert own["chance"]["solved"] == own["no_reasoning"]["solved"] == 1.0
