@@ -92,6 +92,8 @@ BEHAVIORS: dict[str, Callable[[], Any]] = {
     "allocates": lambda: bytearray(8 * 2**30),
     "two": lambda: 2.0,
     "nan": lambda: float("nan"),
+    "infinite": lambda: float("inf"),
+    "text": lambda: "1",
 }
 
 

@@ -202,6 +202,7 @@ class RecipeStream:
             GenerationError: too many items in a row were skipped.
             PoolClosedError: the pool is closed.
         """
+        last = ""
         for _ in range(MAX_SKIPPED):
             self.fill()
             task = self._pending[0][1]
@@ -210,7 +211,7 @@ class RecipeStream:
                 problem = await asyncio.shield(task)
             except GenerationError as error:
                 logger.warning("Skipping an item that can't be generated: %s", error)
-                failed, problem = True, None
+                failed, problem, last = True, None, f"; the last error: {error}"
             # A caller that was cancelled above leaves the item to the next caller, and a
             # concurrent caller may have taken it.
             if not self._pending or self._pending[0][1] is not task:
@@ -223,6 +224,7 @@ class RecipeStream:
                 self._counts["sampling/evaluation_questions_redrawn"] += 1
         raise GenerationError(
             f"{MAX_SKIPPED} items in a row could not be generated or are in the evaluation set"
+            f"{last}"
         )
 
     def state_dict(self) -> dict[str, Any]:

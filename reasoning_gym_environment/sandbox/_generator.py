@@ -93,7 +93,7 @@ def answer(request: Request, datasets: Datasets, module: ModuleTasks | None = No
         header = msgspec.json.encode(Reply(message=message))
     except MemoryError:  # another generator has more: see `run`
         raise
-    except Exception as error:  # noqa: BLE001 - a generator may raise anything: the parent counts it
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a generator may raise anything: the parent counts it
         text = replace_surrogates(describe_error(error)[:1000])[
             0
         ]  # the library puts values into some

@@ -29,7 +29,7 @@ import numpy as np
 from ..scoring.guards import max_score
 from ..tasks.datasets import Datasets, seed_globals
 from ..tasks.facts import EXECUTES_ANSWERS, SLOW_ON_WRONG_ANSWERS
-from ..util.values import describe_error
+from ..util.values import describe_error, shorten
 from . import _limits as limits
 from . import _protocol as protocol
 from ._children import Work, run_child
@@ -47,7 +47,7 @@ def score_forms(verify: Verify, answer: str, entry: Any, *, tagged: bool = True)
     detail = ""
     for text in (answer, f"<answer>{answer}</answer>")[: 1 + tagged]:
         try:
-            scores.append(float(verify(text, entry)))
+            scores.append(_number(verify(text, entry)))
         except MemoryError:
             raise
         except Exception as error:  # noqa: BLE001 - a verifier may raise anything: NaN here, counted in `errors`
@@ -63,6 +63,13 @@ def score_forms(verify: Verify, answer: str, entry: Any, *, tagged: bool = True)
         errors=sum(map(math.isnan, scores)),
         detail=detail,
     )
+
+
+def _number(score: Any) -> float:
+    """Return a score; raise TypeError if it is none: a text may be the answer itself."""
+    if isinstance(score, str | bytes) or not math.isfinite(score):
+        raise TypeError(f"a score must be a number, got {shorten(score)}")
+    return float(score)
 
 
 def screen_and_score(

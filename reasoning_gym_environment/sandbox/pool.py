@@ -343,14 +343,22 @@ class TaskPool(WorkerPool):
             if source.module is None:
                 continue
             found, _ = await self._ask(source, ModuleTasks, ModuleTasks)
+            shown = source.module.shown
+            shared = {category for task, category in found.categories.items() if task != category}
+            for category in shared & {*known_categories(), *self._by_task}:
+                raise ConfigurationError(
+                    f"task_modules: category {category} of {shown} has the name of a task: "
+                    "rename it"
+                )
+            taken = dict.fromkeys(shared, f"a category of {shown}") | taken
             for task in found.categories:
                 if task in taken:
                     raise ConfigurationError(
-                        f"task_modules: task {task} of {source.module.shown} has the name of "
+                        f"task_modules: task {task} of {shown} has the name of "
                         f"{taken[task]}: rename it, or leave one of the modules out"
                     )
             own = [*found.categories, source.module.name]
-            taken |= dict.fromkeys(own, f"a task or module of {source.module.shown}")
+            taken |= dict.fromkeys(own, f"a task or module of {shown}")
             self._by_task |= dict.fromkeys(found.categories, source)
             self.modules[source.module.name] = found
             if self._settings.stateless is None:

@@ -96,7 +96,7 @@ def load_module(source: ModuleSource) -> ModuleTasks:
     for name, dataset in own.items():
         declared = getattr(dataset, "category", None)
         category = found.categories[name] = declared if isinstance(declared, str) else source.name
-        if not re.fullmatch(r"[A-Za-z0-9_.-]{1,100} [A-Za-z0-9_.-]{1,100}", f"{name} {category}"):
+        if not re.fullmatch(r"(\w[\w.-]{0,99}) (\w[\w.-]{0,99})", f"{name} {category}", re.ASCII):
             raise WorkerStartError(
                 f"{source.shown}: a task's name and category must be at most 100 letters, digits "
                 f"and _.-, got {name!r:.110} and {category!r:.110}"

@@ -233,7 +233,7 @@ async def test_a_cancelled_caller_does_not_affect_other_callers(
 
 async def test_a_stream_gives_up_if_no_item_can_be_made(make_stream: MakeStream) -> None:
     stream = make_stream(sampler({"no_such_task": 1.0}), prefetch=32)
-    with pytest.raises(GenerationError, match=f"{MAX_SKIPPED} items in a row"):
+    with pytest.raises(GenerationError, match=f"{MAX_SKIPPED} items in a row .* unknown task 'no_"):
         await stream.next_problem()
 
 

@@ -127,7 +127,8 @@ async def test_whatever_a_verifier_does_is_a_verdict_and_leaves_the_next_answers
         "third": (Status.WRONG, 0.25, ""),
     }
     refused = ("writes", "connects", "forks")
-    verdicts = await own.verify(problem, [*expected, *refused, "nan"])
+    numberless = ("nan", "infinite", "text")
+    verdicts = await own.verify(problem, [*expected, *refused, *numberless])
     found = {
         answer: (verdict.status, verdict.score, verdict.detail)
         for answer, verdict in zip(expected, verdicts, strict=False)
@@ -136,7 +137,9 @@ async def test_whatever_a_verifier_does_is_a_verdict_and_leaves_the_next_answers
     for answer, verdict in zip(refused, verdicts[len(expected) :], strict=False):
         assert verdict.status is Status.VERIFIER_ERROR, answer
         assert "Operation not permitted" in verdict.detail
-    assert verdicts[-1].score == 0.0
+    for answer, verdict in zip(numberless, verdicts[-3:], strict=True):
+        assert (verdict.status, verdict.score) == (Status.VERIFIER_ERROR, 0.0), answer
+        assert "a score must be a number, got" in verdict.detail
     assert not Path("/tmp/own-tasks-wrote").exists()
 
 
@@ -193,6 +196,7 @@ REGISTERS = (
             f"{REGISTERS}register_dataset('a b', GCDDataset, GCDConfig)",
             "at most 100 .*'a b'",
         ),
+        (f"{REGISTERS}register_dataset('..', GCDDataset, GCDConfig)", r"at most 100 .*'\.\.'"),
     ],
 )
 async def test_a_module_that_cannot_be_used_stops_the_start(
@@ -244,6 +248,29 @@ async def test_a_reply_of_another_form_is_refused_and_never_unpickled(reply: byt
             await pool.generate(Recipe(task="gcd", seed=2))
         with pytest.raises(GenerationError):
             await pool.ladders()
+
+
+@pytest.mark.parametrize(
+    ("names", "category", "message"),
+    [
+        (["first", "other"], "", "task first of .*has the name of a category of .*first"),
+        (["other"], "lcm", "category lcm of .*first.py has the name of a task: rename it"),
+    ],
+)
+async def test_a_name_that_stands_for_a_task_and_a_category_is_refused(
+    tmp_path: Path, names: list[str], category: str, message: str
+) -> None:
+    register = "register_dataset('{}', type('D', (GCDDataset,), {}), GCDConfig)\n"
+    own = {"category": category} if category else {}
+    source = "".join(register.format(name, own) for name in names)
+    (tmp_path / "first.py").write_text(f"{REGISTERS}{source}")
+
+    async def start(role: str) -> Scripted:
+        return Scripted(b"")
+
+    settings = PoolSettings(processes=1, task_modules=[str(tmp_path / "first.py")])
+    with pytest.raises(ConfigurationError, match=message):
+        await TaskPool(settings, Counter(), start_worker=start).start()
 
 
 async def test_a_name_that_two_modules_have_is_refused_with_both_origins(tmp_path: Path) -> None:
