@@ -20,6 +20,7 @@ from reasoning_gym_environment.util.files import require_place
 from reasoning_gym_environment.util.values import escape_control_characters
 
 from . import page
+from .floors import write_floors
 from .published import ImportedAnswers, PublishedItem, import_answers, read_published
 from .standings import published_standing
 
@@ -60,6 +61,10 @@ def build_parser() -> ArgumentParser:
     standing.add_argument("results", type=Path, metavar="FOLDER", help="that `import` wrote")
     standing.add_argument("--suite", required=True, help="of the results: a name or a file")
     standing.set_defaults(run=print_standing)
+    floors = commands.add_parser("floors", help="measure what no reasoning solves of a suite")
+    floors.add_argument("suite", help="with one set of parameters for each task")
+    floors.add_argument("--items", type=int, default=150, help="of each task")
+    floors.set_defaults(run=write_floors)
     docs = commands.add_parser(
         "docs",
         help="fill docs/leaderboard.md from docs/leaderboard/SUITE/*.json and draw its picture",

@@ -28,8 +28,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 SHA256 = {
     "small": "21dc59e5ae7def7aeae4fc7cfc1b1a4cdde9a10401b72e62fe79d32ae1ad028f",
-    "medium": "2d6408b241cc9b730ee27f04de6f32cc311d47f3c1692e60c789b49f00502890",
-    "full": "87ca05b1c4d1bae8038bf35112f26b11d7e7b973d2f005a1caf5b7e511b39510",
+    "medium": "1da7d0b196bdcb9d838f6695d22167410741c445c4adfcf57fbce7bfae8dc2be",
+    "full": "0b5861ab5bd9665fe16d6e95da6ae32adf318098e8176caa61add41678205432",
     "paper-easy": "9e888b368654ee578b38f971fe5bd9b57f415418bdb2049491f7b6b75e8bc776",
     "paper-hard": "3f1e897e06c8ce28e270fc10ac31bdd3aa848f5978e30dd3c117227652dc2d67",
     "small@1": "be87686c6aa86ff9c49a8e88f956aa72d722b66ddc883b69619860c88cbb6ffa",
