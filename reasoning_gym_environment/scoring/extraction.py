@@ -1,14 +1,22 @@
-"""The answer of a completion, the answer without formatting, and numbers in other forms.
+"""The answer of a completion, without formatting, and in the notation that its verifier reads.
 
 A completion must have exactly one `<answer>…</answer>` outside the thought.
 
 The thought is `<think>…</think>`; everything up to a first `</think>` that nothing opened
 (chat templates that open it in the prompt); and everything after a `<think>` that is never
 closed (a truncated thought holds no answer).
+
+An answer is the task's own but for its notation if they differ only in formatting, blanks between
+parts, quotes, the letter case of words such as `True`, JSON's layout, or the form of a number.
+Other signs, such as `^` for `**`, are replaced, and the verifier judges the result. Neither makes a
+wrong answer right: `tests/scoring/test_forms.py` proves it.
 """
 
 from __future__ import annotations
 
+import cmath
+import json
+import math
 import re
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -17,6 +25,8 @@ from itertools import islice, pairwise
 from typing import NamedTuple
 
 from ..records import Status
+from ..tasks.catalogue import ladder_heights
+from ..tasks.facts import PLAIN_NUMBERS
 
 _PAIRED = re.compile(r"\*\*|\$\$?")
 _POWER = re.compile(r"(?<=[\w)])\*\*(?=[\w(-])")
@@ -34,6 +44,13 @@ _NUMBER = re.compile(
     r"[-+]?(?:(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?|\.\d+)(?:e[-+]?\d{1,3})?",
     re.IGNORECASE | re.ASCII,
 )
+_WORD = re.compile(
+    "yes|no|true|false|on|off|undetermined|peng|chi|pass|(mon|tues|wednes|thurs|fri|satur|sun)day"
+)
+"""Answers that no other answer differs from in letter case alone."""
+
+_TIMES = "\N{MULTIPLICATION SIGN}"
+_SIGNS = str.maketrans(f"{_TIMES}·⋅÷\N{MINUS SIGN}[]", "***/-()")
 
 
 class Extraction(NamedTuple):
@@ -232,6 +249,95 @@ def _closing_braces(text: str) -> dict[int, int]:
         elif open_braces:
             closings[open_braces.pop()] = brace.start()
     return closings
+
+
+def readable_form(task: str, question: str, answer: str, oracle: str | None) -> str:
+    """Return an answer in the verifier's notation: the oracle if it is that in another one.
+
+    Example:
+        >>> readable_form("fraction_simplification", "", "**17 / 45**", "17/45")
+        '17/45'
+        >>> readable_form("puzzle24", "Make 24 using 6, 4", "6 ÷ 4 = 24", "4*6")
+        '6 / 4'
+    """
+    if oracle is None or answer.strip() == oracle.strip() or len(answer) > 4 * len(oracle) + 1000:
+        return answer
+    forms = [answer.strip(), *less_formatted(answer)]
+    if task not in ladder_heights():  # a verifier that isn't the library's may judge notation
+        return oracle if oracle in forms else answer
+    if any(_is_same(task, question, form, oracle) for form in forms):
+        return oracle
+    return _with_plain_signs(task, question, forms[-1])
+
+
+def _is_same(task: str, question: str, text: str, oracle: str) -> bool:
+    """Return whether a text is the oracle but for its notation."""
+    if task == "advanced_geometry" and is_angle(text, _angle_at_b(question)):
+        return True
+    name = re.match(r"([a-z])\s*=", text)
+    if task == "simple_equations" and name and re.search(rf"\b{name[1]}\b", question):
+        text = text[name.end() :]
+    if task in PLAIN_NUMBERS and is_same_number(text, oracle):
+        return True
+    if task != "codeio" and len(text) > 2 and text[0] == text[-1] and text[0] in "'\"`":
+        text = text[1:-1]
+    text = text.replace("\N{MINUS SIGN}", "-")
+    text = re.sub(r"(?<=\d)\s*/\s*(?=\d)", "/", text)
+    text = re.sub(r"(?<=[A-Za-z]),\s*(?=[A-Za-z])", ", ", text)
+    if task == "base_conversion" or _WORD.fullmatch(oracle.lower()):
+        text, oracle = text.lower(), oracle.lower()
+    rows, right = ([row.split() for row in each.split("\n")] for each in (text, oracle))
+    return rows == right or (oracle[:1] in ("[", "{") and _is_same_json(text, oracle))
+
+
+def _is_same_json(text: str, oracle: str) -> bool:
+    if oracle.startswith("['"):  # a list as Python writes it
+        text, oracle = text.replace("'", '"'), oracle.replace("'", '"')
+    try:
+        one, other = (json.dumps(json.loads(each), sort_keys=True) for each in (text, oracle))
+    except (ValueError, RecursionError):
+        return False
+    return one == other
+
+
+def _with_plain_signs(task: str, question: str, text: str) -> str:
+    """Return a text with the signs that the task's verifier reads."""
+    match task:
+        case "prime_factorization" if re.fullmatch(rf"\d+(\s*[xX*·⋅{_TIMES}]\s*\d+)*", text):
+            return f" {_TIMES} ".join(re.findall(r"\d+", text))
+        case "countdown" | "puzzle24":
+            if (end := re.search(r"\s*=\s*(\d+)$", text)) and re.search(
+                rf"\b(Make|make|equals|Calculate) {end[1]}\b", question
+            ):
+                text = text[: end.start()]
+            return re.sub(r"(?<=[\d)])\s*[xX]\s*(?=[\d(])", " * ", text).translate(_SIGNS)
+        case "polynomial_multiplication" | "simple_integration" | "intermediate_integration":
+            return text.replace("^", "**").translate(_SIGNS)
+    return text
+
+
+def _angle_at_b(question: str) -> float:
+    """Return the angle in degrees that a question about a triangle asks for; NaN for another."""
+    corners = re.findall(r"[ABC]=\((-?\d+), (-?\d+)\)", question)
+    if len(corners) != 3 or "in degrees" not in question:
+        return math.nan
+    a, b, c = (complex(int(x), int(y)) for x, y in corners)
+    return abs(math.degrees(cmath.phase((a - b) / (c - b))))
+
+
+def is_angle(text: str, exact: float) -> bool:
+    """Return whether a text is an angle, rounded to the places that it shows, at least two.
+
+    Example:
+        >>> [is_angle(text, 34.0953) for text in ("34.09", "34.10", "34.095°")]
+        [False, True, True]
+    """
+    number = _read_number(text.rstrip().removesuffix("°"))
+    if number is None:
+        return False
+    value = float(number)
+    places = next((n for n in range(2, 12) if round(value, n) == value), 12)
+    return abs(value - exact) <= 0.5 * 10.0**-places + 1e-9
 
 
 def is_same_number(answer: str, oracle: str) -> bool:

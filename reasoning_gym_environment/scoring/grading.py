@@ -19,9 +19,8 @@ from ..records import (
     Status,
     Verdict,
 )
-from ..tasks.facts import PLAIN_NUMBERS
 from ..util.concurrency import offload
-from .extraction import extract_answer, is_same_number, less_formatted
+from .extraction import extract_answer, less_formatted, readable_form
 
 
 def length_factor(length: int, max_length: int, start: float) -> float:
@@ -213,10 +212,7 @@ async def verify_texts(
     if answer_tolerance:
         given = await _verify_without_formatting(problem, answers, given, verifier)
     if any_form:
-        given = [
-            _solved_in_another_form(problem, answer, verdict, pay=answer_tolerance)
-            for answer, verdict in zip(answers, given, strict=True)
-        ]
+        given = await _solve_other_forms(problem, answers, given, verifier, pay=answer_tolerance)
     verdicts = iter(given)
     return [
         (None, Verdict(score=0.0, status=e.failure, detail=e.detail))
@@ -253,10 +249,15 @@ async def _verify_without_formatting(
     ]
 
 
-def _solved_in_another_form(
-    problem: Problem, answer: str, verdict: Verdict, *, pay: bool
-) -> Verdict:
-    """Return the verdict, solved if the answer is the label but for its form.
+async def _solve_other_forms(
+    problem: Problem,
+    answers: Sequence[str],
+    verdicts: Sequence[Verdict],
+    verifier: Verifier,
+    *,
+    pay: bool,
+) -> list[Verdict]:
+    """Return the verdicts, solved where an answer is right but for its form.
 
     A verifier that refuses the label itself is trusted: the label is broken.
 
@@ -264,19 +265,29 @@ def _solved_in_another_form(
         pay: whether such an answer gets full credit.
     """
     task, oracle = problem.recipe.task, problem.oracle
-    if verdict.status not in (Status.WRONG, Status.VERIFIER_ERROR) or oracle is None:
-        return verdict
-    if answer.strip() == oracle.strip():
-        return verdict
-    same = (task in PLAIN_NUMBERS and is_same_number(answer, oracle)) or (
-        oracle in answer  # fast for most answers; formatting encloses the label
-        and len(answer) <= len(oracle) + 1000
-        and oracle in less_formatted(answer)
+    forms = await offload(
+        lambda: [
+            readable_form(task, problem.question, answer, oracle)
+            if verdict.status in (Status.WRONG, Status.REJECTED, Status.VERIFIER_ERROR)
+            else answer
+            for answer, verdict in zip(answers, verdicts, strict=True)
+        ],
+        tokens=_tokens(answers),
     )
-    if not same:
-        return verdict
-    score = 1.0 if pay else verdict.score
-    return replace(verdict, status=Status.SOLVED, score=score, detail="right, in another form")
+    changed = {form for answer, form in zip(answers, forms, strict=True) if form != answer}
+    again = sorted(changed - {oracle})
+    known = dict(zip(again, await verifier.verify(problem, again), strict=True))
+    return [
+        replace(
+            verdict,
+            status=Status.SOLVED,
+            score=1.0 if pay else verdict.score,
+            detail="right, in another form",
+        )
+        if form != answer and (form == oracle or known[form].status is Status.SOLVED)
+        else verdict
+        for answer, form, verdict in zip(answers, forms, verdicts, strict=True)
+    ]
 
 
 def log_group(group: GroupResult) -> None:

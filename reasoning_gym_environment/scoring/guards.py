@@ -25,7 +25,7 @@ from functools import reduce
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .extraction import is_same_number, strip_formatting
+from .extraction import is_angle, is_same_number, strip_formatting
 
 
 def longer_text(answer: str, entry: Mapping[str, Any]) -> float:
@@ -292,6 +292,13 @@ def _half_a_unit(number: Decimal) -> Decimal:
     return Decimal("0.5").scaleb(int(number.as_tuple().exponent))
 
 
+def exact_angle(answer: str, entry: Mapping[str, Any]) -> float:
+    """Refuse angles off by more than their places: the verifier compares two of the three asked."""
+    exact = entry["metadata"].get("angle_ABC_degrees")
+    # As the verifier for another number.
+    return 1.0 if exact is None or is_angle(answer, exact) else 0.05
+
+
 def chosen_number(answer: str, entry: Mapping[str, Any]) -> float:
     """Refuse other candidates: the verifier allows an error of 0.01, and theirs are closer."""
     try:
@@ -377,8 +384,8 @@ def prime_factors(answer: str, entry: Mapping[str, Any]) -> float:
         factors = {
             int(factor) for factor in answer.split("\N{MULTIPLICATION SIGN}") if factor.strip()
         }
-    except ValueError:  # the verifier can't read it either
-        return 1.0
+    except ValueError:  # the verifier raises
+        return 0.0
     return 1.0 if factors <= set(entry["metadata"]["factors"]) else 0.0
 
 
@@ -675,6 +682,7 @@ _TASKS: Mapping[Guard, str] = MappingProxyType(
         complex_number: "complex_arithmetic",
         given_numbers: "number_sorting",
         decimal_digits: "decimal_arithmetic",
+        exact_angle: "advanced_geometry",
         chosen_number: "number_format",
         pooled_numbers: "pool_matrix",
         probability: "coin_flip",

@@ -89,7 +89,7 @@ class Datasets:
     def entry(self, recipe: Recipe) -> dict[str, Any]:
         """Make the entry of an allowed recipe; the same in every process of one hash seed."""
         require_allowed(recipe)
-        seed_globals(recipe.seed)  # one generator of list_functions draws from the global one
+        seed_globals(recipe.seed)  # list_functions and codeio draw from the global generators
         if recipe.task in self._own:
             return self._own_entry(recipe)
         return choose_entry(recipe, partial(self._seeded, recipe.task, recipe.parameters))

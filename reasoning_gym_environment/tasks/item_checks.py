@@ -6,6 +6,7 @@ Each check takes well under a millisecond and runs beside the generator. The sol
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,9 +14,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import ROUND_HALF_UP, Context, Decimal, localcontext
 from fractions import Fraction
-from functools import partial
+from functools import cache, partial
 from itertools import pairwise, product
+from pathlib import Path
 from typing import Any, NamedTuple
+from zlib import crc32
 
 from ..records import Fault, FaultKind
 
@@ -171,6 +174,25 @@ def _circuit_logic(entry: Entry) -> Fault | None:
     return _ambiguous("XOR may ask for an odd number of inputs or for exactly one")
 
 
+def _codeio(entry: Entry) -> Fault | None:
+    """Find programs that failed or whose runs differ, and questions for an input."""
+    question, _, code = entry["question"].rpartition("not copy spans of code directly.\n")
+    if entry["answer"] == "{}" and entry["metadata"]["input_data"] == {}:
+        return _false_label("the program failed")
+    if f"{crc32(code.strip().encode()):08x}" in _unpredictable_programs():
+        return _unanswerable("the program's runs differ")
+    if "Can you predict a feasible input" in question:
+        return _ambiguous("other inputs may give the output, and one is paid")
+    return None
+
+
+@cache
+def _unpredictable_programs() -> frozenset[str]:
+    """Return the CRC-32 of each program that `research/codeio_programs.py` found."""
+    path = Path(__file__).with_name("unpredictable_programs.json")
+    return frozenset(json.loads(path.read_text(encoding="utf-8")))
+
+
 def _complex_arithmetic(entry: Entry) -> Fault | None:
     """Find products of more digits than a float has."""
     number = r"\((\S+) ([-+]) (\S+)i\)"
@@ -245,8 +267,9 @@ def _family_relationships(entry: Entry) -> Fault | None:
 
 def _figlet_font(entry: Entry) -> Fault | None:
     font = entry["metadata"]["font"]
+    if font == "b_m__200":
+        return _unanswerable("the font b_m__200 draws other signs than letters")
     look_alike = {
-        "b_m__200": ["BCDEFGKLMNO"],
         "runic": ["QXZ", "UV"],
         "smisome1": ["DO"],
         "stencil2": ["CI"],
@@ -631,6 +654,19 @@ def _sentence_reordering(entry: Entry) -> Fault | None:
     return None
 
 
+def _simple_equations(entry: Entry) -> Fault | None:
+    metadata = entry["metadata"]
+    if metadata["variable"] in metadata["equation"]:
+        return None
+    return _unanswerable(f"every {metadata['variable']} satisfies {metadata['equation']}")
+
+
+def _simple_geometry(entry: Entry) -> Fault | None:
+    if float(entry["answer"]) < 180:
+        return None
+    return _unanswerable(f"no convex polygon has an angle of {entry['answer']} degrees")
+
+
 _EDITS = {
     ("start", "aa"): ("a", ""),
     ("start", "ab"): ("ca", ""),
@@ -902,6 +938,7 @@ CHECKS: Mapping[str, Callable[[Entry], Fault | None]] = {
     "caesar_cipher": _caesar_cipher,
     "calendar_arithmetic": _calendar_arithmetic,
     "circuit_logic": _circuit_logic,
+    "codeio": _codeio,
     "complex_arithmetic": _complex_arithmetic,
     "decimal_arithmetic": _decimal_arithmetic,
     "emoji_mystery": _emoji_mystery,
@@ -924,6 +961,8 @@ CHECKS: Mapping[str, Callable[[Entry], Fault | None]] = {
     "quantum_lock": _quantum_lock,
     "rearc": _arc,
     "sentence_reordering": _sentence_reordering,
+    "simple_equations": _simple_equations,
+    "simple_geometry": _simple_geometry,
     "string_manipulation": _string_manipulation,
     "survo": _survo,
     "syllogism": _syllogism,

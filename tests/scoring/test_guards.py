@@ -4,6 +4,7 @@ import copy
 import json
 import warnings
 from collections.abc import Iterator, Mapping
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from reasoning_gym_environment.proof.findings import known_weaknesses
 from reasoning_gym_environment.records import Recipe
-from reasoning_gym_environment.scoring.extraction import less_formatted
+from reasoning_gym_environment.scoring.extraction import less_formatted, readable_form
 from reasoning_gym_environment.scoring.guards import GUARDS, max_score
 from reasoning_gym_environment.tasks.catalogue import known_categories
 from reasoning_gym_environment.tasks.datasets import Datasets
@@ -302,6 +303,11 @@ def test_the_oracle_of_each_task_is_found_within_formatting(items: Items) -> Non
             if form == "${}$" and right.startswith("$"):
                 continue  # together they are another mark
             assert right in (text.strip(), *less_formatted(text)), text
+    for task in ALL_TASKS:  # and no label is another one but for its notation
+        entries = [items.entry(task, seed) for seed in range(8)]
+        labels = {entry["answer"]: entry["question"] for entry in entries if entry["answer"]}
+        for one, other in permutations(labels, 2):
+            assert readable_form(task, labels[other], one, other) != other
 
 
 def test_ten_right_letters_of_a_longer_word_have_no_full_credit() -> None:

@@ -237,10 +237,12 @@ def polynomial_equations(question: str) -> Solution:
 
 
 def simple_equations(question: str) -> Solution:
-    """Solve a linear equation from its values at 0 and 1."""
+    """Solve a linear equation from its values at 0 and 1; no answer is right if all are."""
     from sympy import Symbol
 
     found = _search(r": (.+) = (-?\d+)\s*$", question)
+    if found[1] == found[2]:
+        return _solution(lambda text: False, [], [])
     name = next(iter(re.findall("[a-zA-Z]", found[1])), "")
     left = _expression(found[1], name or "x")
     zero, one = (int(left.subs(Symbol(name), value)) for value in (0, 1))
@@ -257,12 +259,14 @@ def simple_equations(question: str) -> Solution:
 
 
 def simple_geometry(question: str) -> Solution:
-    """Solve by the sum of the interior angles, also where no convex polygon has the result."""
+    """Solve by the sum of the interior angles; a convex polygon has none of 180 degrees or more."""
     sides = int(_search(r"(\d+)(?: sides|-gon)", question)[1])
     angles = [Fraction(text) for text in re.findall(rf"({_NUMBER})°", question)]
     if len(angles) != sides - 1:
         raise UnreadableQuestionError(f"{len(angles)} angles of {sides} sides")
     last = 180 * (sides - 2) - sum(angles, Fraction(0))
+    if last >= 180:
+        return _solution(lambda text: False, [], [])
     wrong = [str(last + 1), str(last + 180), str(180 - last), f"{last}0"]
     return _solution(lambda text: _is_number(text, last), [str(last), _decimal(last)], wrong)
 

@@ -1,0 +1,133 @@
+"""Notation costs no right answer its verdict, and makes no wrong answer right.
+
+`test_guards.py` compares the labels of all tasks with one another.
+"""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reasoning_gym_environment.records import Recipe, Status
+from reasoning_gym_environment.sandbox.pool import TaskPool
+from reasoning_gym_environment.scoring.extraction import readable_form
+from reasoning_gym_environment.scoring.grading import verify_texts
+from reasoning_gym_environment.tasks.catalogue import known_categories
+from reasoning_gym_environment.tasks.facts import PLAIN_NUMBERS
+
+ANGLE = "In triangle ABC with coordinates A=(-4, 6), B=(-5, -4), and C=(5, 8), find the measure (in degrees) of angle ABC."  # noqa: E501 - a question of the library, on one line as there
+EQUATION = "Solve for w: 7*w + 9 = 16"
+SAME = [
+    ("list_functions", "", "[8,60]", "[8, 60]"),
+    ("codeio", "", '{"b": [1, 2],\n "a": "x y"}', '{"a": "x y", "b": [1, 2]}'),
+    ("isomorphic_strings", "", "true", "True"),
+    ("syllogism", "", "**yes.**", "Yes"),
+    ("calendar_arithmetic", "", "friday", "Friday"),
+    ("fraction_simplification", "", "17 / 45", "17/45"),
+    ("base_conversion", "", "2A9", "2a9"),
+    ("rotate_matrix", "", "1 2 \n3\t4", "1 2\n3 4"),
+    ("word_sequence_reversal", "", "does,IS", "does, IS"),
+    ("number_filtering", "", '["\N{MINUS SIGN}17","4"]', "['-17', '4']"),
+    ("ab", "", '"A# #B"', "A# #B"),
+    ("simple_equations", EQUATION, "w = 1", "1"),
+    ("advanced_geometry", ANGLE, "34.095", "34.09°"),
+    ("advanced_geometry", ANGLE, "34.095°", "34.09°"),
+]
+OTHER = [
+    ("list_functions", "", "[8.5,60]", "[8, 60]"),
+    ("list_functions", "", "[860]", "[8, 60]"),
+    ("list_functions", "", "[true]", "[1]"),
+    ("codeio", "", '{"a": "xy"}', '{"a": "x y"}'),
+    ("codeio", "", '"5"', "5"),
+    ("number_filtering", "", "['17', '4']", "['-17', '4']"),
+    ("rotate_matrix", "", "1 2 3 4", "1 2\n3 4"),
+    ("products", "", "1, 850", "1850"),
+    ("syllogism", "", "yes or no", "Yes"),
+    ("fraction_simplification", "", "1 7/45", "17/45"),
+    ("rotate_matrix", "", " 1 2\n34", "1 2\n3 4"),
+    ("simple_equations", EQUATION, "x = 1", "1"),
+    ("simple_equations", EQUATION, "w = 7*1", "1"),
+    ("advanced_geometry", ANGLE, "34.10", "34.09°"),
+    ("advanced_geometry", ANGLE, "34.094", "34.09°"),
+    ("advanced_geometry", ANGLE, "145.905", "34.09°"),
+    ("spell_backward", "", "OLLEh", "olleh"),
+    ("a_task_of_your_own", "", "yes", "Yes"),
+]
+
+
+@pytest.mark.parametrize(("task", "question", "answer", "oracle"), SAME)
+def test_the_label_in_another_notation_is_the_label(
+    task: str, question: str, answer: str, oracle: str
+) -> None:
+    assert readable_form(task, question, answer, oracle) == oracle
+
+
+@pytest.mark.parametrize(("task", "question", "answer", "oracle"), OTHER)
+def test_another_answer_is_not_the_label(
+    task: str, question: str, answer: str, oracle: str
+) -> None:
+    assert readable_form(task, question, answer, oracle) != oracle
+
+
+WORDED = sorted(known_categories().keys() - PLAIN_NUMBERS)
+"""Tasks whose answers are no plain numbers; `test_tolerance.py` has those."""
+
+
+@given(st.sampled_from(WORDED), *[st.text(" \n'\"`aAtrueYES[]{},:/012", max_size=9)] * 2)
+def test_only_blanks_quotes_and_letter_case_are_notation(
+    task: str, answer: str, oracle: str
+) -> None:
+    if readable_form(task, "", answer, oracle) == oracle:
+        letters = [re.sub(r"[\s'\"`]", "", text).casefold() for text in (answer, oracle)]
+        assert letters[0] == letters[1]
+
+
+RIGHT = {
+    "countdown": ["oracle + ' = ' + target", "oracle.replace('*', times).replace('-', minus)"],
+    "polynomial_multiplication": ["oracle.replace('**', '^')"],
+    "prime_factorization": ["oracle.replace(times, 'x')", "oracle.replace(f' {times} ', '*')"],
+    "puzzle24": ["'**' + oracle.replace('*', ' x ') + ' = 24**'", "oracle.replace('/', '÷')"],
+    "simple_integration": [
+        "oracle.replace('**', '^')",
+        "oracle.replace('*', '·').replace('··', '^')",
+    ],
+}
+WRONG = {
+    "countdown": [
+        "oracle + ' = 1' + target",
+        "oracle + '^1'",
+        "oracle + ' + 1 = ' + target",
+        "target",
+    ],
+    "polynomial_multiplication": [
+        "'2*(' + oracle.replace('**', '^') + ')'",
+        "oracle.replace('**', '*')",
+    ],
+    "prime_factorization": [
+        "oracle.replace(times, '+')",
+        "'1 x ' + oracle.replace(times, 'x')",
+        "'2 x 3 x 5 x 7'",
+    ],
+    "puzzle24": ["oracle + ' = 25'", "'24 = 24'", "oracle + ' x 1 = 24'", "'24'"],
+    "simple_integration": ["'2*(' + oracle.replace('**', '^') + ')'", "oracle.replace('**', '·')"],
+}
+
+
+@pytest.mark.asyncio(loop_scope="session")
+@pytest.mark.parametrize("task", sorted(RIGHT))
+async def test_other_signs_cost_no_verdict_and_buy_none(task: str, pool: TaskPool) -> None:
+    problem = await pool.generate(Recipe(task=task, seed=4))
+    oracle = str(problem.oracle)
+    target = re.findall(r"(?:equals|make|Calculate) (\d+)", problem.question)
+    known = {"oracle": oracle, "target": "".join(target), "minus": "\N{MINUS SIGN}"}
+    known["times"] = "\N{MULTIPLICATION SIGN}"
+    for expressions, solved in ((RIGHT[task], True), (WRONG[task], False)):
+        answers = [str(eval(text, known)) for text in expressions]
+        texts = [f"<answer>{answer}</answer>" for answer in answers if answer != oracle]
+        for pay in (False, True):
+            graded = await verify_texts(problem, texts, pool, answer_tolerance=pay, any_form=True)
+            for answer, verdict in graded:
+                assert (verdict.status is Status.SOLVED) == solved, answer
+                assert verdict.status is not Status.VERIFIER_ERROR
+                assert not (solved and pay) or verdict.score == 1.0
