@@ -279,7 +279,10 @@ def _is_same(task: str, question: str, text: str, oracle: str) -> bool:
         text = text[name.end() :]
     if task in PLAIN_NUMBERS and is_same_number(text, oracle):
         return True
-    if task != "codeio" and len(text) > 2 and text[0] == text[-1] and text[0] in "'\"`":
+    if task == "codeio":  # all within a string of JSON counts: blanks, commas, signs
+        text = text.lower() if oracle in ("true", "false") else text
+        return text == oracle or _is_same_json(text, oracle)
+    if len(text) > 2 and text[0] == text[-1] and text[0] in "'\"`":
         text = text[1:-1]
     text = text.replace("\N{MINUS SIGN}", "-")
     text = re.sub(r"(?<=\d)\s*/\s*(?=\d)", "/", text)

@@ -265,15 +265,15 @@ async def _solve_other_forms(
         pay: whether such an answer gets full credit.
     """
     task, oracle = problem.recipe.task, problem.oracle
-    forms = await offload(
-        lambda: [
-            readable_form(task, problem.question, answer, oracle)
-            if verdict.status in (Status.WRONG, Status.REJECTED, Status.VERIFIER_ERROR)
-            else answer
-            for answer, verdict in zip(answers, verdicts, strict=True)
-        ],
-        tokens=_tokens(answers),
-    )
+
+    def form_of(answer: str, verdict: Verdict) -> str:
+        if verdict.status not in (Status.WRONG, Status.REJECTED, Status.VERIFIER_ERROR):
+            return answer
+        form = readable_form(task, problem.question, answer, oracle)
+        # With tolerance, an answer without its formatting has been verified already.
+        return answer if pay and form != oracle and form in less_formatted(answer) else form
+
+    forms = await offload(lambda: [*map(form_of, answers, verdicts)], tokens=_tokens(answers))
     changed = {form for answer, form in zip(answers, forms, strict=True) if form != answer}
     again = sorted(changed - {oracle})
     known = dict(zip(again, await verifier.verify(problem, again), strict=True))

@@ -4,12 +4,13 @@
 """
 
 import re
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reasoning_gym_environment.records import Recipe, Status
+from reasoning_gym_environment.records import Problem, Recipe, Status, Verdict
 from reasoning_gym_environment.sandbox.pool import TaskPool
 from reasoning_gym_environment.scoring.extraction import readable_form
 from reasoning_gym_environment.scoring.grading import verify_texts
@@ -21,6 +22,7 @@ EQUATION = "Solve for w: 7*w + 9 = 16"
 SAME = [
     ("list_functions", "", "[8,60]", "[8, 60]"),
     ("codeio", "", '{"b": [1, 2],\n "a": "x y"}', '{"a": "x y", "b": [1, 2]}'),
+    ("codeio", "", "**True**", "true"),
     ("isomorphic_strings", "", "true", "True"),
     ("syllogism", "", "**yes.**", "Yes"),
     ("calendar_arithmetic", "", "friday", "Friday"),
@@ -40,6 +42,10 @@ OTHER = [
     ("list_functions", "", "[true]", "[1]"),
     ("codeio", "", '{"a": "xy"}', '{"a": "x y"}'),
     ("codeio", "", '"5"', "5"),
+    ("codeio", "", '{"a": "x y"}', '{"a": "x  y"}'),
+    ("codeio", "", '"x,y"', '"x, y"'),
+    ("codeio", "", '{"a": "1 / 2"}', '{"a": "1/2"}'),
+    ("codeio", "", '["\N{MINUS SIGN}"]', '["-"]'),
     ("number_filtering", "", "['17', '4']", "['-17', '4']"),
     ("rotate_matrix", "", "1 2 3 4", "1 2\n3 4"),
     ("products", "", "1, 850", "1850"),
@@ -131,3 +137,22 @@ async def test_other_signs_cost_no_verdict_and_buy_none(task: str, pool: TaskPoo
                 assert (verdict.status is Status.SOLVED) == solved, answer
                 assert verdict.status is not Status.VERIFIER_ERROR
                 assert not (solved and pay) or verdict.score == 1.0
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(("answer", "times"), [("{}", 1), ("**{}**", 2)])
+async def test_no_text_is_verified_twice(answer: str, times: int) -> None:
+    seen: list[str] = []
+
+    class Refusing:
+        async def verify(self, problem: Problem, answers: Sequence[str]) -> list[Verdict]:
+            seen.extend(answers)
+            return [Verdict(score=0.0, status=Status.WRONG)] * len(answers)
+
+    recipe = Recipe(task="sudoku", seed=1)
+    problem = Problem(recipe=recipe, question="", oracle="1 2", entry=b"")
+    texts = [f"<answer>{answer.format(n)}</answer>" for n in range(16)]
+    for tolerance in (False, True):
+        seen.clear()
+        await verify_texts(problem, texts, Refusing(), answer_tolerance=tolerance, any_form=True)
+        assert len(seen) == len(set(seen)) == 16 * times
