@@ -168,11 +168,7 @@ class StreamOptions(TaskOptions):
     replica: str = option(
         "", "Streams of one seed and different replicas have different problems.", max_length=100
     )
-    reserved: Texts = option(
-        [],
-        "Questions to leave out, such as those of an evaluation set. Also answers, of tasks that "
-        "disguise them, such as sentence_reordering.",
-    )
+    reserved: Texts = option([], "Questions to leave out, such as those of an evaluation set.")
     group_size: Integer | None = option(
         None,
         "Scored completions of each problem; learned from the results if unset.",

@@ -25,7 +25,6 @@ from ..errors import ConfigurationError, GenerationError, GenerationTimeoutError
 from ..records import FaultKind, GroupResult, Ladder, Problem, Recipe, recipe_key
 from ..sandbox.pool import MAX_TIMEOUTS, Generate, TaskPool
 from ..tasks.catalogue import proven_tasks, require_known, select_tasks, task_weights
-from ..tasks.facts import DISGUISES_ITS_ANSWER
 from ..tasks.ladders import TaskLadder
 from ..tasks.recipes import read_recipe
 from ..util.values import shorten, validate
@@ -55,25 +54,12 @@ MAX_SKIPPED = 1000
 """Give up after this many items in a row that are faulty, can't be made or are excluded."""
 
 ExcludedQuestions = Callable[[str], Awaitable[Collection[bytes]]]
-"""Returns the hashes of a task's questions and answers that training must not see."""
+"""Returns the hashes of a task's questions that training must not see."""
 
 
 def question_hash(question: str) -> bytes:
-    """Return a hash of a question or answer, to compare them by."""
+    """Return a hash of a question, to compare questions by."""
     return hashlib.blake2b(question.encode(), digest_size=16).digest()
-
-
-def held_out_hashes(task: str, question: str, oracle: str | None) -> frozenset[bytes]:
-    """Return the hash of an item's question; and of its answer, where that is the same item."""
-    texts = [question]
-    if task in DISGUISES_ITS_ANSWER and oracle is not None:
-        texts.append(oracle)
-    return frozenset(map(question_hash, texts))
-
-
-def _is_held_out(problem: Problem, excluded: Collection[bytes]) -> bool:
-    own = held_out_hashes(problem.recipe.task, problem.question, problem.oracle)
-    return not own.isdisjoint(excluded)
 
 
 def fixed_exclusions(hashes: Collection[bytes]) -> ExcludedQuestions:
@@ -199,7 +185,7 @@ class RecipeStream:
         problem, excluded = await asyncio.gather(
             self._generate(recipe), self._excluded(recipe.task)
         )
-        return None if _is_held_out(problem, excluded) else problem
+        return None if question_hash(problem.question) in excluded else problem
 
     def fill(self) -> None:
         """Start to make problems until `prefetch` are pending: of restored recipes, then new."""
@@ -281,7 +267,7 @@ async def make_problems(
     """Make the first `count` problems that can be made and are not excluded, in order.
 
     Args:
-        excluded: the `held_out_hashes` of the evaluation set.
+        excluded: hashes of the evaluation set's questions.
         on_excluded, on_made: called once for each problem.
 
     Raises:
@@ -293,7 +279,7 @@ async def make_problems(
             problem = await generate(recipe)
         except GenerationError as error:
             return error
-        if _is_held_out(problem, excluded):
+        if question_hash(problem.question) in excluded:
             on_excluded()
             return None
         on_made()

@@ -211,13 +211,6 @@ async def test_a_tasks_questions_are_generated_on_demand_and_only_once() -> None
     assert source.made == 6
 
 
-async def test_a_disguised_answer_is_held_out_with_its_question() -> None:
-    made = EvaluationSet(Numbered().generate, plan("sentence_reordering", "gcd", per_task=1))
-    shuffled = await made.questions("sentence_reordering")
-    assert shuffled == {question_hash("0"), question_hash("1")}  # the oracle is 1
-    assert await made.questions("gcd") == {question_hash("1")}
-
-
 async def test_an_item_is_generated_though_its_first_caller_is_cancelled() -> None:
     source = Numbered()
     made = EvaluationSet(source.generate, plan("gcd", per_task=2))
