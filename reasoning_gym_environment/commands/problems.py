@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from argparse import ArgumentTypeError, Namespace
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -220,22 +220,28 @@ def aimed_parts(
     evaluated = group_by(lambda sample: sample.task, (one for one in samples if one.scored))
     target = 0.5 if options.target is None else options.target
     nearest: dict[str, tuple[Recipe, float]] = {}
-    left_out: dict[str, list[str]] = {"saturated": [], "hopeless": []}
+    left_out: defaultdict[str, list[str]] = defaultdict(list)
     tasks = [task for task in ladders if task in evaluated]
     for task in tasks:
         levels = solved_levels(evaluated[task], ladders[task])
-        shares = {solved for _, solved in levels}
-        if shares in ({0.0}, {1.0}):
-            left_out["saturated" if 1.0 in shares else "hopeless"].append(task)
-        else:
-            nearest[task] = min(levels, key=lambda level: abs(level[1] - target))
+        if between := [level for level in levels if 0.0 < level[1] < 1.0]:
+            nearest[task] = min(between, key=lambda level: abs(level[1] - target))
+            continue
+        match {solved for _, solved in levels}:
+            case solved if not solved:
+                why = "evaluated at levels of another version"
+            case solved if len(solved) == 1:
+                why = "saturated" if 1.0 in solved else "hopeless"
+            case _:
+                why = "saturated at one level and hopeless at the next"
+        left_out[why].append(task)
     parts = []
     for own in group_by(lambda task: categories[task], tasks).values():
         kept, total = [task for task in own if task in nearest], options.count * len(own)
         for n, task in enumerate(kept):
             size = total * (n + 1) // len(kept) - total * n // len(kept)
             parts.append((nearest[task][0], size))
-    said = [f"left out, {why}: {', '.join(names)}" for why, names in left_out.items() if names]
+    said = [f"left out, {why}: {', '.join(names)}" for why, names in sorted(left_out.items())]
     if empty := {categories[t] for t in tasks} - {categories[task] for task in nearest}:
         said.append(f"no task is left of: {', '.join(sorted(empty))}")
     if others := evaluated.keys() - ladders.keys():
@@ -249,12 +255,17 @@ def aimed_parts(
 
 
 def solved_levels(samples: Sequence[StoredGroup], ladder: Ladder) -> list[tuple[Recipe, float]]:
-    """Return the levels of an evaluated task with their solved shares, interpolated between two."""
+    """Return the levels of an evaluated task with their solved shares, interpolated between two.
+
+    Levels that had other parameters when they were evaluated are left out.
+    """
     parts = group_by(lambda sample: recipe_key(replace(sample.recipe, seed=0)), samples).values()
-    found = [
-        (replace(of[0].recipe, seed=0), fmean(r.solved for sample in of for r in sample.scored))
-        for of in parts
-    ]
+    found = []
+    for of in parts:
+        part = replace(of[0].recipe, seed=0)
+        level = None if part.level is None else int(part.level)
+        if level is None or [*ladder[level : level + 1]] == [part.parameters]:
+            found.append((part, fmean(r.solved for sample in of for r in sample.scored)))
     known = sorted((part.level, solved) for part, solved in found if part.level is not None)
     for (low, easy), (high, hard) in pairwise(known):
         for level in range(int(low) + 1, min(int(high), len(ladder))):

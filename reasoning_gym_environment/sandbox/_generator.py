@@ -57,10 +57,11 @@ class Inspection(msgspec.Struct):
 
 
 class Reply(msgspec.Struct, Generic[Message]):
-    """A message, or what went wrong."""
+    """A message, or what went wrong, and the digest of the module that this process has."""
 
     message: Message | None = None
     error: str = ""
+    digest: str = ""
 
 
 def _feed(requests: BinaryIO, inbox: queue.SimpleQueue[bytes]) -> None:
@@ -90,13 +91,12 @@ def answer(request: Request, datasets: Datasets, module: ModuleTasks | None = No
             found = datasets.entry(request.recipe)
             after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             message = Inspection(text_of(found), json_changes(found), (after - before) * 1024)
-        header = msgspec.json.encode(Reply(message=message))
+        header = msgspec.json.encode(Reply(message=message, digest=module.digest if module else ""))
     except MemoryError:  # another generator has more: see `run`
         raise
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a generator may raise anything: the parent counts it
-        text = replace_surrogates(describe_error(error)[:1000])[
-            0
-        ]  # the library puts values into some
+        # the library puts values into some
+        text, _ = replace_surrogates(describe_error(error)[:1000])
         header, entry = msgspec.json.encode(Reply(error=text)), b""
     return protocol.LENGTH.pack(len(header)) + header + entry
 

@@ -484,6 +484,8 @@ class TaskPool(WorkerPool):
             raise GenerationError(f"malformed reply of a generator: {error}") from error
         if reply.message is None:
             raise GenerationError(reply.error)
+        if source.module and reply.digest != self.versions.get(source.module.name, reply.digest):
+            raise GenerationError(f"{source.module.shown} has changed since the start: start again")
         return reply.message, frame[end:]
 
     async def verify(self, problem: Problem, answers: Sequence[str]) -> list[Verdict]:

@@ -86,7 +86,7 @@ def load_module(source: ModuleSource) -> ModuleTasks:
     threads = len([*Path("/proc/self/task").glob("*")])
     opened = [str(link.resolve()) for link in Path("/proc/self/fd").glob("*")]
     found = ModuleTasks(
-        digest=_digest(module, Path(module.__file__), sys.modules.keys() - known),
+        digest=_digest(module, sys.modules.keys() - known),
         threads=threads,
         devices=any(path.startswith("/dev/nvidia") for path in opened),
         categories={},
@@ -112,9 +112,11 @@ def load_module(source: ModuleSource) -> ModuleTasks:
     return found
 
 
-def _digest(module: ModuleType, file: Path, imported: set[str]) -> str:
-    """Return a hash of a module's source and of what it imported from its folder."""
-    files = {file, *(file.parent.rglob("*.py") if hasattr(module, "__path__") else ())}
+def _digest(module: ModuleType, imported: set[str]) -> str:
+    """Return a hash of the source of a module's package, or of its file and its imports there."""
+    top = sys.modules[module.__name__.partition(".")[0]]
+    file = Path(top.__file__ or str(module.__file__))
+    files = {file, *(file.parent.rglob("*.py") if hasattr(top, "__path__") else ())}
     for each in [sys.modules[name] for name in imported]:
         other = Path(getattr(each, "__file__", None) or "/")
         if file.parent in other.parents and not {"site-packages", "dist-packages"} & {*other.parts}:

@@ -99,9 +99,10 @@ def test_solved_shares_are_interpolated_between_evaluated_levels() -> None:
         sampled("gcd", 0, 1.0, 1.0),
         sampled("gcd", 3, 0.0, 1.0, None),
         sampled("gcd", 3, 0.0, 0.0),
+        sampled("gcd", 5, 1.0),  # beyond this version's ladder
     ]
-    ladder = ({}, {"min_numbers": 2}, {"min_numbers": 3}, {})
-    found = [(part.level, solved) for part, solved in solved_levels(samples, ladder)]
+    ladder = [sampled("gcd", level, 1.0).recipe.parameters for level in range(4)]
+    found = [(part.level, solved) for part, solved in solved_levels(samples, tuple(ladder))]
     assert found == [(None, 0.5), (0, 1.0), (3, 0.25), (1, 0.75), (2, 0.5)]
 
 
@@ -112,11 +113,8 @@ def test_rows_are_at_the_level_where_the_evaluated_model_solves_the_target(
     samples = [
         *(sampled("coin_flip", level, *scores) for level, scores in ((0, (1.0,)), (5, (0.0,)))),
         *(sampled("gcd", level, 1.0) for level in (0, 3)),
-        *(
-            sampled(task, level, *[1.0 - level] * 2)
-            for task in ("lcm", "products")
-            for level in (0, 1)
-        ),
+        *(sampled("lcm", level, 1.0 - level, 1.0 - level, 0.0) for level in (0, 1)),
+        *(sampled("products", level, 1.0 - level) for level in (0, 1)),
         *(sampled("number_sorting", level, 0.0) for level in (0, 1)),
         sampled("base_conversion", None, 1.0),
     ]
@@ -131,11 +129,12 @@ def test_rows_are_at_the_level_where_the_evaluated_model_solves_the_target(
         json.loads(r["reward_model"]["ground_truth"]) for r in parquet.read_table(out).to_pylist()
     ]
     made = [(recipe["task"], recipe["level"]) for recipe in recipes]
-    # 36 problems of arithmetic for gcd, lcm and products, whose first is left out
-    assert Counter(made) == {("coin_flip", 2): 12, ("lcm", 0): 18, ("products", 0): 18}
-    assert capsys.readouterr().out.splitlines()[1:6] == [
-        "left out, saturated: gcd",
+    # 36 problems of arithmetic for gcd, lcm and products, of which only lcm stays
+    assert Counter(made) == {("coin_flip", 2): 12, ("lcm", 0): 36}
+    assert capsys.readouterr().out.splitlines()[1:7] == [
         "left out, hopeless: number_sorting",
+        "left out, saturated: gcd",
+        "left out, saturated at one level and hopeless at the next: products",
         "no task is left of: algorithmic",
         "left out, evaluated but not among these tasks: base_conversion",
         f"left out, without a score in {evaluation}: 1 tasks",

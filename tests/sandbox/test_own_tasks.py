@@ -3,6 +3,7 @@
 import os
 import pickle
 import random
+import signal
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from filter_attempts import where_filtered
+from process_tree import PROC, descendants, in_linux
 from stored_values import as_stored, said
 from worker_stock import WorkerStock
 
@@ -287,3 +289,30 @@ async def test_a_name_that_two_modules_have_is_refused_with_both_origins(tmp_pat
         ConfigurationError, match=r"task twice of .*second\.py .*a task or module of .*first"
     ):
         await pool.start()
+
+
+@in_linux
+async def test_a_module_that_changes_while_its_workers_restart_makes_no_more_problems(
+    stock: WorkerStock, tmp_path: Path
+) -> None:
+    """The digest also covers what the package has in other folders."""
+    package = tmp_path / "proj"
+    (package / "sub").mkdir(parents=True)
+    for path, text in {
+        "__init__.py": "",
+        "util.py": "ANSWER = '1'",
+        "sub/__init__.py": "",
+        "sub/mine.py": "from reasoning_gym_environment import task\nfrom proj.util import ANSWER\n"
+        "@task(levels=1)\ndef mine(random, level):\n"
+        "    return f'What is it? {random.random()}', ANSWER, {}\n",
+    }.items():
+        (package / path).write_text(text)
+    settings = PoolSettings(processes=1, task_modules=[str(package / "sub" / "mine.py")])
+    async with TaskPool(settings, Counter(), start_worker=stock.lend) as pool:
+        assert (await pool.generate(Recipe(task="mine", seed=2))).oracle == "1"
+        (package / "util.py").write_text("ANSWER = '2'")
+        for pid in descendants(os.getpid()):
+            if b"proj.sub.mine" in (PROC / str(pid) / "cmdline").read_bytes():
+                os.kill(pid, signal.SIGKILL)
+        with pytest.raises(GenerationError, match=r"mine\.py has changed since the start: start"):
+            await pool.generate(Recipe(task="mine", seed=4))
