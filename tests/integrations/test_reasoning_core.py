@@ -7,7 +7,6 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-import reasoning_core
 from atroposlib.envs.base import APIServerConfig
 from page_blocks import ROOT
 
@@ -19,6 +18,8 @@ from reasoning_gym_environment import (
     read_results,
 )
 from reasoning_gym_environment.demo.session import DemoEnv
+
+reasoning_core = pytest.importorskip("reasoning_core")
 
 MODULE = str(ROOT / "examples" / "reasoning_core_tasks.py")
 CANNOT_RUN = {"game_best_move", "game_forced_win", "metamath_core_select", "metamath_entailment"}
