@@ -56,7 +56,7 @@ def build_parser() -> Parser:
         "prove",
         "Prove tasks: the same items again, right answers paid and wrong ones not, verdicts "
         "contained, levels that differ. Status 1 if a check fails. What time did not allow is "
-        "not tried; the same command goes on with it where there is a file.",
+        "not tried; with a file, the same command continues from there.",
     )
     parser.option("tasks", "tasks to prove", nargs="*", metavar="TASK")
     parser.flag("--all", "all tasks of the modules, or else of the library")

@@ -15,7 +15,7 @@ from pathlib import Path
 from ..errors import FixableError
 from ..gym.asynchronous import AsyncReasoningGym
 from ..gym.containment import contain
-from ..problems.options import split_names
+from ..problems.options import add_task_modules
 from ..sandbox.pool import default_processes
 from ..service import ServiceSettings
 from ..service.client import TOKEN_VARIABLE
@@ -110,8 +110,7 @@ def build_parser() -> Parser:
         type=Path,
         metavar="FOLDER",
     )
-    for name in ("task-modules", "task-environment"):
-        parser.option(f"--{name}", f"as env.{name.replace('-', '_')}", type=split_names, default=[])
+    add_task_modules(parser)
     parser.option(
         "--contain",
         "score with this function at /contain/NAME; may be given again",

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from textwrap import indent
 
 from ..errors import GenerationError
-from ..problems.options import split_names
+from ..problems.options import add_task_modules
 from ..problems.sampler import evaluation_seed
 from ..records import Recipe
 from ..sandbox.pool import PoolSettings, TaskPool
@@ -34,8 +34,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = Parser("tasks", "List all tasks of reasoning-gym, or the levels of one.")
     parser.flag("--json", "print JSON, with the levels")
     parser.option("--levels", "print a task's levels, each with a sample question", metavar="TASK")
-    for name in ("task-modules", "task-environment"):
-        parser.option(f"--{name}", f"as env.{name.replace('-', '_')}", type=split_names, default=[])
+    add_task_modules(parser)
     parser.option("--include-tasks", "as env.include_tasks", default="")
     parser.option("--exclude-tasks", "as env.exclude_tasks", default="")
     print(asyncio.run(_answer(parser.parse(arguments))))

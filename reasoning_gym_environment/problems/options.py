@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo
 
-from ..util.command_line import Section
+from ..util.command_line import Parser, Section
 from .levels import ComplexityMode
 from .sampler import TaskSampling
 
@@ -52,6 +52,12 @@ def split_names(value: Any) -> list[str]:
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise ValueError(f"must be names, as a list or separated by commas, got {value!r}")
     return [name.strip() for name in names if name.strip()]
+
+
+def add_task_modules(parser: Parser) -> None:
+    """Let a command without `serve`'s settings take the modules with a user's own tasks."""
+    for name in ("task-modules", "task-environment"):
+        parser.option(f"--{name}", f"as env.{name.replace('-', '_')}", type=split_names, default=[])
 
 
 def parse_weights(value: Any) -> dict[str, float]:

@@ -156,7 +156,7 @@ async def _score_own_answer(proof: LevelProof, pool: TaskPool, problem: Problem)
 
 def _judge_own(proof: LevelProof, verdict: Verdict, example: str) -> bool:
     """Note what the verdict on an item's own answer shows; return whether it has full credit."""
-    said = f"{verdict.status.value} {verdict.score} {verdict.detail}".strip()
+    said = _said(verdict)
     if "PermissionError" in verdict.detail:
         proof.note("contained", "forbidden", f"the verifier does what it may not: {said}", example)
     if verdict.status in KILLED:
@@ -168,6 +168,10 @@ def _judge_own(proof: LevelProof, verdict: Verdict, example: str) -> bool:
         if not verdict.errors:
             proof.note("solvable", "oracle", f"an item's own answer is {said}", example)
     return verdict.score == 1.0
+
+
+def _said(verdict: Verdict) -> str:
+    return f"{verdict.status.value} {verdict.score} {verdict.detail}".strip()
 
 
 async def _compare(
@@ -182,7 +186,7 @@ async def _compare(
         [verdict] = await other.verify(again, [problem.oracle])
         if verdict.score != 1.0:
             [alone] = await pool.verify(again, [problem.oracle])
-            said = f"{verdict.status.value} {verdict.score} {verdict.detail}".strip()
+            said = _said(verdict)
             example = f"{text}: {shorten(problem.oracle)}"
             if alone.score == 1.0:
                 proof.note(

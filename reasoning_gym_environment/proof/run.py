@@ -1,4 +1,4 @@
-"""The proof of tasks in two real task pools, and its file, from which it goes on."""
+"""Proves tasks in two task pools, and keeps what has been tried in a file, to continue from."""
 
 from __future__ import annotations
 
