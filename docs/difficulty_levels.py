@@ -18,9 +18,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from reasoning_gym_environment.proof.ladder_proof import LevelProof, faults, prove_ladders
+from reasoning_gym_environment.proof.ladder_proof import (
+    LevelProof,
+    ladder_findings,
+    level_proofs,
+    prove_level,
+)
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
 from reasoning_gym_environment.tasks.ladders import TaskLadder
+from reasoning_gym_environment.util.progress import with_progress
 
 TABLE = Path(__file__).with_name("difficulty-levels.csv")
 COLUMNS = ("task", "level", "origin", "reason", "changes", "mean s", "max s", "characters")
@@ -70,6 +76,35 @@ def rows(ladder: TaskLadder, proofs: Sequence[LevelProof]) -> list[tuple[object,
 def write(lines: Iterable[tuple[object, ...]]) -> None:
     with TABLE.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file, lineterminator="\n").writerows([COLUMNS, *lines])
+
+
+async def prove_ladders(
+    pool: TaskPool, ladders: Mapping[str, TaskLadder], *, items: int, at_once: int
+) -> list[list[LevelProof]]:
+    """Prove all levels of every ladder with the same seeds, `at_once` tasks at a time.
+
+    With more tasks at a time than the pool has processes, the seconds include waiting.
+    """
+    places = asyncio.Semaphore(at_once)
+
+    async def one(proofs: list[LevelProof]) -> list[LevelProof]:
+        async with places:
+            for proof in proofs:
+                await prove_level(pool, proof, items=items)
+            return proofs
+
+    return await with_progress(
+        [one(level_proofs(task, ladder)) for task, ladder in ladders.items()], "ladders"
+    )
+
+
+def faults(proofs: Sequence[LevelProof]) -> list[str]:
+    """Return the faults of a ladder, one sentence each; several right answers are none."""
+    return [
+        f"{proofs[0].task} level {finding.level}: {finding.shown}"
+        for finding in ladder_findings(proofs)
+        if finding.kind != "no oracle"
+    ]
 
 
 async def prove(items: int) -> int | str:

@@ -19,7 +19,6 @@ from ..records import Problem, Recipe, Status, Verdict, recipe_text
 from ..sandbox.pool import Generate, TaskPool
 from ..tasks.ladders import TaskLadder
 from ..tasks.recipes import read_recipe
-from ..util.progress import with_progress
 from ..util.values import shorten
 from .findings import Finding
 
@@ -222,26 +221,6 @@ async def _difference(
     return f"the {what} differs {why}", " and ".join(shown)
 
 
-async def prove_ladders(
-    pool: TaskPool, ladders: Mapping[str, TaskLadder], *, items: int, at_once: int
-) -> list[list[LevelProof]]:
-    """Prove all levels of every ladder with the same seeds, `at_once` tasks at a time.
-
-    With more tasks at a time than the pool has processes, the seconds include waiting.
-    """
-    places = asyncio.Semaphore(at_once)
-
-    async def one(proofs: list[LevelProof]) -> list[LevelProof]:
-        async with places:
-            for proof in proofs:
-                await prove_level(pool, proof, items=items)
-            return proofs
-
-    return await with_progress(
-        [one(level_proofs(task, ladder)) for task, ladder in ladders.items()], "ladders"
-    )
-
-
 def level_proofs(task: str, ladder: TaskLadder) -> list[LevelProof]:
     """Return the proofs of a ladder's levels, without items yet."""
     return [
@@ -309,12 +288,3 @@ def ladder_findings(proofs: Sequence[LevelProof]) -> list[Finding]:
         if lower.questions and upper.questions and changed_share(lower, upper) < 0.1:
             add(upper.level, "same level", f"nearly the questions of level {lower.level}")
     return found
-
-
-def faults(proofs: Sequence[LevelProof]) -> list[str]:
-    """Return the faults of a ladder, one sentence each; several right answers are none."""
-    return [
-        f"{proofs[0].task} level {finding.level}: {finding.shown}"
-        for finding in ladder_findings(proofs)
-        if finding.kind != "no oracle"
-    ]

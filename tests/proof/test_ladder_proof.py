@@ -5,14 +5,13 @@ from typing import Any
 
 import pytest
 
+from docs.difficulty_levels import faults, prove_ladders
 from reasoning_gym_environment.errors import GenerationError, GenerationTimeoutError
 from reasoning_gym_environment.proof.ladder_proof import (
     DRAWS,
     LevelProof,
     changed_share,
-    faults,
     level_faults,
-    prove_ladders,
     prove_level,
 )
 from reasoning_gym_environment.records import Problem, Recipe, Status, Verdict

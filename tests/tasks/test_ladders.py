@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from reasoning_gym_environment.proof.ladder_proof import faults, prove_ladders
+from docs.difficulty_levels import faults, prove_ladders
 from reasoning_gym_environment.records import Recipe
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
 from reasoning_gym_environment.tasks.ladders import (
