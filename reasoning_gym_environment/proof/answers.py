@@ -75,6 +75,7 @@ class AnswersProof:
         forms: by form, the share of the items on which the right answer keeps full credit.
         hostile: number of hostile texts by the status of their verdict.
         executes: whether the verifier executes answers.
+        stateless: whether answers may share a process.
         seconds: the longest verdict on a text that is not hostile.
     """
 
@@ -84,6 +85,7 @@ class AnswersProof:
     forms: dict[str, float] = field(default_factory=dict)
     hostile: dict[str, int] = field(default_factory=dict)
     executes: bool = False
+    stateless: bool = True
     seconds: float = 0.0
     findings: list[Finding] = field(default_factory=list)
 
@@ -117,7 +119,7 @@ async def prove_answers(
     oracles = [problem.oracle for problem in sources if problem.oracle is not None]
     constants = constants_for(oracles)
     observations: list[Observation] = []
-    findings: list[Finding] = []
+    changed: list[tuple[Observation, Verdict]] = []
     for index, problem in enumerate(examined):
         others = [*oracles[index:], *oracles[:index]]
         probes = probes_for(problem.question, problem.oracle, constants=constants, others=others)
@@ -127,9 +129,12 @@ async def prove_answers(
         observations += tried
         if len(tried) < len(probes):  # most answers cost their process, each after seconds
             return judge_answers(observations, items=0)
-        if index < 5 and not findings:
-            findings += await _state_findings(other, problem, tried)
-    return judge_answers(observations, items=len(examined), others=findings)
+        if index < 5 and not changed:
+            harmless = [one for one in tried[::-1] if one.probe.kind is not Kind.HOSTILE]
+            again = await other.verify(problem, [one.probe.answer for one in harmless])
+            pairs = zip(harmless, again, strict=True)
+            changed = [(one, v) for one, v in pairs if one.verdict.score != v.score]
+    return judge_answers(observations, items=len(examined), changed=changed)
 
 
 async def _try_all(pool: TaskPool, problem: Problem, probes: Sequence[Probe]) -> list[Observation]:
@@ -148,25 +153,13 @@ async def _try_all(pool: TaskPool, problem: Problem, probes: Sequence[Probe]) ->
     return tried
 
 
-async def _state_findings(
-    other: TaskPool, problem: Problem, observations: Sequence[Observation]
-) -> list[Finding]:
-    """Score the same answers the other way round; return a finding if a verdict differs."""
-    harmless = [one for one in observations[::-1] if one.probe.kind is not Kind.HOSTILE]
-    verdicts = await other.verify(problem, [one.probe.answer for one in harmless])
-    for one, again in zip(harmless, verdicts, strict=True):
-        unsure = {one.verdict.status, again.status} & {*KILLED, Status.UNSCORED}
-        if one.verdict.score != again.score and not unsure:
-            detail = f"a verdict depends on the answers before: {one.verdict.score}, {again.score}"
-            example = shorten(one.probe.answer)
-            return [Finding(check="contained", kind="state", detail=detail, example=example)]
-    return []
-
-
 def judge_answers(
-    observations: Sequence[Observation], *, items: int, others: Sequence[Finding] = ()
+    observations: Sequence[Observation],
+    *,
+    items: int,
+    changed: Sequence[tuple[Observation, Verdict]] = (),
 ) -> AnswersProof:
-    """Return what the observations show."""
+    """Return what the observations show; `changed` have other verdicts beside other answers."""
     wrong = [one for one in observations if not one.probe.is_right]
     shares = {kind: shares_of(of_kind(wrong, kind)) for kind in DEGENERATE}
     degenerate = {kind.value: found[0] for kind, found in shares.items() if found}
@@ -200,6 +193,14 @@ def judge_answers(
         findings.append(
             Finding(check="contained", kind=Kind.HOSTILE.value, detail=detail, example=example)
         )
+    for one, again in changed:
+        if not {one.verdict.status, again.status} & {*KILLED, Status.UNSCORED}:
+            detail = f"a verdict depends on the answers before: {one.verdict.score}, {again.score}"
+            example = shorten(one.probe.answer)
+            findings.append(
+                Finding(check="contained", kind="state", detail=detail, example=example)
+            )
+            break
     forms = group_by(lambda one: one.probe.label, of_kind(observations, Kind.FORM))
     return AnswersProof(
         items=items,
@@ -208,8 +209,9 @@ def judge_answers(
         forms={label: sum(o.score >= 1 for o in own) / len(own) for label, own in forms.items()},
         hostile=dict(Counter(one.verdict.status.value for one in hostile)),
         executes=executes,
+        stateless=not (executes or changed),
         seconds=longest,
-        findings=[*findings, *others],
+        findings=findings,
     )
 
 

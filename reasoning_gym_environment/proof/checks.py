@@ -114,7 +114,7 @@ def judge(proof: TaskProof, *, items: int, known: KnownFindings) -> Result:
         category=proof.category,
         verdict=verdict_of_all,
         checks=checks,
-        stateless=checks["contained"].verdict == "passed" and not answers.executes,
+        stateless=checks["contained"].verdict == "passed" and answers.stateless,
         oracle=1 - proof.default.without_credit / rated if rated else None,
         degenerate=answers.degenerate,
         forms=answers.forms,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import faulthandler
 import gc
 import os
 import select
@@ -145,6 +146,7 @@ class ForkServer:
     Args:
         program: of the server process, in place of the one for reasoning-gym.
         arguments: of that program.
+        imports: what else it imports, as errors name it.
         environment: names of variables that its processes have besides.
         hash_seed: of its processes.
     """
@@ -159,6 +161,7 @@ class ForkServer:
         *,
         program: str | None = None,
         arguments: Sequence[str] = (),
+        imports: str = "",
         environment: Sequence[str] = (),
         hash_seed: int = 0,
     ) -> None:
@@ -169,6 +172,7 @@ class ForkServer:
             if more[name] != own.get(name, more[name]):
                 raise ConfigurationError(f"environment: workers set {name} themselves")
         self._environment = {**more, **own}
+        self._imports = f" of {imports}" if imports else ""
         self._lock = asyncio.Lock()
         self._process: asyncio.subprocess.Process | None = None
         self._control: socket.socket | None = None
@@ -211,7 +215,8 @@ class ForkServer:
         if self._stderr is not None:
             self._stderr.seek(0)
             printed = self._stderr.read()[-2000:].decode(errors="replace").strip()
-        return WorkerStartError(f"the {role} process did not start: {why}\n{printed}".rstrip())
+        started = f"the {role} process{self._imports} did not start"
+        return WorkerStartError(f"{started}: {why}\n{printed}".rstrip())
 
     async def _fork(self, role: str, worker_end: socket.socket) -> int:
         """Ask for a worker with that end of a socket pair; return its process id."""
@@ -226,6 +231,10 @@ class ForkServer:
             why = f"the fork server failed: {error!r}"
             if isinstance(error, asyncio.TimeoutError):
                 why = f"its imports and warm-up took longer than {START_TIMEOUT:g} s"
+                if self._imports and self._process is not None:
+                    self._process.send_signal(signal.SIGUSR1)  # it prints where it is
+                    await asyncio.sleep(1)
+                    why += ": an import that takes long belongs into the functions; it is at"
             failure = self._failure(role, why)
             await self._stop()
             raise failure from error
@@ -364,6 +373,7 @@ def run_server(load_roles: Callable[[], Roles]) -> None:
     Standard input is the control socket. A message is a role, with the worker's end of a socket
     pair, or `kill` and a process id.
     """
+    faulthandler.register(signal.SIGUSR1, all_threads=False)
     os.nice(5)  # the event loop must not wait for the processor because of its workers
     control = socket.socket(fileno=os.dup(0))
     protect_process()  # its forks can't be traced either, and an import may hang

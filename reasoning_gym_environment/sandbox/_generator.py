@@ -21,6 +21,7 @@ from ..tasks.datasets import Datasets, json_changes, text_of
 from ..tasks.facts import NOT_A_TASK
 from ..tasks.ladders import build_ladders
 from ..tasks.modules import ModuleTasks
+from ..util.modules import describe_origin
 from ..util.values import describe_error, replace_surrogates
 from . import _limits as limits
 from . import _protocol as protocol
@@ -96,7 +97,8 @@ def answer(request: Request, datasets: Datasets, module: ModuleTasks | None = No
         raise
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a generator may raise anything: the parent counts it
         # the library puts values into some
-        text, _ = replace_surrogates(describe_error(error)[:1000])
+        said = describe_origin(error) if module else describe_error(error)
+        text, _ = replace_surrogates(said[:1000])
         header, entry = msgspec.json.encode(Reply(error=text)), b""
     return protocol.LENGTH.pack(len(header)) + header + entry
 

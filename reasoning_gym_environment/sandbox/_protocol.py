@@ -32,7 +32,7 @@ MAX_ANSWER = 2**20
 OUT_OF_MEMORY = b""
 """The reply of a worker that ends because its memory is used up."""
 
-FORM_SCORES = struct.Struct("<Bdddi200s")
+FORM_SCORES = struct.Struct("<Bdddi400s")
 """`Outcome`, raw and tagged score (NaN if the form was not tried or raised), seconds, errors, and
 the error of a user's function or verifier."""
 
@@ -56,8 +56,8 @@ class EntryAnswers:
         answers: distinct, in the order of the verdicts.
         timeout: seconds for one answer, both forms together.
         group_timeout: seconds for all answers; the rest then counts as timed out.
-        single_use: whether each answer has a child of its own, in which imports work.
-        tagged: whether an answer may earn more in tags.
+        own: whether the task is a user's, whose verifier may import and pays nothing for tags.
+        single_use: whether each answer to such a task has a child of its own.
     """
 
     task: str
@@ -66,8 +66,8 @@ class EntryAnswers:
     timeout: float
     group_timeout: float
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    own: bool = False
     single_use: bool = False
-    tagged: bool = True
 
 
 FunctionCall = tuple[str, str]

@@ -5,7 +5,8 @@
   score depends on.
 - A *zygote* scores the oracle, so that all caches are warm, and forks a *single-use child* for each
   answer that may execute something.
-- An answer to a user's own task has a child of the host, under the limits of a contained function.
+- Answers to a user's own task have a child of the host, under the limits of a contained function:
+  each its own, or those of a group one child if the verifier is proved to keep no state.
 """
 
 from __future__ import annotations
@@ -143,13 +144,15 @@ OWN_LIMITS: Any = {"memory": limits.VERIFIER_MEMORY, "allow": frozenset[str]()}
 """Limits of a child that verifies an answer to a user's task: it may read files and import."""
 
 
-def own_work(dataset: Any, request: EntryAnswers, answer: str) -> Work:
-    """Return the work of a child that verifies one answer to a user's task."""
+def own_work(dataset: Any, request: EntryAnswers, answers: Sequence[str]) -> Work:
+    """Return the work of a child that verifies answers to a user's task."""
 
     def work(reply: int) -> None:
-        limits.enter_function_child(reply, **OWN_LIMITS, seconds=request.timeout)
-        seed_globals(0)  # a verifier that draws gives the same verdict again
-        os.write(reply, _score(dataset, request, answer).pack())
+        seconds = request.timeout * len(answers)
+        limits.enter_function_child(reply, **OWN_LIMITS, seconds=seconds)
+        for answer in answers:
+            seed_globals(0)  # a verifier that draws gives the same verdict again
+            os.write(reply, _score(dataset, request, answer).pack())
 
     return work
 
@@ -209,8 +212,8 @@ def _score_unless_executed(dataset: Any, request: EntryAnswers, answer: str) -> 
 
 
 def _score(dataset: Any, request: EntryAnswers, answer: str) -> FormScores:
-    entry, tagged = pickle.loads(request.entry), request.tagged
-    return screen_and_score(dataset.score_answer, request.task, answer, entry, tagged=tagged)
+    entry, verify = pickle.loads(request.entry), dataset.score_answer
+    return screen_and_score(verify, request.task, answer, entry, tagged=not request.own)
 
 
 class _Discard(io.TextIOBase):

@@ -2,7 +2,7 @@
 
 Answers that execute nothing go to one persistent worker. Each other answer has a single-use child
 of a zygote: whatever an answer does to its process ends with that process. So has each answer to a
-user's own task, of the host itself.
+user's own task, of the host itself; a group shares one if the task is proved to keep no state.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from ..records import Recipe
 from ..tasks.datasets import Datasets
 from ..tasks.facts import EXECUTES_ANSWERS, SHARES_DATA
 from ..tasks.modules import ModuleTasks
+from ..util.modules import describe_origin
 from . import _limits as limits
 from . import _protocol as protocol
 from ._children import (
@@ -198,12 +199,14 @@ class VerifierHost:
             dataset = self._datasets.get(request.task, request.parameters)
         except MemoryError:  # another host has more: see `run`
             raise
-        except Exception:  # noqa: BLE001 - a dataset's constructor may raise anything: `errors` says so
-            return [FormScores(outcome=Outcome.SCORED, errors=1)] * len(request.answers)
+        except Exception as error:  # noqa: BLE001 - a dataset's constructor may raise anything: `errors` says so
+            said = f"{request.task} can't be built where it is verified: {describe_origin(error)}"
+            failed = FormScores(outcome=Outcome.SCORED, errors=1, detail=said)
+            return [failed] * len(request.answers)
         deadline = time.monotonic() + request.group_timeout
         group = Group(dataset=dataset, request=request, deadline=deadline, parent=parent)
-        if request.single_use:
-            return score_all(partial(_score_alone, group), request.answers, deadline)
+        if request.own:
+            return score_all(partial(_score_own, group), request.answers, deadline)
         in_worker = partial(self._score_in_persistent_worker, group)
         scores = score_all(in_worker, request.answers, deadline)
         deferred = [
@@ -236,11 +239,12 @@ def _score_in_zygote(group: Group, answers: Sequence[str]) -> list[FormScores]:
     )
 
 
-def _score_alone(group: Group, answers: Sequence[str]) -> list[FormScores]:
-    """Score the first of the answers in a child that ends with it."""
+def _score_own(group: Group, answers: Sequence[str]) -> list[FormScores]:
+    """Score answers to a user's task, or the first of them if it has a child of its own."""
+    answers = answers[:1] if group.request.single_use else answers
     return run_child(
-        own_work(group.dataset, group.request, answers[0]),
-        1,
+        own_work(group.dataset, group.request, answers),
+        len(answers),
         timeout=group.request.timeout,
         group_deadline=group.deadline,
         parent=group.parent,

@@ -57,7 +57,12 @@ class FunctionPool(WorkerPool):
         self._counts = counts
         self._lowest, self._highest = bounds
         self._solved_threshold = solved_threshold
-        server = ForkServer(program=PROGRAM, arguments=[source.to_json()], environment=environment)
+        server = ForkServer(
+            program=PROGRAM,
+            arguments=[source.to_json()],
+            imports=source.path,
+            environment=environment,
+        )
         self._hosts = WorkerGroup(ROLE, size=processes, counts=counts, start_worker=server.start)
         super().__init__([self._hosts], [server], require_containment=require_containment)
 

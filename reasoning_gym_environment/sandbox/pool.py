@@ -323,6 +323,7 @@ class TaskPool(WorkerPool):
         for module in (None, *find_modules(settings.task_modules)):
             server = ForkServer(
                 arguments=[msgspec.json.encode(module).decode()] if module else [],
+                imports=module.shown if module else "",
                 environment=settings.task_environment if module else [],
                 hash_seed=settings.hash_seed,
             )
@@ -527,8 +528,8 @@ class TaskPool(WorkerPool):
             answers=answers,
             timeout=settings.verify_timeout,
             group_timeout=settings.verify_group_timeout,
-            single_use=problem.recipe.task in self._by_task.keys() - self._stateless,
-            tagged=problem.recipe.task not in self._by_task,
+            own=problem.recipe.task in self._by_task,
+            single_use=problem.recipe.task not in self._stateless,
         )
         timeout = settings.verify_group_timeout + HOST_GRACE_SECONDS
         hosts = self._source(request.task).hosts

@@ -17,8 +17,7 @@ from msgspec import Struct
 
 from ..errors import ConfigurationError, WorkerStartError
 from ..records import Recipe
-from ..util.modules import ModuleSource, find_module, import_module
-from ..util.values import describe_error
+from ..util.modules import ModuleSource, describe_origin, find_module, import_module
 from .catalogue import known_categories
 from .ladders import TaskLadder, build_ladders
 from .recipes import require_valid_recipe
@@ -108,7 +107,7 @@ def load_module(source: ModuleSource) -> ModuleTasks:
                 require_valid_recipe(Recipe(task=name, seed=0, parameters=level))
             found.ladders[name] = ladder
         except Exception as error:  # noqa: BLE001 - any dataset may raise anything: it is reported
-            found.failures[name] = f"can't be built: {describe_error(error)}"
+            found.failures[name] = f"can't be built: {describe_origin(error)}"
     return found
 
 

@@ -96,6 +96,15 @@ def _require_importable(name: str, setting: str) -> None:
         )
 
 
+def describe_origin(error: BaseException) -> str:
+    """Return an error's type and text, and the line of a user's code that raised it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    skipped = rf"importlib|^{re.escape(str(Path(__file__).parents[1]))}"
+    own = [frame for frame in frames if not re.search(skipped, frame.filename)]
+    where = f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""
+    return describe_error(error) + where
+
+
 def import_module(source: ModuleSource) -> ModuleType:
     """Import a module; raise WorkerStartError with the reason if that fails."""
     sys.path[:] = [*source.search_path, *(p for p in sys.path if p not in source.search_path)]
@@ -103,12 +112,7 @@ def import_module(source: ModuleSource) -> ModuleType:
         os.chdir(source.folder)
         module = importlib.import_module(source.name)
     except BaseException as error:
-        frames = traceback.extract_tb(error.__traceback__)
-        own = [frame for frame in frames if not re.search("importlib|util/modules", frame.filename)]
-        where = f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""
-        raise WorkerStartError(
-            f"cannot import {source.shown}: {describe_error(error)}{where}"
-        ) from error
+        raise WorkerStartError(f"cannot import {source.shown}: {describe_origin(error)}") from error
     if source.shown not in (source.name, module.__file__):
         raise WorkerStartError(f"{source.shown} is named like {module.__file__}: rename it")
     return module

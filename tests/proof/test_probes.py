@@ -1,6 +1,7 @@
 """What a proof tries, what it calls a finding, its verdicts, and what it takes for known."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -194,6 +195,11 @@ def test_a_verifier_that_dies_or_obeys_is_a_finding_and_one_that_executes_is_tol
         verdict=Verdict(score=0.0, status=Status.WRONG, seconds=2.0),
     )
     assert judged().stateless
+    own, again = seen(Kind.JUNK, 0.0)[0], Verdict(score=0.0, status=Status.OUT_OF_MEMORY)
+    crowded = judged(answers=judge_answers([own], items=1, changed=[(own, again)]))
+    assert (crowded.stateless, verdicts(crowded, "failed")) == (False, [])
+    depends = judge_answers([own], items=1, changed=[(own, replace(again, status=Status.SOLVED))])
+    assert verdicts(judged(answers=depends), "failed") == ["contained"]
     assert not judged(executed).stateless
     assert "executes answers" in judged(executed).checks["contained"].reason
 

@@ -3,6 +3,7 @@
 import os
 import pickle
 import random
+import re
 import signal
 import sys
 from collections import Counter
@@ -53,7 +54,9 @@ async def test_they_are_discovered_with_categories_levels_and_failures(own: Task
         "odd": "strange",
         "gcd": "arithmetic",
     }
-    assert found.failures == {"unbuildable": "can't be built: RuntimeError: no data here"}
+    [(task, why)] = found.failures.items()
+    assert (task, why[:40]) == ("unbuildable", "can't be built: RuntimeError: no data he")
+    assert re.search(r"\(.*own_tasks\.py, line \d+\)$", why)
     assert ladders["own_sums"].levels == ({"digits": 1}, {"digits": 2}, {"digits": 4})
     assert ladders["own_sums"].parameters == ("digits", "sign")
     assert ladders["odd"].levels == ({},)
@@ -99,7 +102,7 @@ async def test_a_recipe_gives_the_same_problem_though_it_draws_from_global_state
             Recipe(task="odd", seed=1, parameters={"kind": "empty"}),
             "question must be .*got ' '",
         ),
-        (Recipe(task="unbuildable", seed=1), "RuntimeError: no data here"),
+        (Recipe(task="unbuildable", seed=1), r"no data here \(.*own_tasks\.py, line \d+\)"),
         (Recipe(task="own_sum", seed=1), "unknown task 'own_sum'.* its module in task_modules"),
     ],
 )
@@ -145,6 +148,16 @@ async def test_whatever_a_verifier_does_is_a_verdict_and_leaves_the_next_answers
     assert not Path("/tmp/own-tasks-wrote").exists()
 
 
+async def test_a_task_that_can_be_built_in_its_generator_alone_says_where_it_fails(
+    own: TaskPool,
+) -> None:
+    problem = await own.generate(Recipe(task="odd", seed=2))
+    recipe = replace(problem.recipe, task="unbuildable")
+    [verdict] = await own.verify(replace(problem, recipe=recipe), ["1"])
+    assert verdict.status is Status.VERIFIER_ERROR
+    assert re.search("unbuildable can't be built .*no data here .*own_tasks.py", verdict.detail)
+
+
 async def test_a_module_that_patches_the_library_changes_none_of_its_scores(own: TaskPool) -> None:
     problem = await own.generate(Recipe(task="gcd", seed=2))
     assert [v.status for v in await own.verify(problem, ["0", str(problem.oracle)])] == [
@@ -160,7 +173,9 @@ async def test_a_task_proved_to_keep_no_state_shares_a_process(stock: WorkerStoc
     settings = replace(SETTINGS, stateless=frozenset({"odd"}))
     async with TaskPool(settings, Counter(), start_worker=stock.lend) as pool:
         problem = await pool.generate(Recipe(task="odd", seed=2))
-        assert [v.score for v in await pool.verify(problem, ["first", "second"])] == [0.25, 1.0]
+        answers = ["first", "second", "exits", "imports", "third", "fourth"]
+        scores = [verdict.score for verdict in await pool.verify(problem, answers)]
+        assert scores == [0.25, 1.0, 0.0, 1.0, 0.25, 1.0]
 
 
 async def test_rescore_counts_the_rows_that_another_module_made(own: TaskPool) -> None:
