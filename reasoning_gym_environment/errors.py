@@ -50,7 +50,7 @@ class WorkerOutOfMemoryError(WorkerDiedError):
     """A worker process that ended because its memory was used up."""
 
 
-class GenerationError(RuntimeError):
+class GenerationError(FixableError, RuntimeError):
     """A recipe from which no problem can be generated."""
 
 

@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import itertools
 import logging
+import math
 import sys
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
@@ -27,6 +28,7 @@ from ..sandbox.pool import MAX_TIMEOUTS, Generate, TaskPool
 from ..tasks.catalogue import proven_tasks, require_known, select_tasks, task_weights
 from ..tasks.ladders import TaskLadder
 from ..tasks.recipes import read_recipe
+from ..util.concurrency import gather_or_cancel
 from ..util.values import shorten, validate
 from .levels import (
     Count,
@@ -52,6 +54,9 @@ PROBLEM_LOGGER = logging.getLogger(f"{__name__}.problems")
 
 MAX_SKIPPED = 1000
 """Give up after this many items in a row that are faulty, can't be made or are excluded."""
+
+MAX_FAILED = 20
+"""Give up if this many items can't be made before any other."""
 
 ExcludedQuestions = Callable[[str], Awaitable[Collection[bytes]]]
 """Returns the hashes of a task's questions that training must not see."""
@@ -173,6 +178,7 @@ class RecipeStream:
         self._prefetch = prefetch
         self._excluded = excluded
         self._counts = counts
+        self._failed = 0.0  # below 0 once an item has been made
         self._resumed: deque[Recipe] = deque()
         self._pending: deque[tuple[Recipe, asyncio.Task[Problem | None]]] = deque()
 
@@ -199,7 +205,8 @@ class RecipeStream:
         """Return the next problem in order.
 
         Raises:
-            GenerationError: too many items in a row were skipped.
+            GenerationError: none of the first items could be made, or too many in a row were
+                skipped.
             PoolClosedError: the pool is closed.
         """
         last = ""
@@ -217,6 +224,9 @@ class RecipeStream:
             if not self._pending or self._pending[0][1] is not task:
                 continue
             self._pending.popleft()
+            self._failed += 1 if failed else -math.inf
+            if self._failed == MAX_FAILED:
+                raise GenerationError(f"none of the first {MAX_FAILED} items can be made{last}")
             if problem is not None:
                 self.fill()
                 return problem
@@ -302,7 +312,7 @@ async def make_problems(
                     )
             else:
                 failed += 1
-                if failed == 20:
+                if failed == MAX_FAILED:
                     raise ConfigurationError(f"{failed} items in a row can't be made: {tried}")
     return made
 
@@ -342,7 +352,8 @@ async def select(
 
     Raises:
         UnknownTaskError: a configured task does not exist.
-        ConfigurationError: no task is left, or a task refuses its parameters.
+        ConfigurationError: no task is left, a task of a user's makes no item, or one refuses its
+            parameters.
     """
     discovery = await pool.discover(proven=proven_tasks())
     if discovery.warning:
@@ -352,6 +363,12 @@ async def select(
     left_out = "".join(f"; {number} left out: {reason}" for reason, number in reasons.items())
     logger.info("%d of %d tasks are used%s", sum(t.used for t in found), len(found), left_out)
     weights = task_weights(found, options.task_weights)
+    parameters, hint = options.task_parameters, "mend it, or leave it out with exclude_tasks"
+    await gather_or_cancel(
+        _require_item(pool.generate, t, parameters.get(t, {}), f"{t}: it makes no item", hint)
+        for t, weight in weights.items()
+        if weight > 0 and pool.module_of(t)
+    )
     ladders: dict[str, Ladder] = {}
     drawn: dict[str, Ladder] = {}
     if options.complexity_mode or options.task_parameters or with_ladders:
@@ -414,11 +431,13 @@ async def require_values(
     for task, values in parameters.items():
         for number, level in enumerate(ladders.get(task, ({},))):
             at = f" at its level {number} ({dict(level)})" if task in ladders else ""
-            await _require_item(generate, task, {**level, **values}, f"{dict(values)}{at}")
+            said = f"task_parameters: no item of {task} with {dict(values)}{at}"
+            hint = "levels set both ends of a range, so set both"
+            await _require_item(generate, task, {**level, **values}, said, hint)
 
 
 async def _require_item(
-    generate: Generate, task: str, parameters: Mapping[str, Any], described: str
+    generate: Generate, task: str, parameters: Mapping[str, Any], said: str, hint: str
 ) -> None:
     error: GenerationError | None = None
     missed = 0
@@ -432,10 +451,7 @@ async def _require_item(
             missed += isinstance(raised, GenerationTimeoutError)
             if missed == MAX_TIMEOUTS:
                 break
-    raise ConfigurationError(
-        f"task_parameters: no item of {task} with {described}: {error}; levels set both ends of a "
-        "range, so set both"
-    ) from error
+    raise ConfigurationError(f"{said}: {error}; {hint}") from error
 
 
 class StreamState(Struct):

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 from suite_values import imported, manifest, problems_of, write_suite
 
+from reasoning_gym_environment import cli
 from reasoning_gym_environment.commands import compare, suite
 from reasoning_gym_environment.errors import FixableError
 from reasoning_gym_environment.problems.suites import load_suite
+from reasoning_gym_environment.records import Problem, Recipe
 from reasoning_gym_environment.sandbox.pool import TaskPool
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -58,3 +60,13 @@ async def test_list_and_verify(
     assert "small" in capsys.readouterr().out
     assert await asyncio.to_thread(suite.main, ["verify", name]) == 0
     assert "all 5 questions have the hashes of the file" in capsys.readouterr().out
+
+
+@pytest.mark.processes
+async def test_a_suite_of_a_module_that_is_not_given_names_the_option(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    problem = Problem(recipe=Recipe(task="own_task", seed=1), question="?", oracle="1", entry=b"")
+    name = write_suite(tmp_path / "own.json", manifest([problem]))
+    assert await asyncio.to_thread(cli.main, ["suite", "verify", name]) == 2
+    assert "'own_task'; see the `tasks` command (a task of your own" in capsys.readouterr().err

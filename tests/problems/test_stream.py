@@ -12,12 +12,13 @@ import pytest_asyncio
 from reasoning_gym_environment.errors import GenerationError, PoolClosedError
 from reasoning_gym_environment.problems.sampler import Sampler
 from reasoning_gym_environment.problems.stream import (
+    MAX_FAILED,
     MAX_SKIPPED,
     RecipeStream,
     fixed_exclusions,
     question_hash,
 )
-from reasoning_gym_environment.records import Recipe
+from reasoning_gym_environment.records import Problem, Recipe
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -233,8 +234,19 @@ async def test_a_cancelled_caller_does_not_affect_other_callers(
 
 async def test_a_stream_gives_up_if_no_item_can_be_made(make_stream: MakeStream) -> None:
     stream = make_stream(sampler({"no_such_task": 1.0}), prefetch=32)
-    with pytest.raises(GenerationError, match=f"{MAX_SKIPPED} items in a row .* unknown task 'no_"):
+    with pytest.raises(GenerationError, match=f"first {MAX_FAILED} items .* unknown task 'no_"):
         await stream.next_problem()
+
+
+async def test_a_stream_gives_up_if_all_questions_are_in_the_evaluation_set() -> None:
+    async def generate(recipe: Recipe) -> Problem:
+        return Problem(recipe=recipe, question="one", oracle="1", entry=b"")
+
+    excluded = fixed_exclusions({question_hash("one")})
+    stream = RecipeStream(sampler(), generate, prefetch=9, excluded=excluded, counts=Counter())
+    with pytest.raises(GenerationError, match=f"{MAX_SKIPPED} items in a row"):
+        await stream.next_problem()
+    stream.cancel()
 
 
 async def test_a_stream_raises_if_the_pool_is_closed() -> None:
