@@ -64,7 +64,7 @@ async def test_they_are_discovered_with_categories_levels_and_failures(own: Task
     chosen = await select(own, options, tasks=["own_tasks", "strange", "gcd"], with_ladders=False)
     assert chosen.weights == {"gcd": 1.0, "odd": 2.0, "own_sums": 1.0}
     options = TaskOptions(task_parameters={"odd": {"kind": "number"}})
-    with pytest.raises(ConfigurationError, match="odd: it makes no item: .*answer must .* exclude_"):
+    with pytest.raises(ConfigurationError, match=r"odd: it makes no item: .*answer must"):
         await select(own, options, tasks=["odd"], with_ladders=False)
     [(name, module)] = own.modules.items()
     assert (name, module.threads, module.devices) == ("own_tasks", 2, False)
