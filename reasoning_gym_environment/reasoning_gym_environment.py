@@ -278,6 +278,11 @@ class ReasoningGymEnv(BaseEnv):
         return hasattr(self, "env_id")
 
     @property
+    def trainer_step(self) -> int | None:
+        """The trainer's step; None without a trainer."""
+        return self.curr_step if self.serving else None
+
+    @property
     def length_limit(self) -> int:
         """Tokens of prompt and completion; Atropos drops groups with a row of `max_token_len`."""
         limit: int = self.config.max_token_length
@@ -684,7 +689,7 @@ class ReasoningGymEnv(BaseEnv):
         scored = await self.score(item, completions)
         group = subclass.checked_score(scored, completions, type(self).__name__)
         self._retries.pop(recipe_key(item.recipe), None)
-        self._started_problems().step = self.curr_step if self.serving else None
+        self._started_problems().step = self.trainer_step
         for observe in self._observers:
             observe(group)
         return group
@@ -695,7 +700,7 @@ class ReasoningGymEnv(BaseEnv):
 
     async def _save(self, group: GroupResult) -> GroupResult:
         with self.statistics.delivering():
-            await self._rollouts.save(group, self.identity())
+            await self._rollouts.save(group, {**self.identity(), "step": self.trainer_step})
         return group
 
     async def handle_send_to_api(
@@ -814,7 +819,7 @@ class ReasoningGymEnv(BaseEnv):
             self.inference.retry_seconds["eval"] = self.outage_seconds
         try:
             await self.evaluation.run(
-                step=self.curr_step if self.serving else None,
+                step=self.trainer_step,
                 length_limit=self.length_limit,
                 identity=self.identity(),
             )

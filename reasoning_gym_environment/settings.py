@@ -221,6 +221,9 @@ class EnvironmentSettings(AtroposEnvironment, TaskOptions):
         "as a list or separated by commas: as many items of each task with levels at each.",
     )
     eval_seed: int = option(123, "Seed of the evaluation set; no other seed affects it.")
+    eval_step: int | None = option(
+        None, "Trainer's step of the checkpoint that `evaluate` evaluates, for its rows.", ge=0
+    )
     eval_temperature: float = option(0.1, "Sampling temperature in evaluation.", ge=0)
     data_dumps_dir: str = option(
         "data_dumps",

@@ -164,6 +164,7 @@ class EvaluationSettings:
     eval_attempts: int
     eval_difficulties: Sequence[float]
     eval_seed: int
+    eval_step: int | None
     eval_temperature: float
     generation_timeout: float
     max_reasoning_tokens: int | None
@@ -182,7 +183,7 @@ class EvaluationSettings:
 
     def to_json(self) -> dict[str, Any]:
         """Return the options that determine the results."""
-        others = ("scoring", "max_eval_workers", "folder", "model", "suite")
+        others = ("eval_step", "scoring", "max_eval_workers", "folder", "model", "suite")
         names = [field.name for field in fields(self) if field.name not in others]
         return {**self.scoring.to_json(), **{name: getattr(self, name) for name in names}}
 
@@ -250,7 +251,7 @@ class Evaluation:
         """Evaluate and write the results.
 
         Args:
-            step: the trainer's step; None in the `evaluate` command.
+            step: the trainer's step; None in the `evaluate` command, which may have `eval_step`.
             length_limit: tokens of prompt and completion: `max_token_length`, or less if the
                 trainer takes less.
             identity: keys with the same value in all samples.
@@ -271,8 +272,9 @@ class Evaluation:
         settings = self._result_settings(length_limit, identity["library_versions"])
         self.folder = self._next_folder(step)
         with locked(self.folder):
-            store = EvaluationStore(self.folder, {**settings, "step": step})
-            await self._sample_missing(items, store, length_limit, identity)
+            at = {"step": self.settings.eval_step if step is None else step}
+            store = EvaluationStore(self.folder, {**settings, **at})
+            await self._sample_missing(items, store, length_limit, {**identity, **at})
             keys = dict.fromkeys(item.key for item in items) | dict.fromkeys(store.samples)
             samples = [store.samples[key] for key in keys]  # those of other items come last
             self._reasons = Counter(s.rollouts[0].detail for s in samples if not s.scored)

@@ -168,6 +168,8 @@ class RunEntry:
         key: the run's name in its rows, or the evaluation's folder and difficulty.
         folder: where its record, or its `run.json`, is; None for rows that no file holds.
         rules: what counts as solved.
+        difficulty: of an evaluation's items; None is the default configuration.
+        step: the trainer's last one, or the evaluation's; None if its rows have none.
         last_number: the largest number of a training group.
         numbered: whether all groups have a number.
         record: of a training run that writes one.
@@ -180,6 +182,8 @@ class RunEntry:
     system_prompt: str = ""
     versions: dict[str, str] = field(default_factory=dict)
     rules: set[str] = field(default_factory=set)
+    difficulty: float | None = None
+    step: int | None = None
     groups: int = 0
     last_number: int = 0
     numbered: bool = True
@@ -188,6 +192,9 @@ class RunEntry:
     def add(self, group: StoredGroup) -> None:
         """Take in what a group says of its run."""
         self.groups += 1
+        self.difficulty = group.difficulty
+        if group.step is not None:
+            self.step = max(self.step or 0, group.step)
         self.last_number = max(self.last_number, group.number)
         self.numbered = self.numbered and group.number > 0
         self.versions |= {name: str(version) for name, version in group.library_versions.items()}
@@ -218,6 +225,9 @@ class RunEntry:
             "rules": rules,
             "system_prompt": self.system_prompt,
             "health": [],
+            "step": self.step,
+            "difficulty": self.difficulty,
+            "folder": str(self.folder or ""),
             **about,
         }
 
@@ -251,8 +261,11 @@ class RunEntry:
         with suppress(OSError):
             written = ((self.folder or Path()) / METRICS).stat().st_mtime
             ended = datetime.fromtimestamp(written, timezone.utc).isoformat(timespec="seconds")
-        times = {"started": "", "updated": "", "ended": ended}
-        return {**times, "warnings": [], "settings": settings, "more": more}
+        about: dict[str, Any] = {"started": "", "updated": "", "ended": ended, "warnings": []}
+        if self.step is None and isinstance(step := settings.get("step"), int):
+            about["step"] = step  # rows had none
+        about["folder"] = self.key if self.difficulty is None else self.key.rpartition(" ")[0]
+        return {**about, "settings": settings, "more": more}
 
 
 class GroupIndex:
@@ -416,6 +429,7 @@ def _rounded(value: float | None, digits: int = 4) -> float | None:
 _GROUP_COLUMNS: Mapping[str, Callable[[StoredGroup], Any]] = {
     "time": lambda group: _rounded(seconds_of(group.time), 1),
     "number": lambda group: group.number,
+    "step": lambda group: group.step,
     "level": lambda group: group.recipe.level,
     "difficulty": lambda group: _rounded(difficulty_of(group)),
     "signal": _signal,

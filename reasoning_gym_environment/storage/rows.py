@@ -142,6 +142,7 @@ class StoredGroup(Struct, frozen=True, kw_only=True):
 
     Attributes:
         number: among the training groups of its run, from 1.
+        step: the trainer's when it was written, or that of the evaluated checkpoint.
         time: when it was written, ISO 8601 in UTC.
         asked_again: whether its run had asked the problem before.
         sampled_at: the key `difficulty` of evaluation samples, in [0, 1]; None for the library's
@@ -158,6 +159,7 @@ class StoredGroup(Struct, frozen=True, kw_only=True):
     replica: str | UnsetType = UNSET
     library_versions: dict[str, Any] = {}
     number: Integer = 0
+    step: Integer | None = None
     scoring: dict[str, Any] = {}
     time: str = ""
     fault: dict[str, Any] | UnsetType = UNSET
@@ -213,6 +215,8 @@ class StoredGroup(Struct, frozen=True, kw_only=True):
         for key in ("run", "library_versions", "number", "scoring", "time", "asked_again"):
             if not row[key]:
                 del row[key]
+        if row["step"] is None:
+            del row["step"]
         known = {key: value for key, value in row.items() if value is not UNSET}
         return {"item_id": self.task, **known, **self.other}
 

@@ -184,6 +184,15 @@ async def test_all_groups_are_dumped_unless_an_option_says_which(
         assert row["number"] == numbers[kind]
 
 
+async def test_a_row_has_the_trainers_step(bench: Any, script: Any) -> None:
+    async with bench.playing(script) as env:
+        env.env_id, env.curr_step = 0, 3  # as in `serve`
+        await collect(env, script, 1.0, 0.0)
+        del env.env_id
+        await collect(env, script, 1.0, 0.0)
+    assert [row.get("step") for row in dumped(bench.folder, env, "rollouts")] == [3, None]
+
+
 async def test_a_run_whose_oldest_dumps_were_deleted_is_shown_as_one(
     bench: Any, script: Any
 ) -> None:

@@ -15,6 +15,7 @@ from reasoning_gym_environment.demo.policy import Sample, ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer, is_probe
 from reasoning_gym_environment.errors import ConfigurationError, FixableError
 from reasoning_gym_environment.evaluation.run import IncompleteEvaluationError
+from reasoning_gym_environment.evaluation.store import read_results
 from reasoning_gym_environment.problems.sampler import evaluation_recipes
 from reasoning_gym_environment.problems.stream import question_hash
 
@@ -125,6 +126,16 @@ async def test_every_evaluation_of_one_process_has_its_own_folder(bench: Any) ->
     assert list(policy.asked.values()) == [4]  # the model may have changed under its name
     settings = [json.loads((f / "run.json").read_text())["settings"] for f in folders]
     assert [each["step"] for each in settings] == [None, None, 25, 25]
+    rows = [read_results(folder).samples[0] for folder in folders]
+    assert [each.step for each in rows] == [None, None, 25, 25]
+
+
+async def test_evaluate_records_the_step_of_the_checkpoint_that_it_is_told(bench: Any) -> None:
+    async with bench.playing(Counting(), eval_step=7) as env:
+        await env.evaluate()
+    assert {sample.step for sample in read_results(env.evaluation.folder).samples} == {7}
+    settings = json.loads((env.evaluation.folder / "run.json").read_text())["settings"]
+    assert (settings["step"], "eval_step" in settings) == (7, False)
 
 
 async def test_the_command_ends_with_a_table(

@@ -48,6 +48,12 @@ def test_a_missing_completion_has_no_length() -> None:
     assert StoredGroup.from_json(row(rollouts=[missing])).rollouts[0].length is None
 
 
+def test_a_row_of_an_earlier_version_has_no_step() -> None:
+    assert StoredGroup.from_json(row()).step is None
+    assert StoredGroup.from_json(row()).to_json() == row()
+    assert StoredGroup.from_json(row(step=0)).to_json()["step"] == 0
+
+
 @pytest.mark.parametrize("asked_again", [True, False])
 def test_a_row_tells_whether_its_problem_was_asked_again(asked_again: bool) -> None:
     fresh = group(0.0, 1.0)
