@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 BOUNDS = {
     "modules": 133,
-    "lines": 31_130,
+    "lines": 31_260,
     "classes": 318,
     "constants_per_1000": 8,
     "function_p90": 30,
