@@ -10,6 +10,7 @@ import hashlib
 import re
 import sys
 from collections.abc import Sequence
+from modulefinder import ModuleFinder
 from pathlib import Path
 from types import ModuleType
 
@@ -27,8 +28,7 @@ class ModuleTasks(Struct):
     """What a worker process says of the module that it imported.
 
     Attributes:
-        digest: of the module's source: that of its package, or of its file and what that imports
-            from its folder.
+        digest: of the module's package, or of its file and what that imports from its folder.
         threads: how many threads run after its import.
         devices: whether its import opened a GPU.
         categories: of its tasks, by name.
@@ -64,7 +64,7 @@ def load_module(source: ModuleSource) -> ModuleTasks:
     """Import a module and build its tasks; WorkerStartError if it can't be used at all."""
     from reasoning_gym.factory import DATASETS, create_dataset  # heavy: only workers come here
 
-    before, known = dict(DATASETS), set(sys.modules)
+    before = dict(DATASETS)
     taken = "task {} of {} has the name of one of {}: rename it"
     try:
         module = import_module(source)
@@ -85,7 +85,7 @@ def load_module(source: ModuleSource) -> ModuleTasks:
     threads = len([*Path("/proc/self/task").glob("*")])
     opened = [str(link.resolve()) for link in Path("/proc/self/fd").glob("*")]
     found = ModuleTasks(
-        digest=_digest(module, sys.modules.keys() - known),
+        digest=_digest(module),
         threads=threads,
         devices=any(path.startswith("/dev/nvidia") for path in opened),
         categories={},
@@ -111,17 +111,28 @@ def load_module(source: ModuleSource) -> ModuleTasks:
     return found
 
 
-def _digest(module: ModuleType, imported: set[str]) -> str:
-    """Return a hash of the source of a module's package, or of its file and its imports there."""
+def _digest(module: ModuleType) -> str:
+    """Return a hash of a module's package, or of its file and what that imports from its folder.
+
+    Of files beyond 64 MiB in all, only names and sizes count.
+    """
     top = sys.modules[module.__name__.partition(".")[0]]
     file = Path(top.__file__ or str(module.__file__))
-    files = {file, *(file.parent.rglob("*.py") if hasattr(top, "__path__") else ())}
-    for each in [sys.modules[name] for name in imported]:
-        other = Path(getattr(each, "__file__", None) or "/")
-        if file.parent in other.parents and not {"site-packages", "dist-packages"} & {*other.parts}:
-            files.add(other)
-    content = hashlib.sha256()
-    for each_file in sorted(files):
-        data = each_file.read_bytes()
-        content.update(f"{each_file.relative_to(file.parent)} {len(data)}\n".encode() + data)
+    folder = file.parent
+    if hasattr(top, "__path__"):
+        files = {path for path in folder.rglob("*") if path.is_file()}
+    else:
+        alone = folder.name in ("site-packages", "dist-packages")
+        finder = ModuleFinder(path=[] if alone else [str(folder)])  # in functions as well
+        finder.run_script(str(file))
+        files = {Path(found.__file__) for found in finder.modules.values() if found.__file__}
+    content, left = hashlib.sha256(), 64 * 2**20
+    for path in sorted(files):
+        name, size = path.relative_to(folder), path.stat().st_size
+        if re.search(r"/__pycache__/|/\.|\.proof\.json$", f"/{name}"):
+            continue
+        content.update(f"{name} {size}\n".encode())
+        if size <= left:
+            content.update(path.read_bytes())
+            left -= size
     return f"sha256:{content.hexdigest()[:16]}"

@@ -9,6 +9,7 @@ import re
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -61,6 +62,7 @@ def find_module(entry: str, setting: str) -> ModuleSource:
         )
     if is_path(entry):
         path = Path(entry).expanduser()
+        path = path.parent.resolve() if path.name == "__init__.py" else path  # its package
         name, root = path.stem, path.parent.resolve()
         path = root / path.name / "__init__.py" if path.is_dir() else root / path.name
         if path.suffix != ".py" or not path.is_file():
@@ -73,14 +75,18 @@ def find_module(entry: str, setting: str) -> ModuleSource:
             f"{setting} must be modules that Python can import, by name such as my_module or path "
             f"such as ./my_module.py, got {shorten(entry)}"
         )
-    if shown == name not in sys.modules:
+    if shown == name:
         _require_importable(name, setting)
     return ModuleSource(name=name, shown=shown, search_path=search_path, folder=str(Path.cwd()))
 
 
 def _require_importable(name: str, setting: str) -> None:
     """Raise ConfigurationError unless the module's top level is found, and not by `PYTHONPATH`."""
-    spec = importlib.util.find_spec(name.partition(".")[0])  # of a top level, it imports nothing
+    spec = None
+    with suppress(ValueError):  # a module that somebody made by hand
+        spec = importlib.util.find_spec(
+            name.partition(".")[0]
+        )  # of a top level: it imports nothing
     place = [*(spec.submodule_search_locations or []), spec.origin or ""][0] if spec else ""
     path = (Path(place).parent if spec else Path()).joinpath(*name.split("."))
     path = path if path.is_dir() else Path(f"{path}.py")

@@ -1,7 +1,9 @@
 """A user's module is found by its name or path, and not imported where it is found."""
 
+import importlib.util
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -28,6 +30,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("../{name}/mine.py", "mine", "mine.py"),
         ("./package", "package", "package/__init__.py"),
         ("package/", "package", "package/__init__.py"),
+        ("package/__init__.py", "package", "package/__init__.py"),
+        ("package/inner/__init__.py", "package.inner", "package/inner/__init__.py"),
         ("package/inner/", "package.inner", "package/inner/__init__.py"),
         ("{folder}/mine.py", "mine", "mine.py"),
     ],
@@ -76,8 +80,16 @@ def test_what_only_this_process_inherits_is_named_by_its_path(
 ) -> None:
     monkeypatch.syspath_prepend(folder)
     monkeypatch.setenv("PYTHONPATH", f"/nowhere:{folder}")
-    with pytest.raises(ConfigurationError, match=f"found by PYTHONPATH.*path, {folder / path}$"):
-        find_module(entry, "task_modules")
+    spec = importlib.util.find_spec(entry)
+    assert spec is not None
+    for loaded in ({}, {entry: importlib.util.module_from_spec(spec)}):
+        for name, module in loaded.items():
+            monkeypatch.setitem(sys.modules, name, module)
+        with pytest.raises(ConfigurationError, match=f"by PYTHONPATH.*path, {folder / path}$"):
+            find_module(entry, "task_modules")
+    monkeypatch.setitem(sys.modules, "by_hand", ModuleType("by_hand"))
+    with pytest.raises(ConfigurationError, match="there is no module by_hand: install it"):
+        find_module("by_hand", "task_modules")
     assert find_module("./mine.py", "task_modules").name == "mine"
 
 
