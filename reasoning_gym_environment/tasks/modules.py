@@ -125,7 +125,8 @@ def _digest(module: ModuleType) -> str:
         alone = folder.name in ("site-packages", "dist-packages")
         finder = ModuleFinder(path=[] if alone else [str(folder)])  # in functions as well
         finder.run_script(str(file))
-        files = {Path(found.__file__) for found in finder.modules.values() if found.__file__}
+        paths = [getattr(found, "__file__", None) for found in finder.modules.values()]
+        files = {Path(path) for path in paths if path}
     content, left = hashlib.sha256(), 64 * 2**20
     for path in sorted(files):
         name, size = path.relative_to(folder), path.stat().st_size
