@@ -4,6 +4,7 @@ REAL_VENV ?= .venv-real
 REAL_MODEL ?= $(REAL_VENV)/model
 LLAMA_VENV ?= .venv-llama
 FALSEPASS_VENV ?= .venv-falsepass
+export PYTHONDONTWRITEBYTECODE =# the tests start hundreds of interpreters: none compiles again
 PYTEST = $(VENV)/bin/python -m pytest -n 6 --dist worksteal
 
 .PHONY: demo learn labels train-language-model test test-learn test-integrations test-real test-llama falsepass quick lint docs clean

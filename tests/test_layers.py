@@ -7,6 +7,7 @@ import ast
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -85,17 +86,20 @@ def imported(source: str, module: str, *, is_package: bool) -> set[str]:
     return names
 
 
-IMPORTS = {
-    module: imported(
-        path.read_text(encoding="utf-8"), module, is_package=path.name == "__init__.py"
-    )
-    for module, path in SOURCES.items()
-}
+@cache
+def imports() -> dict[str, set[str]]:
+    """What each module imports."""
+    return {
+        module: imported(
+            path.read_text(encoding="utf-8"), module, is_package=path.name == "__init__.py"
+        )
+        for module, path in SOURCES.items()
+    }
 
 
 def top_levels(module: str) -> set[str]:
     """The top-level packages a module imports, our own left out."""
-    return {name.partition(".")[0] for name in IMPORTS[module]} - {PACKAGE}
+    return {name.partition(".")[0] for name in imports()[module]} - {PACKAGE}
 
 
 def test_imports_are_found_wherever_they_stand() -> None:
@@ -123,7 +127,7 @@ def test_every_folder_and_module_has_its_place() -> None:
 def test_a_module_imports_from_its_own_place_or_from_those_before() -> None:
     above = {
         (module, name)
-        for module, names in IMPORTS.items()
+        for module, names in imports().items()
         for name in names
         if name.partition(".")[0] == PACKAGE and not may_import(place(module), place(name))
     }
@@ -142,7 +146,7 @@ def test_atropos_is_imported_in_few_packages() -> None:
 def test_private_modules_are_imported_by_their_own_package_alone() -> None:
     outside = {
         (module, name)
-        for module, names in IMPORTS.items()
+        for module, names in imports().items()
         for name in names
         if "._" in name and not f"{module}.".startswith(f"{name.partition('._')[0]}.")
     }
@@ -165,7 +169,7 @@ def test_no_module_imports_reasoning_gym_at_its_top() -> None:
 
 
 def test_only_the_command_line_starts_the_demo() -> None:
-    users = {module for module in SOURCES for name in IMPORTS[module] if place(name) == "demo"}
+    users = {module for module in SOURCES for name in imports()[module] if place(name) == "demo"}
     outside = {module for module in users if place(module) != "demo"}
     # The package itself names the stand-ins and imports them when they are asked for.
     assert outside == {"reasoning_gym_environment", "reasoning_gym_environment.commands.demo"}
@@ -178,7 +182,7 @@ def test_every_command_has_a_module() -> None:
 
 def test_imports_by_text_stay_where_they_are_needed() -> None:
     """What is imported by a computed name escapes the other tests here."""
-    users = {module for module in SOURCES if "importlib" in IMPORTS[module]}
+    users = {module for module in SOURCES if "importlib" in imports()[module]}
     assert users == {
         PACKAGE,
         f"{PACKAGE}.cli",

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -71,14 +72,17 @@ def texts_of(path: Path) -> list[str]:
     return found
 
 
-SAID = "\n".join(text for path in PACKAGE.rglob("*.py") for text in texts_of(path))
+@cache
+def texts() -> str:
+    """Every text in the package's source."""
+    return "\n".join(text for path in PACKAGE.rglob("*.py") for text in texts_of(path))
 
 
 def is_said(part: str) -> bool:
     """Whether it is in the source, in one piece or put together of two."""
     halves = [(part[:space], part[space:]) for space in range(len(part)) if part[space] == " "]
     whole = [(part, ""), *halves]
-    return any(all(half.strip(" '():;,.") in SAID for half in pair) for pair in whole)
+    return any(all(half.strip(" '():;,.") in texts() for half in pair) for pair in whole)
 
 
 @pytest.mark.parametrize("message", [message for _, message in MESSAGES])

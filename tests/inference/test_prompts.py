@@ -1,6 +1,7 @@
 """The built-in prompts ask for what the extraction accepts."""
 
 import tracemalloc
+from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -57,8 +58,8 @@ class Characters:
     def __call__(self, text: list[str], *, add_special_tokens: bool) -> Mapping[str, Any]:
         return {"input_ids": [self.encode(one, add_special_tokens=False) for one in text]}
 
-    def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
-        return [*map(ord, text)]
+    def encode(self, text: str, *, add_special_tokens: bool) -> Sequence[int]:
+        return array("i", text.encode("utf-32-le"))
 
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool) -> str:
         return "".join(map(chr, token_ids))
