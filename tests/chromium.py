@@ -23,6 +23,8 @@ def chromium() -> Iterator[Any]:
     for argument in ("--headless=new", "--no-sandbox", "--force-prefers-reduced-motion"):
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    options.timeouts = {"script": 600_000, "pageLoad": 600_000}  # ms: the machine may be busy
     driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(CHROMEDRIVER))
+    driver.command_executor.client_config.timeout = 600
     yield driver
     driver.quit()

@@ -131,7 +131,7 @@ def opened(browser: Any, page: str, fragment: str = "") -> Any:
 
 
 def until(browser: Any, condition: str) -> None:
-    WebDriverWait(browser, 30, 0.05).until(lambda b: b.execute_script(f"return {condition}"))
+    WebDriverWait(browser, 300, 0.05).until(lambda b: b.execute_script(f"return {condition}"))
 
 
 def until_text(browser: Any, name: str, text: str) -> None:
@@ -162,7 +162,7 @@ def draw_charts(browser: Any, section: str) -> list[Any]:
     charts: list[Any] = browser.find_elements("css selector", f"#{section} .chart")
     for chart in charts:
         browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", chart)
-        WebDriverWait(browser, 30, 0.05).until(
+        WebDriverWait(browser, 300, 0.05).until(
             lambda _, chart=chart: chart.find_elements("css selector", "svg path")
         )
     return charts
@@ -519,7 +519,7 @@ def test_charts_take_the_colors_of_the_theme(browser: Any, training_page: str) -
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
     try:
         browser.execute_script("document.getElementById('time').scrollIntoView()")
-        WebDriverWait(browser, 30, 0.05).until(lambda _: fill() not in (None, light))
+        WebDriverWait(browser, 300, 0.05).until(lambda _: fill() not in (None, light))
     finally:
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
 

@@ -65,7 +65,7 @@ def write(folder: Path, numbers: range, run: str = "r") -> None:
 
 
 def until(browser: Any, condition: str) -> None:
-    WebDriverWait(browser, 60, 0.05).until(lambda b: b.execute_script(f"return {condition}"))
+    WebDriverWait(browser, 300, 0.05).until(lambda b: b.execute_script(f"return {condition}"))
 
 
 def text_of(browser: Any, name: str) -> str:
