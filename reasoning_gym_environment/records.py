@@ -136,6 +136,8 @@ class Problem:
             entries of two tasks. Only worker processes unpickle it.
         fault: what is known to be wrong with the item.
         asked_again: whether its run asked it before.
+        source: the user's module that has its task; empty for the library's.
+        chance: what the best constant solves of such a task, if its proof says so.
     """
 
     recipe: Recipe
@@ -144,6 +146,8 @@ class Problem:
     entry: bytes
     fault: Fault | None = None
     asked_again: bool = False
+    source: str = ""
+    chance: float | None = None
 
     def __repr__(self) -> str:
         """Return its recipe and the beginning of its question; the entry would be unreadable."""

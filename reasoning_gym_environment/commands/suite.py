@@ -76,11 +76,13 @@ def verify_suite(options: Namespace) -> str:
 
 def print_table(options: Namespace) -> str:
     suite = load_suite(options.suite)
-    standings = [standing(read_results(path), suite) for path in options.results]
+    results = [read_results(path) for path in options.results]
+    standings = [standing(one, suite) for one in results]
+    own = {sample.task: sample.source for one in results for sample in one.samples if sample.source}
     if options.json:
         text = encode_standings(suite, standings)
     else:
-        text = leaderboard_table(standings, known_categories(), suite_floors(suite))
+        text = leaderboard_table(standings, known_categories() | own, suite_floors(suite))
     if options.output is None:
         return text
     require_writable(options.output.parent)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ..records import FORMAT_FAILURES, UPSTREAM_THRESHOLD, Status
 from ..storage.rows import StoredGroup, StoredRollout
-from ..tasks.facts import floors
+from ..tasks.facts import LIBRARY, floors
 from ..util.values import group_by
 from .estimators import Clusters, Estimate, macro_share, pass_at_k, share
 
@@ -118,6 +118,7 @@ class Breakdown:
         statuses: shares of all attempts.
         percent_correct: share of the scored attempts with at least half of the score, as upstream
             counts; None without any.
+        sources: by the user's module that has the task, or the library; empty with a single one.
         categories, tasks: by name, in alphabetical order.
     """
 
@@ -125,6 +126,7 @@ class Breakdown:
     by_tasks: Slice
     statuses: Mapping[Status, float]
     percent_correct: float | None
+    sources: Mapping[str, Slice]
     categories: Mapping[str, Slice]
     tasks: Mapping[str, Slice]
 
@@ -135,8 +137,9 @@ class Breakdown:
         numbers |= _below("macro", self.by_tasks.numbers(size_name="tasks"))
         if self.percent_correct is not None:
             numbers["percent_correct"] = self.percent_correct
-        for name, part in self.categories.items():
-            numbers |= _below(f"category/{name}", part.numbers())
+        for kind, parts in (("source", self.sources), ("category", self.categories)):
+            for name, part in parts.items():
+                numbers |= _below(f"{kind}/{name}", part.numbers())
         for name, part in self.tasks.items():
             numbers |= _below(f"task/{name}", of_task(part))
         return numbers
@@ -197,6 +200,8 @@ def evaluation_report(samples: Sequence[StoredGroup], baselines: Baselines) -> E
 
 def _breakdown(samples: Sequence[StoredGroup], baselines: Baselines) -> Breakdown:
     tasks = group_by(lambda sample: sample.task, samples)
+    sources = group_by(lambda sample: sample.source or LIBRARY, samples)
+    sources = sources if len(sources) > 1 else {}
     categories = group_by(lambda s: baselines.categories.get(s.task, "other"), samples)
     statuses = [rollout.status for sample in samples for rollout in sample.rollouts]
     scores = [rollout.raw_score or 0.0 for sample in samples for rollout in sample.scored]
@@ -205,6 +210,7 @@ def _breakdown(samples: Sequence[StoredGroup], baselines: Baselines) -> Breakdow
         by_tasks=_by_tasks(list(tasks.values()), baselines),
         statuses={status: statuses.count(status) / len(statuses) for status in Status},
         percent_correct=fmean(s >= UPSTREAM_THRESHOLD for s in scores) if scores else None,
+        sources={name: _slice(own, baselines) for name, own in sorted(sources.items())},
         categories={name: _slice(own, baselines) for name, own in sorted(categories.items())},
         tasks={name: _slice(own, baselines) for name, own in sorted(tasks.items())},
     )
@@ -249,7 +255,8 @@ def _means(samples: Sequence[StoredGroup], baselines: Baselines) -> Numbers:
     """Return the means over all attempts, over those with a completion, or over scored ones."""
     rollouts = [rollout for sample in samples for rollout in sample.rollouts]
     given = [r for r in rollouts if r.length is not None]
-    chance, no_reasoning = baselines.floors, baselines.no_reasoning_floors
+    proved = {sample.task: sample.chance for sample in samples if sample.chance is not None}
+    chance, no_reasoning = {**baselines.floors, **proved}, baselines.no_reasoning_floors
     highest = {
         t: max(chance.get(t, 0.0), no_reasoning.get(t, 0.0)) for t in {*chance, *no_reasoning}
     }
@@ -324,6 +331,8 @@ def _table_lines(report: EvaluationReport) -> Iterator[str]:
     if report.difficulties:
         named = ((f"{each:g}", own.by_items) for each, own in report.difficulties.items())
         yield from ("", "by difficulty", *rows(named))
+    if default and default.sources:
+        yield from ("", "by source", *rows(default.sources.items()))
     if default:
         yield from ("", "by category", *rows(default.categories.items()))
     tasks = sorted(default.tasks.items() if default else (), key=success)

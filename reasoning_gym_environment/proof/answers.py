@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
@@ -43,11 +44,14 @@ class Observation:
         return self.verdict.score or 0.0
 
     @property
+    def solved(self) -> bool:
+        return self.verdict.status is Status.SOLVED
+
+    @property
     def paid(self) -> bool:
         """Whether it earns what a right answer does; a near miss may earn its share."""
-        if self.probe.kind is Kind.NEAR_MISS:
-            return self.verdict.status is Status.SOLVED
-        return self.score >= UPSTREAM_THRESHOLD
+        is_near = self.probe.kind is Kind.NEAR_MISS
+        return self.solved if is_near else self.score >= UPSTREAM_THRESHOLD
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -163,7 +167,7 @@ def judge_answers(
     wrong = [one for one in observations if not one.probe.is_right]
     shares = {kind: shares_of(of_kind(wrong, kind)) for kind in DEGENERATE}
     degenerate = {kind.value: found[0] for kind, found in shares.items() if found}
-    constants = shares_of(of_kind(observations, Kind.EMPTY, Kind.JUNK, Kind.CONSTANT))
+    constants = of_kind(observations, Kind.EMPTY, Kind.JUNK, Kind.CONSTANT)
     hostile = of_kind(observations, Kind.HOSTILE)
     harmless = [one for one in observations if one.probe.kind is not Kind.HOSTILE]
     longest = max((one.verdict.seconds for one in harmless), default=0.0)
@@ -205,7 +209,7 @@ def judge_answers(
     return AnswersProof(
         items=items,
         degenerate=degenerate,
-        chance=next(iter(constants), None),
+        chance=next(iter(shares_of(constants, attrgetter("solved"))), None),
         forms={label: sum(o.score >= 1 for o in own) / len(own) for label, own in forms.items()},
         hostile=dict(Counter(one.verdict.status.value for one in hostile)),
         executes=executes,
@@ -215,13 +219,16 @@ def judge_answers(
     )
 
 
-def shares_of(observations: Iterable[Observation]) -> list[Share]:
-    """Return the share of each label, best first."""
+def shares_of(
+    observations: Iterable[Observation],
+    counts: Callable[[Observation], bool] = attrgetter("paid"),
+) -> list[Share]:
+    """Return the share of each label that counts, best first."""
     found = [
         Share(
             label=label,
             items=len(group),
-            solved=sum(one.paid for one in group) / len(group),
+            solved=sum(map(counts, group)) / len(group),
             score=sum(one.score for one in group) / len(group),
         )
         for label, group in group_by(lambda one: one.probe.label, observations).items()

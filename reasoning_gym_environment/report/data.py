@@ -302,7 +302,7 @@ class GroupIndex:
         columns["id"].append(identifier)
         columns["at"].append(at)
         columns["run"].append(self._run(group))
-        columns["task"].append(self._task(group.task))
+        columns["task"].append(self._task(group.task, group.source))
         problem = blake2b(group.item_key.encode("utf-8", "surrogatepass"), digest_size=8).digest()
         columns["problem"].append(self._problems.setdefault(problem, len(self._problems)))
         for name, value in _GROUP_COLUMNS.items():
@@ -350,13 +350,13 @@ class GroupIndex:
             self._add_run(record.run, _training_name(record.run), TRAINING, folder)
         self.runs[record.run].record = record
 
-    def _task(self, name: str) -> int:
+    def _task(self, name: str, source: str) -> int:
         if name not in self._tasks:
             own: Floors | None = floors().get(name)
             self._task_numbers[name] = len(self._tasks)
             self._tasks[name] = {
                 "name": name,
-                "category": known_categories().get(name, "other"),
+                "category": known_categories().get(name, source or "other"),
                 "chance": own.chance.solved if own else None,
                 "no_reasoning": own.no_reasoning.solved if own else None,
                 "levels": ladder_heights().get(name, 0),

@@ -16,6 +16,8 @@ from types import MappingProxyType
 
 from ..records import UPSTREAM_THRESHOLD, Attempt, GroupResult, Signal, Status
 from ..scoring.grading import signal
+from ..tasks.catalogue import known_categories
+from ..tasks.facts import LIBRARY
 from ..util.outages import LOG_INTERVAL
 from ..util.values import escape_control_characters, replace_surrogates
 
@@ -117,10 +119,13 @@ def group_values(group: GroupResult, categories: Mapping[str, str]) -> list[dict
     """Return the averaged numbers of a group: one mapping for each rollout, one for its signal.
 
     Rollouts count overall, and their score and solved share by category and task as well. The
-    signal counts overall, by category, task and level.
+    signal counts overall, by category, task and level. With a user's own tasks, both count by
+    source too: a module or the library.
     """
     recipe = group.problem.recipe
     scopes = [f"category/{categories[recipe.task]}/", f"task/{recipe.task}/"]
+    if not categories.keys() <= known_categories().keys():
+        scopes.append(f"source/{group.problem.source or LIBRARY}/")
     counted = []
     for attempt in group.attempts:
         values = attempt_values(attempt)

@@ -319,6 +319,7 @@ class TaskPool(WorkerPool):
         self._by_task: dict[str, TaskSource] = {}
         self._stateless = settings.stateless or frozenset()
         self.modules: dict[str, ModuleTasks] = {}
+        self._chance: dict[str, float] = {}
         servers = []
         for module in (None, *find_modules(settings.task_modules)):
             server = ForkServer(
@@ -362,8 +363,9 @@ class TaskPool(WorkerPool):
             taken |= dict.fromkeys(own, f"a task or module of {shown}")
             self._by_task |= dict.fromkeys(found.categories, source)
             self.modules[source.module.name] = found
+            proof = read_proof(source.module, found.digest)
+            self._chance |= proof.chance if self._settings.solved_threshold is None else {}
             if self._settings.stateless is None:
-                proof = read_proof(source.module, found.digest)
                 proved = found.categories.keys() == proof.proved
                 logger.info("%s is %sproved", source.module.shown, "" if proved else "not ")
                 self._stateless |= proof.stateless
@@ -445,6 +447,8 @@ class TaskPool(WorkerPool):
             oracle=made.oracle,
             entry=entry,
             fault=made.fault,
+            source=self.module_of(recipe.task) or "",
+            chance=self._chance.get(recipe.task),
         )
 
     async def inspect(self, recipe: Recipe) -> Inspection:

@@ -123,6 +123,8 @@ async def _rescore_group(
         scoring=settings.to_json(),
         library_versions={**group.library_versions, **installed, **pool.versions},
         fault=fault_of(problem),
+        source=problem.source,
+        chance=problem.chance,
     )
 
 

@@ -145,6 +145,7 @@ class StoredGroup(Struct, frozen=True, kw_only=True):
         step: the trainer's when it was written, or that of the evaluated checkpoint.
         time: when it was written, ISO 8601 in UTC.
         asked_again: whether its run had asked the problem before.
+        source, chance: of its problem, if its task is a user's own.
         sampled_at: the key `difficulty` of evaluation samples, in [0, 1]; None for the library's
             default configuration.
         other: keys that this version doesn't know.
@@ -164,6 +165,8 @@ class StoredGroup(Struct, frozen=True, kw_only=True):
     time: str = ""
     fault: dict[str, Any] | UnsetType = UNSET
     asked_again: bool = False
+    source: str = ""
+    chance: Number | None = None
     sampled_at: Number | UnsetType | None = field(default=UNSET, name="difficulty")
     other: dict[str, Any] = field(default_factory=dict, name="(other)")
     file: Path | None = field(default=None, name="(file)")
@@ -197,6 +200,8 @@ class StoredGroup(Struct, frozen=True, kw_only=True):
             oracle=problem.oracle,
             fault=fault_of(problem),
             asked_again=problem.asked_again,
+            source=problem.source,
+            chance=problem.chance,
             other=other,
             **{key: value for key, value in run.items() if key not in other},
         )
@@ -212,11 +217,13 @@ class StoredGroup(Struct, frozen=True, kw_only=True):
         row["difficulty"] = row.pop("sampled_at")
         row["rollouts"] = [rollout.to_json() for rollout in self.rollouts]
         row["recipe"] = self.recipe.to_json()
-        for key in ("run", "library_versions", "number", "scoring", "time", "asked_again"):
+        names = ("run", "library_versions", "number", "scoring", "time", "asked_again", "source")
+        for key in names:
             if not row[key]:
                 del row[key]
-        if row["step"] is None:
-            del row["step"]
+        for key in ("step", "chance"):
+            if row[key] is None:
+                del row[key]
         known = {key: value for key, value in row.items() if value is not UNSET}
         return {"item_id": self.task, **known, **self.other}
 

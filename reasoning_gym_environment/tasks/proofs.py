@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 
@@ -13,10 +14,11 @@ from .facts import LIBRARY
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Proof:
-    """The tasks of a module that are proved, and those that execute no answer and keep no state."""
+    """The proved tasks of a module, those that keep no state, and what constants solve of each."""
 
     proved: frozenset[str] = frozenset()
     stateless: frozenset[str] = frozenset()
+    chance: Mapping[str, float] = field(default_factory=dict)
 
 
 def proof_file(module: ModuleSource) -> Path:
@@ -38,6 +40,9 @@ def read_proof(module: ModuleSource, digest: str) -> Proof:
         return Proof(
             proved=frozenset(task for task, result in tasks if result["verdict"] == "proved"),
             stateless=frozenset(task for task, result in tasks if result["stateless"] is True),
+            chance={
+                t: float(result["chance"]["solved"]) for t, result in tasks if result["chance"]
+            },
         )
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return Proof()  # whatever is wrong with the file

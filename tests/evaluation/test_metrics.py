@@ -6,6 +6,7 @@ import pytest
 from evaluation_values import item, outcome, sample
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from reasoning_gym_environment.evaluation.estimators import pass_at_k, share
 from reasoning_gym_environment.evaluation.metrics import (
@@ -210,6 +211,21 @@ def table(*items: StoredGroup, **categories: str) -> list[str]:
     floors = dict.fromkeys(categories, 0.25)
     baselines = Baselines(categories=categories, floors=floors, attempts=1)
     return evaluation_table(evaluation_report(items, baselines)).splitlines()
+
+
+def test_with_own_tasks_there_are_figures_by_source_and_chance_from_their_proof() -> None:
+    own = replace(item(1.0, 0.0, task="mine"), source="my_tasks", chance=0.125)
+    metrics = report(own, item(1.0))
+    assert metrics["eval/source/my_tasks/solved"] == 0.5
+    assert metrics["eval/source/reasoning-gym/solved"] == 1.0
+    assert metrics["eval/task/mine/chance"] == 0.125
+    assert metrics["eval/task/mine/above_chance"] == 0.375
+    assert not any("source" in name for name in report(item(1.0)))
+    lines = evaluation_table(measured(own, item(1.0))).splitlines()
+    assert [line.split()[0] for line in lines[lines.index("by source") + 1 :][:2]] == [
+        "my_tasks",
+        "reasoning-gym",
+    ]
 
 
 def test_the_table_begins_with_the_worst_tasks_and_ends_with_the_best() -> None:

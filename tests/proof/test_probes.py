@@ -166,6 +166,17 @@ def test_small_credit_and_rare_luck_are_no_findings() -> None:
     assert found(judged(*seen(Kind.CONSTANT, 1.0, 1.0, 0.0))) == []
 
 
+def test_chance_is_what_a_constant_solves_with_the_items_where_it_is_right() -> None:
+    half = Observation(
+        probe=Probe(kind=Kind.CONSTANT, label="half", answer="half"),
+        verdict=Verdict(score=0.5, status=Status.WRONG),
+    )
+    right = seen(Kind.CONSTANT, 1.0, 0.0, label="1", is_right=True)
+    chance = judged(*[half] * 2, *right).chance
+    assert chance is not None
+    assert (chance.label, chance.solved) == ("1", 0.5)
+
+
 def test_a_constant_that_is_right_is_no_finding() -> None:
     assert found(judged(*seen(Kind.CONSTANT, 1.0, 1.0, 1.0, is_right=True))) == []
 

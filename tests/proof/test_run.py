@@ -156,6 +156,7 @@ def test_a_module_is_proved_in_a_file_beside_it(
     digest = stored["versions"]["own_sums_module"]
     proof = read_proof(source, digest)
     assert (proof.proved, proof.stateless) == (set(), {"own_sums"})
+    assert proof.chance == {"own_sums": result["chance"]["solved"]}
     assert read_proof(source, "sha256:another") == Proof()
 
 

@@ -21,6 +21,16 @@ def index_of(*rows: dict[str, object], file: Path | None = None) -> GroupIndex:
     return index
 
 
+def test_an_own_task_has_the_category_of_its_module() -> None:
+    rows = [
+        row([1.0], task="mine") | {"source": "my_tasks"},
+        row([1.0], task="unknown"),
+        row([1.0]),
+    ]
+    tasks = index_of(*rows).batch()["tasks"]
+    assert [task["category"] for task in tasks] == ["my_tasks", "other", "arithmetic"]
+
+
 def test_columns_stand_in_parallel() -> None:
     rows = [row([1.0, 0.0], task="lcm", level=1.0), row([None, 0.25], number=1), row([1.0])]
     batch = index_of(*rows).batch()

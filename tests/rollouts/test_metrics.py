@@ -3,6 +3,7 @@
 import math
 import statistics
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -134,6 +135,16 @@ class TestMeans:
 
 
 class TestGroups:
+    def test_groups_count_by_source_where_there_are_own_tasks(self) -> None:
+        library = group(SOLVED, task="gcd")
+        own = group(TIMEOUT, SOLVED, task="mine")
+        own = replace(own, problem=replace(own.problem, source="my_tasks"))
+        means = summarise([library, own], {**CATEGORIES, "mine": "my_tasks"})
+        assert means["source/reasoning-gym/solved"].value == 1.0
+        assert means["source/my_tasks/solved"].value == 0.5
+        assert means["source/my_tasks/groups/mixed"].value == 1.0
+        assert not any("source" in name for name in summarise([library], CATEGORIES).values())
+
     @given(st.lists(groups, max_size=6), st.randoms(use_true_random=False))
     def test_the_order_of_groups_does_not_matter(
         self, groups: list[GroupResult], random: Random

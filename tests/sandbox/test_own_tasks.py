@@ -83,6 +83,8 @@ async def test_a_recipe_gives_the_same_problem_though_it_draws_from_global_state
     assert "named" in problems[0].question
     assert "not named" not in problems[0].question
     assert problems[0].recipe.library_version is not None
+    assert problems[0].source == "own_tasks"
+    assert (await own.generate(Recipe(task="gcd", seed=2))).source == ""
     hard = await own.generate(replace(recipes[0], level=2, parameters={"digits": 4}))
     assert int(str(hard.oracle)) > 200
     assert b"own_tasks" in problems[0].entry

@@ -63,6 +63,15 @@ def test_a_row_tells_whether_its_problem_was_asked_again(asked_again: bool) -> N
     assert StoredGroup.from_json(stored).asked_again is asked_again
 
 
+def test_a_row_of_an_own_task_names_its_module_and_its_chance() -> None:
+    fresh = group(0.0, 1.0)
+    own = replace(fresh, problem=replace(fresh.problem, source="my_tasks", chance=0.0))
+    stored = StoredGroup.from_result(own, [], {}).to_json()
+    assert (stored["source"], stored["chance"]) == ("my_tasks", 0.0)
+    assert StoredGroup.from_json(stored).chance == 0.0
+    assert not {"source", "chance"} & StoredGroup.from_result(fresh, [], {}).to_json().keys()
+
+
 def test_the_same_recipe_and_question_make_the_same_item() -> None:
     said = {**row()["rollouts"][0], "status": "wrong", "raw_score": 0.0}
     assert (
