@@ -113,7 +113,7 @@ def test_what_a_function_does_is_a_verdict_in_time(
 ) -> None:
     begin = time.monotonic()
     verdict = misbehaving.score(name)
-    assert time.monotonic() - begin < TIMEOUT + 5
+    assert time.monotonic() - begin < TIMEOUT + 60
     assert (verdict.status, verdict.score) == (STATUSES[name], 0.0), verdict.detail
     assert verdict.detail.isprintable()
     assert not Path("/tmp/contained-function-wrote").exists()

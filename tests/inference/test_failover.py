@@ -110,7 +110,7 @@ async def test_an_outage_timeout_ends_requests_to_a_silent_server() -> None:
         await asyncio.sleep(60)
 
     with pytest.raises(UnreachableError, match=r"for 5 s: ConnectionError: a is down"):
-        await asyncio.wait_for(asking.send(hangs), timeout=10)
+        await asyncio.wait_for(asking.send(hangs), timeout=60)
 
 
 async def test_an_outage_timeout_spares_requests_to_a_live_server() -> None:

@@ -151,7 +151,7 @@ async def test_refusals_of_one_round_halve_the_concurrency_once_and_successes_ra
 
 
 async def test_requests_fail_when_all_are_refused_for_too_long() -> None:
-    limit = RateLimit("http://h/v1", first_pause=0.01, patience=0.1)
+    limit = RateLimit("http://h/v1", first_pause=0.01, patience=0.1, clock=Clock(look=0.001))
 
     refusals = 0
 
@@ -162,7 +162,7 @@ async def test_requests_fail_when_all_are_refused_for_too_long() -> None:
 
     ends = await asyncio.wait_for(
         asyncio.gather(*(limit.until_answered(request) for _ in range(5)), return_exceptions=True),
-        timeout=5,
+        timeout=60,
     )
     assert {type(end) for end in ends} == {UnreachableError}
     assert str(ends[0]).startswith("the inference server at http://h/v1 has refused all requests")
@@ -180,7 +180,7 @@ async def test_a_cancelled_request_gives_up_its_place() -> None:
     await asyncio.sleep(0.01)
     for task in waiting[:2]:
         task.cancel()
-    await asyncio.wait_for(waiting[2], timeout=5)
+    await asyncio.wait_for(waiting[2], timeout=60)
 
 
 def client(url: str) -> ServerClient:
@@ -247,7 +247,7 @@ async def test_small_requests_of_the_start_wait_too(tokenizer: Any) -> None:
     async with ScriptedServer(POLICY, tokenizer, allowed=1, window=0.3) as server:
         asked = client(server.url)
         probes = (asked.probe(asked.dialect, REQUEST) for _ in range(3))
-        await asyncio.wait_for(asyncio.gather(*probes), timeout=10)
+        await asyncio.wait_for(asyncio.gather(*probes), timeout=60)
         await asked.close()
     assert server.requests == 3
     assert server.refused >= 2
