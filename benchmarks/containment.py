@@ -18,8 +18,7 @@ from reasoning_gym_environment.problems.sampler import Sampler
 from reasoning_gym_environment.records import Problem
 from reasoning_gym_environment.sandbox._fork_server import ForkServer
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
-from reasoning_gym_environment.tasks.catalogue import known_categories
-from reasoning_gym_environment.tasks.facts import PAYS_ANY_ANSWER
+from reasoning_gym_environment.tasks.facts import PAYS_ANY_ANSWER, known_categories
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from fewer_layers import Unsandboxed, Unscreened, pool_of

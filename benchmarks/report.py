@@ -31,7 +31,7 @@ from reasoning_gym_environment.records import (
 )
 from reasoning_gym_environment.report.page import write_report
 from reasoning_gym_environment.storage.rows import StoredGroup
-from reasoning_gym_environment.tasks.catalogue import known_categories
+from reasoning_gym_environment.tasks.facts import known_categories
 
 GROUP_SIZE = 8
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)

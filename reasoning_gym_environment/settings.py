@@ -164,9 +164,13 @@ class EnvironmentSettings(AtroposEnvironment, TaskOptions):
         [],
         "Modules with tasks of your own, as a list or separated by commas: importable names, or "
         "paths such as ./my_tasks.py, in a file relative to that file.",
+        also="--task-modules",
+        paths=True,
     )
     task_environment: Names = option(
-        [], "Environment variables that these modules see, besides PATH, LANG and TMPDIR."
+        [],
+        "Environment variables that these modules see, besides PATH, LANG and TMPDIR.",
+        also="--task-environment",
     )
     accept_changed_modules: bool = option(
         False, "Continue a checkpoint although a module of task_modules has changed since."
@@ -415,11 +419,9 @@ def add_option(parser: ArgumentParser | _ArgumentGroup, option: Option, **more: 
     """Let a command take an option; its value is checked later, with those of the file."""
     is_flag = bool in types_of(option.field.annotation)
     text = more.pop("help", option.help())
-    names = [f"--{option.name}"]
-    if option.name.startswith("env.task_") and option.name.endswith(("modules", "environment")):
-        names.append(names[0].replace("env.", "").replace("_", "-"))  # as in `tasks` and `rewards`
+    extra: Any = option.field.json_schema_extra or {}
     parser.add_argument(
-        *names,
+        *filter(None, (f"--{option.name}", extra.get("also"))),
         default=SUPPRESS,
         nargs="?" if is_flag else None,
         const=True if is_flag else None,
@@ -544,5 +546,7 @@ def settings_of(part: Callable[..., Part], env: EnvironmentSettings, **more: Any
 def pool_settings(env: EnvironmentSettings) -> PoolSettings:
     """Return the settings of the worker processes."""
     from .sandbox.pool import PoolSettings, default_processes  # slow, not for help
+    from .tasks.modules import find_modules
 
-    return settings_of(PoolSettings, env, processes=env.task_processes or default_processes())
+    processes, modules = env.task_processes or default_processes(), find_modules(env.task_modules)
+    return settings_of(PoolSettings, env, processes=processes, modules=modules)

@@ -20,7 +20,7 @@ from worker_stock import WorkerStock
 
 from reasoning_gym_environment.records import Problem, Recipe
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
-from reasoning_gym_environment.tasks.catalogue import known_categories
+from reasoning_gym_environment.tasks.facts import known_categories
 
 # Property tests state no times: a slow machine is no failure.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -12,8 +12,7 @@ from ..proof.findings import KnownFindings, known_findings
 from ..proof.pages import as_json, as_markdown, as_text, page_data
 from ..proof.run import prove_tasks
 from ..settings import add_settings, pool_settings, read_environment
-from ..tasks.modules import find_modules
-from ..tasks.proofs import proof_file
+from ..tasks.modules import proof_file
 from ..util.command_line import Parser, number
 from ..util.files import require_place, write_whole
 from ._prove_rows import SETTINGS as ROWS_SETTINGS
@@ -31,12 +30,12 @@ def main(arguments: Sequence[str], *, known: KnownFindings | None = None) -> int
     for output in (options.output, options.page):
         if output is not None:
             require_place(output.parent, str(output))
-    modules = find_modules(env.task_modules)
-    beside = [proof_file(module) for module in modules if module.shown != module.name]
+    settings = pool_settings(env)
+    beside = [proof_file(module) for module in settings.modules if module.shown != module.name]
     proofs = asyncio.run(
         prove_tasks(
             options.tasks,
-            pool_settings(env),
+            settings,
             items=options.items,
             seconds=options.seconds,
             known=known_findings() if known is None else known,

@@ -16,7 +16,8 @@ from ..records import Status
 from ..scoring.extraction import split_thought
 from ..storage.dumps import coverage, read_groups, stored_files
 from ..storage.rows import StoredGroup, StoredRollout
-from ..tasks.catalogue import known_categories, require_known
+from ..tasks.catalogue import require_known
+from ..tasks.facts import known_categories
 from ..util.command_line import Parser, number
 from ..util.values import escape_control_characters
 

@@ -13,7 +13,7 @@ from ..evaluation.store import read_results
 from ..problems.suites import built_in, load_suite, require_same_questions
 from ..sandbox.pool import TaskPool, generate_with_retry
 from ..settings import add_settings, pool_settings, read_environment
-from ..tasks.catalogue import known_categories
+from ..tasks.facts import known_categories
 from ..util.command_line import Parser
 from ..util.files import require_writable, write_whole
 from ..util.progress import with_progress

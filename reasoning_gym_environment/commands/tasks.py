@@ -24,6 +24,7 @@ from ..tasks.catalogue import (
     select_tasks,
 )
 from ..tasks.ladders import TaskLadder
+from ..tasks.modules import find_modules
 from ..util.command_line import Parser
 
 logger = logging.getLogger(__name__)
@@ -47,8 +48,12 @@ async def _answer(options: Namespace) -> str:
         require_known([options.levels], snapshot.ladders, "--levels", what="task")
     if snapshot is None or options.levels:
         logger.info("Starting the library, which takes a few seconds")
-        own = {"task_modules": options.task_modules, "task_environment": options.task_environment}
-        async with TaskPool(PoolSettings(processes=1, **own), Counter()) as pool:
+        settings = PoolSettings(
+            processes=1,
+            modules=find_modules(options.task_modules),
+            task_environment=options.task_environment,
+        )
+        async with TaskPool(settings, Counter()) as pool:
             if snapshot is None:  # another version of the library is installed, or there is more
                 discovery = await pool.discover(proven=proven_tasks())
                 if discovery.warning:

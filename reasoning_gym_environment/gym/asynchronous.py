@@ -30,6 +30,7 @@ from ..sandbox.pool import PoolSettings, StartWorker, TaskPool, default_processe
 from ..scoring.grading import verify_texts
 from ..tasks.catalogue import UnknownTaskError, require_known
 from ..tasks.ladders import TaskLadder
+from ..tasks.modules import find_modules
 from ..util.command_line import build
 from ..util.values import shorten
 from ._background import LazyPool
@@ -229,7 +230,7 @@ class AsyncReasoningGym:
             verify_timeout=verify_timeout,
             solved_threshold=solved_threshold,
             require_containment=require_containment,
-            task_modules=list(task_modules),
+            modules=find_modules(list(task_modules)),
             task_environment=list(task_environment),
         )
         self._answer_tolerance = answer_tolerance

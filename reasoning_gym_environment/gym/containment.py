@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, Literal
 
+import msgspec
 from pydantic import (
     AfterValidator,
     BeforeValidator,
@@ -53,7 +54,7 @@ def _range(value: tuple[float, float]) -> tuple[float, float]:
 Bounds = Annotated[tuple[float, float], Field(strict=False), AfterValidator(_range)]
 
 _MAX_SOURCE = 100_000
-"""Characters of a function's source with its warm-up, which is one argument of a program."""
+"""Bytes of a function's source with its warm-up, which is one argument of a program."""
 
 
 @checked
@@ -109,9 +110,9 @@ def contain(
         allow=list(allow),
         warm_up=_calls(warm_up, "warm_up"),
     )
-    if (size := len(source.to_json())) > _MAX_SOURCE:
+    if (size := len(msgspec.json.encode(source))) > _MAX_SOURCE:
         raise ConfigurationError(
-            f"warm_up must have at most {_MAX_SOURCE} characters of JSON with the function's path "
+            f"warm_up must have at most {_MAX_SOURCE} bytes of JSON with the function's path "
             f"and sys.path, got {size}: use fewer or shorter calls"
         )
     return ContainedFunction(
@@ -205,7 +206,7 @@ class ContainedFunction:
     """
 
     def __init__(self, source: FunctionSource, **options: Any) -> None:
-        self.contained_path = source.path
+        self.contained_path = source.shown
         self._source = source
         self._options = options
         create = partial(FunctionPool, source, **options)

@@ -14,14 +14,25 @@ from .levels import ComplexityMode
 from .sampler import TaskSampling
 
 
-def option(default: Any, about: str, *, begins: str = "", **limits: Any) -> Any:
+def option(
+    default: Any,
+    about: str,
+    *,
+    begins: str = "",
+    also: str = "",
+    paths: bool = False,
+    **limits: Any,
+) -> Any:
     """Declare an option.
 
     Args:
         begins: the heading of this option and of those that follow.
+        also: another spelling on the command line.
+        paths: whether its names may be paths of modules, in a file of settings relative to that.
     """
-    extra: Any = {"begins": begins} if begins else None
-    return Field(default=default, description=about, json_schema_extra=extra, **limits)
+    extra: dict[str, Any] = {"begins": begins, "also": also, "paths": paths}
+    extra = {name: value for name, value in extra.items() if value}
+    return Field(default=default, description=about, json_schema_extra=extra or None, **limits)
 
 
 def plain_integer(value: Any) -> Any:

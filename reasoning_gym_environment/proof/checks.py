@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
@@ -11,7 +10,7 @@ from typing import Any
 
 from .answers import TOLERATED_SHARE, AnswersProof, Share
 from .findings import Finding, KnownFindings
-from .ladder_proof import DRAWS, LevelProof, choices, ladder_findings
+from .ladder_proof import DRAWS, LevelProof, choices, count_answers, ladder_findings
 
 CHECKS = {
     "reproducible": "a recipe gives the same question, answer and entry in two processes, under "
@@ -167,8 +166,8 @@ def overlaps(level: LevelProof) -> tuple[float, float]:
     neighboring seeds alone. Answers count where they are longer than a choice.
     """
     shares = []
-    counted = Counter(answer for _, answer in level.training.values() if answer is not None)
-    is_open = 2 * choices(counted) < sum(counted.values())
+    counted = count_answers(answer for _, answer in level.training.values())
+    is_open = 2 * choices(counted) < counted.total()
     columns: list[Mapping[int, str | None]] = [level.questions, level.answers]
     for column, known in enumerate(columns):
         evaluated = {*known.values()}
@@ -235,14 +234,14 @@ def reasons_of(proof: TaskProof) -> dict[str, str]:
 
 
 def _level_json(level: LevelProof) -> dict[str, Any]:
-    answers = Counter(answer for answer in level.answers.values() if answer is not None)
-    [(_, most)] = answers.most_common(1) or [("", 0)]
+    answers = count_answers(level.answers.values())
+    most = max(answers.values(), default=0)
     return {
         "level": level.level,
         "items": level.tried,
         "questions": len(set(level.questions.values())),
         "answers": len(answers),
-        "most_frequent_answer": round(most / max(1, sum(answers.values())), 3),
+        "most_frequent_answer": round(most / max(1, answers.total()), 3),
         "mean_seconds": round(level.mean_seconds, 4),
         "worst_seconds": round(max(level.seconds, default=0.0), 3),
         "mean_characters": round(level.mean_characters),

@@ -248,10 +248,10 @@ def level_faults(questions: Iterable[str], answers: Iterable[str | None]) -> lis
     """
     distinct = len(set(questions))
     found = [f"only {distinct} distinct questions of {DRAWS}"] if distinct < 50 else []
-    counted = Counter(answer.strip() for answer in answers if answer is not None)
+    counted = count_answers(answers)
     if not counted:
         return found
-    [(answer, times)], total = counted.most_common(1), sum(counted.values())
+    [(answer, times)], total = counted.most_common(1), counted.total()
     if times / total > 1 / max(2, len(counted)) + 0.15:
         found.append(
             f"{shorten(answer)} answers {times / total:.0%} of the items, more than chance among "
@@ -260,6 +260,11 @@ def level_faults(questions: Iterable[str], answers: Iterable[str | None]) -> lis
     if len(counted) < 50 and not 2 * choices(counted) >= total:
         found.append(f"only {len(counted)} distinct answers of {total}")
     return found
+
+
+def count_answers(answers: Iterable[str | None]) -> Counter[str]:
+    """Count the answers that there are, without the blanks around them."""
+    return Counter(answer.strip() for answer in answers if answer is not None)
 
 
 def choices(counted: Mapping[str, int]) -> int:

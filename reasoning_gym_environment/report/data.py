@@ -36,8 +36,7 @@ from ..storage.dumps import (
     stored_files,
 )
 from ..storage.rows import StoredGroup, StoredRollout
-from ..tasks.catalogue import known_categories, ladder_heights
-from ..tasks.facts import Floors, floors
+from ..tasks.facts import Floors, floors, known_categories, ladder_heights
 
 TRAINING, EVALUATION = "training", "evaluation"
 

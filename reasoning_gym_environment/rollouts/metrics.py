@@ -16,8 +16,7 @@ from types import MappingProxyType
 
 from ..records import UPSTREAM_THRESHOLD, Attempt, GroupResult, Signal, Status
 from ..scoring.grading import signal
-from ..tasks.catalogue import known_categories
-from ..tasks.facts import LIBRARY
+from ..tasks.facts import LIBRARY, known_categories
 from ..util.outages import LOG_INTERVAL
 from ..util.values import escape_control_characters, replace_surrogates
 
@@ -490,7 +489,7 @@ class ProgressReporter:
             logger.warning("%s", text)
 
     def line(self) -> str:
-        """Describe the groups since the last line."""
+        """Describe the groups since the last line; empty before the first group or wait."""
         now, total = self._clock(), self._statistics.total
         seconds, since = max(now - self._last_time, 1e-9), total.since(self._last)
         self._last, self._last_time = total, now
@@ -508,7 +507,8 @@ class ProgressReporter:
         parts += [f"{share / count:.0%} {name}" for name, share, count in shares if count]
         if since["level"].count:
             parts.append(f"mean level {since['level'].value:.1f}")
-        return ", ".join(filter(None, [*parts, self.reason()]))
+        reason = self.reason()
+        return ", ".join(filter(None, [*parts, reason])) if total["groups"].count or reason else ""
 
     def reason(self) -> str:
         """Say what the run waits for, and how groups ended if none was delivered for a minute."""
@@ -536,8 +536,7 @@ class ProgressReporter:
         async def log_forever() -> None:
             while True:
                 await asyncio.sleep(seconds)
-                line = self.line()
-                if self._last["groups"].count or self.reason():
+                if line := self.line():
                     line_logger.info("%s", line)
 
         task = asyncio.ensure_future(log_forever())

@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import IO, BinaryIO, NoReturn
+from typing import IO, Any, BinaryIO, NoReturn
 
 import msgspec
 
@@ -145,8 +145,7 @@ class ForkServer:
 
     Args:
         program: of the server process, in place of the one for reasoning-gym.
-        arguments: of that program.
-        imports: what else it imports, as errors name it.
+        source: what that program loads, as JSON in its argument; `shown` names it in errors.
         environment: names of variables that its processes have besides.
         hash_seed: of its processes.
     """
@@ -160,19 +159,19 @@ class ForkServer:
         self,
         *,
         program: str | None = None,
-        arguments: Sequence[str] = (),
-        imports: str = "",
+        source: Any = None,
         environment: Sequence[str] = (),
         hash_seed: int = 0,
     ) -> None:
-        self._command = "-c", program or self._program, *arguments
+        argument = [] if source is None else [msgspec.json.encode(source).decode()]
+        self._command = "-c", program or self._program, *argument
         own = worker_environment() | {"PYTHONHASHSEED": str(hash_seed)}
         more = {name: os.environ[name] for name in environment if name in os.environ}
         for name in more:
             if more[name] != own.get(name, more[name]):
                 raise ConfigurationError(f"environment: workers set {name} themselves")
         self._environment = {**more, **own}
-        self._imports = f" of {imports}" if imports else ""
+        self._imports = "" if source is None else f" of {source.shown}"
         self._lock = asyncio.Lock()
         self._process: asyncio.subprocess.Process | None = None
         self._control: socket.socket | None = None

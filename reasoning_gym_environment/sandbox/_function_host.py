@@ -13,7 +13,7 @@ import pickle
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, BinaryIO
 
@@ -57,12 +57,9 @@ class FunctionSource:
     warm_up: Sequence[tuple[str, str]] = ()
 
     @property
-    def path(self) -> str:
+    def shown(self) -> str:
         """What `contain` takes: `package.module:function`."""
         return f"{self.module.shown}:{self.name}"
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
 
 
 def main() -> None:
@@ -84,21 +81,21 @@ def load_function(source: FunctionSource) -> Callable[..., Any]:
         for attribute in source.name.split("."):
             function = getattr(function, attribute)
     except AttributeError as error:
-        raise WorkerStartError(f"cannot import {source.path}: {describe_error(error)}") from error
+        raise WorkerStartError(f"cannot import {source.shown}: {describe_error(error)}") from error
     if not callable(function) or inspect.iscoroutinefunction(function):
         raise WorkerStartError(
-            f"{source.path} must be a plain function of a text and data, got {shorten(function)}"
+            f"{source.shown} must be a plain function of a text and data, got {shorten(function)}"
         )
     if hasattr(function, "contained_path"):
         raise WorkerStartError(
-            f"{source.path} is what contain() returned: name the function that it contains, "
+            f"{source.shown} is what contain() returned: name the function that it contains, "
             f"{function.contained_path}"
         )
     loaded: Callable[..., Any] = function
     for text, data in source.warm_up:
         scores = _call(loaded, text, data)
         if scores.errors:
-            raise WorkerStartError(f"warm_up: {source.path} {scores.detail}")
+            raise WorkerStartError(f"warm_up: {source.shown} {scores.detail}")
     return loaded
 
 

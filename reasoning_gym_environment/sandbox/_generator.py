@@ -11,11 +11,11 @@ import queue
 import resource
 import tempfile
 import threading
-from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar
+from typing import Any, BinaryIO
 
 import msgspec
 
-from ..records import Fault, Recipe
+from ..records import Recipe
 from ..tasks.catalogue import discover, read_registry
 from ..tasks.datasets import Datasets, json_changes, text_of
 from ..tasks.facts import NOT_A_TASK
@@ -25,44 +25,7 @@ from ..util.modules import describe_origin
 from ..util.values import describe_error, replace_surrogates
 from . import _limits as limits
 from . import _protocol as protocol
-
-
-class Inspect(NamedTuple):
-    """Asks what the entry of a recipe is like."""
-
-    recipe: Recipe
-
-
-Request = Recipe | Inspect | frozenset[str] | None | type[ModuleTasks]
-"""Asks for the problem of a recipe, or what its entry is like; for a `Discovery`, where these tasks
-are known to build and not tried; for every task's `TaskLadder`; or for what the module of this
-process has."""
-
-Message = TypeVar("Message")
-
-
-class MadeProblem(msgspec.Struct):
-    """A problem but for its recipe and its entry, which follows the reply as bytes."""
-
-    question: str
-    oracle: str | None
-    fault: Fault | None
-
-
-class Inspection(msgspec.Struct):
-    """An entry as text, fields that JSON would change, and bytes by which it grew the peak."""
-
-    content: str
-    json_changes: str
-    memory: int
-
-
-class Reply(msgspec.Struct, Generic[Message]):
-    """A message, or what went wrong, and the digest of the module that this process has."""
-
-    message: Message | None = None
-    error: str = ""
-    digest: str = ""
+from ._protocol import Inspect, Inspection, MadeProblem, Reply, Request
 
 
 def _feed(requests: BinaryIO, inbox: queue.SimpleQueue[bytes]) -> None:
@@ -79,7 +42,7 @@ def answer(request: Request, datasets: Datasets, module: ModuleTasks | None = No
     message: Any = module
     entry = b""
     try:
-        if request is None:
+        if request == "ladders":
             message = build_ladders(read_registry().keys() - NOT_A_TASK.keys())
         elif isinstance(request, frozenset):
             message = discover(lambda name: datasets.get(name, {}), proven=request)
@@ -91,7 +54,11 @@ def answer(request: Request, datasets: Datasets, module: ModuleTasks | None = No
             before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             found = datasets.entry(request.recipe)
             after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-            message = Inspection(text_of(found), json_changes(found), (after - before) * 1024)
+            message = Inspection(
+                content=text_of(found),
+                json_changes=json_changes(found),
+                memory=(after - before) * 1024,
+            )
         header = msgspec.json.encode(Reply(message=message, digest=module.digest if module else ""))
     except MemoryError:  # another generator has more: see `run`
         raise

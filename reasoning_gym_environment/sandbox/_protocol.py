@@ -12,9 +12,9 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Generic, Literal, NamedTuple, TypeVar
 
-from ..records import Status, Verdict
+from ..records import Fault, Recipe, Status, Verdict
 from ..util.values import escape_control_characters
 
 LENGTH = struct.Struct("<I")
@@ -35,6 +35,47 @@ OUT_OF_MEMORY = b""
 FORM_SCORES = struct.Struct("<Bdddi400s")
 """`Outcome`, raw and tagged score (NaN if the form was not tried or raised), seconds, errors, and
 the error of a user's function or verifier."""
+
+
+class Inspect(NamedTuple):
+    """Asks a generator what the entry of a recipe is like."""
+
+    recipe: Recipe
+
+
+Request = Recipe | Inspect | frozenset[str] | Literal["ladders", "module"]
+"""Asks a generator for the problem of a recipe, or what its entry is like; for a `Discovery`, where
+these tasks are known to build and not tried; for every task's `TaskLadder`; or for the
+`ModuleTasks` of its process."""
+
+Message = TypeVar("Message")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MadeProblem:
+    """A problem but for its recipe and its entry, which follows the reply as bytes."""
+
+    question: str
+    oracle: str | None
+    fault: Fault | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Inspection:
+    """An entry as text, fields that JSON would change, and bytes by which it grew the peak."""
+
+    content: str
+    json_changes: str
+    memory: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reply(Generic[Message]):
+    """A message, or what went wrong, and the digest of the module that this process has."""
+
+    message: Message | None = None
+    error: str = ""
+    digest: str = ""
 
 
 class Outcome(IntEnum):

@@ -57,12 +57,7 @@ class FunctionPool(WorkerPool):
         self._counts = counts
         self._lowest, self._highest = bounds
         self._solved_threshold = solved_threshold
-        server = ForkServer(
-            program=PROGRAM,
-            arguments=[source.to_json()],
-            imports=source.path,
-            environment=environment,
-        )
+        server = ForkServer(program=PROGRAM, source=source, environment=environment)
         self._hosts = WorkerGroup(ROLE, size=processes, counts=counts, start_worker=server.start)
         super().__init__([self._hosts], [server], require_containment=require_containment)
 
@@ -77,7 +72,7 @@ class FunctionPool(WorkerPool):
         count = self._counts[Status.VERIFIER_ERROR.value]
         # the first error, the tenth, the hundredth and so on
         if verdict.status is Status.VERIFIER_ERROR and math.log10(count).is_integer():
-            logger.warning("%s %s (error %d)", self._source.path, verdict.detail, count)
+            logger.warning("%s %s (error %d)", self._source.shown, verdict.detail, count)
         return verdict
 
     async def _call(self, text: str, data: str) -> Verdict:

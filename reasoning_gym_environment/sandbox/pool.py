@@ -31,17 +31,27 @@ from ..errors import (
     WorkerTimeoutError,
 )
 from ..records import Problem, Recipe, Status, Verdict
-from ..tasks.catalogue import Discovery, known_categories
-from ..tasks.facts import LIBRARY, solved_score
+from ..tasks.catalogue import Discovery
+from ..tasks.facts import LIBRARY, known_categories, solved_score
 from ..tasks.ladders import TaskLadder
-from ..tasks.modules import ModuleTasks, find_modules
-from ..tasks.proofs import read_proof
+from ..tasks.modules import ModuleTasks, read_proof
 from ..tasks.recipes import require_valid_recipe
 from ..util.modules import ModuleSource
 from ..util.values import shorten
 from ._fork_server import ForkServer, WorkerProcess
-from ._generator import Inspect, Inspection, MadeProblem, Message, Reply, Request
-from ._protocol import LENGTH, MAX_ANSWER, MAX_ANSWERS, EntryAnswers, unpack_verdicts
+from ._protocol import (
+    LENGTH,
+    MAX_ANSWER,
+    MAX_ANSWERS,
+    EntryAnswers,
+    Inspect,
+    Inspection,
+    MadeProblem,
+    Message,
+    Reply,
+    Request,
+    unpack_verdicts,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +82,7 @@ class PoolSettings:
         verify_group_timeout: seconds for all answers of a group.
         solved_threshold: score from which an answer is solved; None is each task's own.
         require_containment: whether workers that this system does not fully contain are refused.
-        task_modules: names or paths of the modules with a user's own tasks.
+        modules: those with a user's own tasks.
         task_environment: names of environment variables that these modules see.
         stateless: own tasks that keep no state: their answers share a process. None takes those
             that are proved to keep none.
@@ -85,7 +95,7 @@ class PoolSettings:
     verify_group_timeout: float = 120.0
     solved_threshold: float | None = None
     require_containment: bool = False
-    task_modules: Sequence[str] = ()
+    modules: Sequence[ModuleSource] = ()
     task_environment: Sequence[str] = ()
     stateless: frozenset[str] | None = None
     hash_seed: int = 0
@@ -93,7 +103,6 @@ class PoolSettings:
     def __post_init__(self) -> None:
         if self.processes < 1:
             raise ConfigurationError(f"processes must be an integer ≥ 1, got {self.processes}")
-        find_modules(self.task_modules)
 
 
 StartWorker = Callable[[str], Awaitable[WorkerProcess]]
@@ -321,10 +330,9 @@ class TaskPool(WorkerPool):
         self.modules: dict[str, ModuleTasks] = {}
         self._chance: dict[str, float] = {}
         servers = []
-        for module in (None, *find_modules(settings.task_modules)):
+        for module in (None, *settings.modules):
             server = ForkServer(
-                arguments=[msgspec.json.encode(module).decode()] if module else [],
-                imports=module.shown if module else "",
+                source=module,
                 environment=settings.task_environment if module else [],
                 hash_seed=settings.hash_seed,
             )
@@ -344,7 +352,7 @@ class TaskPool(WorkerPool):
         for source in self._sources:
             if source.module is None:
                 continue
-            found, _ = await self._ask(source, ModuleTasks, ModuleTasks)
+            found, _ = await self._ask(source, "module", ModuleTasks)
             shown = source.module.shown
             shared = {category for task, category in found.categories.items() if task != category}
             for category in shared & {*known_categories(), *self._by_task}:
@@ -400,7 +408,7 @@ class TaskPool(WorkerPool):
     async def ladders(self) -> dict[str, TaskLadder]:
         """Return every task's levels of difficulty; raise GenerationError if some can't be read."""
         try:
-            ladders, _ = await self._ask(self._sources[0], None, dict[str, TaskLadder])
+            ladders, _ = await self._ask(self._sources[0], "ladders", dict[str, TaskLadder])
         except GenerationError as error:
             raise GenerationError(
                 f"{error}; the tested version of reasoning-gym is in requirements.txt"

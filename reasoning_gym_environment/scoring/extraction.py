@@ -25,8 +25,7 @@ from itertools import islice, pairwise
 from typing import NamedTuple
 
 from ..records import Status
-from ..tasks.catalogue import ladder_heights
-from ..tasks.facts import PLAIN_NUMBERS
+from ..tasks.facts import PLAIN_NUMBERS, ladder_heights
 
 _PAIRED = re.compile(r"\*\*|\$\$?")
 _POWER = re.compile(r"(?<=[\w)])\*\*(?=[\w(-])")

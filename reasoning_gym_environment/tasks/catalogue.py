@@ -6,16 +6,19 @@ reasoning-gym, so that they are known without importing it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import ConfigurationError, did_you_mean
-from .facts import NOT_A_TASK, PAYS_ANY_ANSWER, UNTRUSTED_ENTRIES
+from .facts import (
+    NOT_A_TASK,
+    PAYS_ANY_ANSWER,
+    UNTRUSTED_ENTRIES,
+    known_categories,
+    stored_snapshot,
+)
 from .ladders import TaskLadder
 
 
@@ -54,29 +57,9 @@ class UnknownTaskError(ConfigurationError):
     """A configured name is neither a task nor a category."""
 
 
-@cache
-def _stored_snapshot() -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(
-        Path(__file__).with_name("library_snapshot.json").read_text(encoding="utf-8")
-    )
-    return content
-
-
-def known_categories() -> dict[str, str]:
-    """Return the category of every task in the snapshot, by name."""
-    categories = _stored_snapshot()["categories"]
-    return {name: category for name, category in categories.items() if name not in NOT_A_TASK}
-
-
-@cache
-def ladder_heights() -> Mapping[str, int]:
-    """Return the number of levels of every task in the snapshot."""
-    return {task: len(row["levels"]) for task, row in _stored_snapshot()["ladders"].items()}
-
-
 def bundled_snapshot() -> LibrarySnapshot | None:
     """Return the snapshot, or None if it describes another version than the installed one."""
-    content = _stored_snapshot()
+    content = stored_snapshot()
     if content["version"] != version("reasoning-gym"):
         return None
     ladders = {

@@ -98,8 +98,7 @@ class Datasets:
         """Make an entry of a user's task; raise TypeError if it is not one."""
         from reasoning_gym.factory import has_curriculum
 
-        if recipe.level is not None and not recipe.parameters and has_curriculum(recipe.task):
-            raise ValueError(f"level {recipe.level} of {recipe.task} lacks its parameters")
+        require_parameters_of_level(recipe, has_levels=has_curriculum(recipe.task))
         seed = recipe.seed % 2**32  # which numpy takes; the lowest bit stays
         dataset = self._create(recipe.task, seed=seed, size=1, **recipe.parameters)
         seed_globals(seed)  # what the class fills once must not change what the item draws

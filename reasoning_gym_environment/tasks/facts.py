@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 LIBRARY = "reasoning-gym"
 
@@ -91,6 +91,27 @@ UNTRUSTED_ENTRIES: Mapping[str, str] = MappingProxyType(
     )
 )
 """Tasks whose entries can't be trusted if they come from outside, and why; their recipes can."""
+
+
+@cache
+def stored_snapshot() -> dict[str, Any]:
+    """Return `library_snapshot.json`, which `make docs` writes."""
+    content: dict[str, Any] = json.loads(
+        Path(__file__).with_name("library_snapshot.json").read_text(encoding="utf-8")
+    )
+    return content
+
+
+def known_categories() -> dict[str, str]:
+    """Return the category of every task in the snapshot, by name."""
+    categories = stored_snapshot()["categories"]
+    return {name: category for name, category in categories.items() if name not in NOT_A_TASK}
+
+
+@cache
+def ladder_heights() -> Mapping[str, int]:
+    """Return the number of levels of every task in the snapshot."""
+    return {task: len(row["levels"]) for task, row in stored_snapshot()["ladders"].items()}
 
 
 class Floor(NamedTuple):

@@ -1,4 +1,5 @@
-"""Modules with a user's own tasks, which register datasets as the library's own do.
+"""Modules with a user's own tasks, which register datasets as the library's own do, and the proof
+of these that `prove` has left beside the module.
 
 The event loop's process finds them. It neither imports one, nor unpickles anything that comes from
 a worker that did.
@@ -7,9 +8,12 @@ a worker that did.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
 from modulefinder import ModuleFinder
 from pathlib import Path
 from types import ModuleType
@@ -19,7 +23,7 @@ from msgspec import Struct
 from ..errors import ConfigurationError, WorkerStartError
 from ..records import Recipe
 from ..util.modules import ModuleSource, describe_origin, find_module, import_module
-from .catalogue import known_categories
+from .facts import LIBRARY, known_categories
 from .ladders import TaskLadder, build_ladders
 from .recipes import require_valid_recipe
 
@@ -137,3 +141,39 @@ def _digest(module: ModuleType) -> str:
             content.update(path.read_bytes())
             left -= size
     return f"sha256:{content.hexdigest()[:16]}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Proof:
+    """The proved tasks of a module, those that keep no state, and what constants solve of each."""
+
+    proved: frozenset[str] = frozenset()
+    stateless: frozenset[str] = frozenset()
+    chance: Mapping[str, float] = field(default_factory=dict)
+
+
+def proof_file(module: ModuleSource) -> Path:
+    """Return where the proof of a module is: beside its path, else where the program runs."""
+    if module.shown == module.name:
+        return Path(module.folder, f"{module.name}.proof.json")
+    path = Path(module.shown)
+    path = path.parent if path.name == "__init__.py" else path
+    return path.with_name(f"{path.stem}.proof.json")
+
+
+def read_proof(module: ModuleSource, digest: str) -> Proof:
+    """Return the proof of a module with this digest; nothing is proved without a file of it."""
+    try:
+        stored = json.loads(proof_file(module).read_bytes())
+        versions, tasks = stored["versions"], stored["tasks"].items()
+        if (versions[module.name], versions[LIBRARY]) != (digest, version(LIBRARY)):
+            return Proof()
+        return Proof(
+            proved=frozenset(task for task, result in tasks if result["verdict"] == "proved"),
+            stateless=frozenset(task for task, result in tasks if result["stateless"] is True),
+            chance={
+                t: float(result["chance"]["solved"]) for t, result in tasks if result["chance"]
+            },
+        )
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return Proof()  # whatever is wrong with the file

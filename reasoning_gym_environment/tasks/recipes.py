@@ -15,8 +15,8 @@ from typing import Any
 from ..errors import did_you_mean
 from ..records import Recipe
 from ..util.values import shorten
-from .catalogue import ladder_heights, proven_tasks
-from .facts import LIBRARY
+from .catalogue import proven_tasks
+from .facts import LIBRARY, ladder_heights
 
 VERSION = re.compile(r"^[0-9][0-9A-Za-z.+!_-]{0,39}$")
 """The version of a package; the pattern is also one of JSON Schema."""
@@ -72,12 +72,15 @@ def require_valid_recipe(recipe: Recipe) -> None:
         _require_plain(name, value)
 
 
-def require_parameters_of_level(recipe: Recipe) -> None:
-    """Raise ValueError if a recipe names a level, but lacks the parameters that make it."""
+def require_parameters_of_level(recipe: Recipe, *, has_levels: bool = False) -> None:
+    """Raise ValueError if a recipe names a level, but lacks the parameters that make it.
+
+    Of the library's tasks the snapshot tells which have levels, of others `has_levels`.
+    """
     task, level = recipe.task, recipe.level
     # In another version of the library, a task's only level may have no parameters.
     bare = level is not None and not recipe.parameters
-    if bare and task in (ladder_heights() if level else proven_tasks()):
+    if bare and (has_levels or task in (ladder_heights() if level else proven_tasks())):
         raise ValueError(
             f"level {level} of {task} lacks its parameters: take the recipe of a problem made at "
             "that level, or leave level out for the task's default"

@@ -221,11 +221,12 @@ def read_file(path: Path, sections: Sections) -> Given:
                     f"`{place}:`"
                 )
         sections[section].require_known(settings, prefix=f"{path}: ")
-    env = below[0][1]
-    modules = env.get("task_modules")
-    if isinstance(modules, str | list):
-        entries = modules.split(",") if isinstance(modules, str) else modules
-        env = {**env, "task_modules": [named_in_file(path, entry) for entry in entries]}
+    env = dict(below[0][1])
+    for name in env:
+        extra: Any = sections[ENV].model_fields[name].json_schema_extra or {}
+        if extra.get("paths") and isinstance(given := env[name], str | list):
+            entries = given.split(",") if isinstance(given, str) else given
+            env[name] = [named_in_file(path, entry) for entry in entries]
     return Given(
         env=env,
         servers=[settings for _, settings in below[1:]],

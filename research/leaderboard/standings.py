@@ -22,7 +22,7 @@ from reasoning_gym_environment.evaluation.comparison import (
 from reasoning_gym_environment.evaluation.store import EvaluationResults
 from reasoning_gym_environment.problems.suites import Suite
 from reasoning_gym_environment.storage.rows import StoredGroup
-from reasoning_gym_environment.tasks.catalogue import known_categories
+from reasoning_gym_environment.tasks.facts import known_categories
 from reasoning_gym_environment.util.values import group_by, validate
 
 from .published import STORED_SCORE

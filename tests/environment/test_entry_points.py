@@ -11,7 +11,7 @@ import pytest
 
 import reasoning_gym_environment
 from reasoning_gym_environment.cli import main
-from reasoning_gym_environment.tasks.catalogue import known_categories
+from reasoning_gym_environment.tasks.facts import known_categories
 
 pytestmark = pytest.mark.processes
 

@@ -21,7 +21,7 @@ from reasoning_gym_environment.problems.suites import (
     require_same_questions,
 )
 from reasoning_gym_environment.sandbox.pool import TaskPool
-from reasoning_gym_environment.tasks.catalogue import ladder_heights
+from reasoning_gym_environment.tasks.facts import ladder_heights
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -15,7 +15,7 @@ from reasoning_gym_environment.proof.ladder_proof import (
     prove_level,
 )
 from reasoning_gym_environment.records import Problem, Recipe, Status, Verdict
-from reasoning_gym_environment.sandbox._generator import Inspection
+from reasoning_gym_environment.sandbox._protocol import Inspection
 from reasoning_gym_environment.sandbox.pool import TaskPool
 from reasoning_gym_environment.tasks.ladders import TaskLadder
 

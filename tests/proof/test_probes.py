@@ -23,7 +23,7 @@ from reasoning_gym_environment.proof.findings import (
 )
 from reasoning_gym_environment.proof.ladder_proof import DRAWS, LevelProof
 from reasoning_gym_environment.records import Status, Verdict
-from reasoning_gym_environment.tasks.catalogue import known_categories
+from reasoning_gym_environment.tasks.facts import known_categories
 
 LEVEL_KINDS = {"generation", "oracle", "no oracle", "differs"}
 ANSWER_KINDS = {

@@ -19,8 +19,7 @@ from reasoning_gym_environment.proof.run import Proofs, installed_versions, prov
 from reasoning_gym_environment.records import Recipe
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
 from reasoning_gym_environment.tasks.ladders import TaskLadder
-from reasoning_gym_environment.tasks.modules import find_modules
-from reasoning_gym_environment.tasks.proofs import Proof, read_proof
+from reasoning_gym_environment.tasks.modules import Proof, find_modules, read_proof
 
 SESSION = pytest.mark.asyncio(loop_scope="session")
 

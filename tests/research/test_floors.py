@@ -14,8 +14,13 @@ from reasoning_gym_environment.proof.findings import known_weaknesses
 from reasoning_gym_environment.records import Recipe
 from reasoning_gym_environment.sandbox.pool import TaskPool
 from reasoning_gym_environment.tasks import facts
-from reasoning_gym_environment.tasks.catalogue import known_categories
-from reasoning_gym_environment.tasks.facts import PAYS_ANY_ANSWER, Floor, floors, solved_score
+from reasoning_gym_environment.tasks.facts import (
+    PAYS_ANY_ANSWER,
+    Floor,
+    floors,
+    known_categories,
+    solved_score,
+)
 from research.floors.__main__ import main
 from research.floors.measure import best, constants_to_try, find_floors, floor
 from research.floors.strategies import OWN_WORK, strategies

@@ -27,6 +27,7 @@ from reasoning_gym_environment.scoring.grading import ScoringSettings, grade
 from reasoning_gym_environment.storage.rescoring import describe_rescoring, rescore
 from reasoning_gym_environment.storage.rows import StoredGroup
 from reasoning_gym_environment.tasks.catalogue import proven_tasks
+from reasoning_gym_environment.tasks.modules import find_modules
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.processes]
 
@@ -34,7 +35,7 @@ MODULE = Path(__file__).parents[1] / "own_tasks.py"
 SETTINGS = PoolSettings(
     processes=1,
     verify_timeout=1.0,
-    task_modules=[str(MODULE)],
+    modules=find_modules([str(MODULE)]),
     task_environment=["OWN_TASKS", "UNSET"],
 )
 
@@ -225,7 +226,7 @@ async def test_a_module_that_cannot_be_used_stops_the_start(
     stock: WorkerStock, tmp_path: Path, source: str, message: str
 ) -> None:
     (tmp_path / "first.py").write_text(source)
-    settings = PoolSettings(processes=1, task_modules=[str(tmp_path / "first.py")])
+    settings = PoolSettings(processes=1, modules=find_modules([str(tmp_path / "first.py")]))
     with pytest.raises(WorkerStartError, match=message):
         await TaskPool(settings, Counter(), start_worker=stock.lend).start()
 
@@ -290,7 +291,7 @@ async def test_a_name_that_stands_for_a_task_and_a_category_is_refused(
     async def start(role: str) -> Scripted:
         return Scripted(b"")
 
-    settings = PoolSettings(processes=1, task_modules=[str(tmp_path / "first.py")])
+    settings = PoolSettings(processes=1, modules=find_modules([str(tmp_path / "first.py")]))
     with pytest.raises(ConfigurationError, match=message):
         await TaskPool(settings, Counter(), start_worker=start).start()
 
@@ -304,7 +305,8 @@ async def test_a_name_that_two_modules_have_is_refused_with_both_origins(tmp_pat
     async def start(role: str) -> Scripted:
         return Scripted(b"")
 
-    pool = TaskPool(PoolSettings(processes=1, task_modules=entries), Counter(), start_worker=start)
+    settings = PoolSettings(processes=1, modules=find_modules(entries))
+    pool = TaskPool(settings, Counter(), start_worker=start)
     with pytest.raises(
         ConfigurationError, match=r"task twice of .*second\.py .*a task or module of .*first"
     ):
@@ -327,7 +329,7 @@ async def test_a_module_that_changes_while_its_workers_restart_makes_no_more_pro
         "    return f'What is it? {random.random()}', ANSWER, {}\n",
     }.items():
         (package / path).write_text(text)
-    settings = PoolSettings(processes=1, task_modules=[str(package / "sub" / "mine.py")])
+    settings = PoolSettings(processes=1, modules=find_modules([str(package / "sub" / "mine.py")]))
     async with TaskPool(settings, Counter(), start_worker=stock.lend) as pool:
         assert (await pool.generate(Recipe(task="mine", seed=2))).oracle == "1"
         (package / "util.py").write_text("ANSWER = '2'")

@@ -22,7 +22,7 @@ from reasoning_gym_environment.records import (
 )
 from reasoning_gym_environment.storage.dumps import read_groups
 from reasoning_gym_environment.storage.rows import StoredGroup
-from reasoning_gym_environment.tasks.catalogue import known_categories
+from reasoning_gym_environment.tasks.facts import known_categories
 
 STORED = Path(__file__).parents[1] / "stored"
 FILES = [STORED / "dump.jsonl", STORED / "evaluation" / "samples.jsonl"]

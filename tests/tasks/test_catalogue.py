@@ -12,13 +12,11 @@ from reasoning_gym_environment.tasks.catalogue import (
     UnknownTaskError,
     bundled_snapshot,
     discover,
-    known_categories,
-    ladder_heights,
     proven_tasks,
     select_tasks,
     task_weights,
 )
-from reasoning_gym_environment.tasks.facts import PAYS_ANY_ANSWER
+from reasoning_gym_environment.tasks.facts import PAYS_ANY_ANSWER, known_categories, ladder_heights
 
 OFFER = Discovery(
     categories={

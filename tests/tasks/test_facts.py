@@ -19,7 +19,7 @@ from reasoning_gym_environment.errors import GenerationError
 from reasoning_gym_environment.records import Problem, Recipe, Status
 from reasoning_gym_environment.sandbox.pool import TaskPool
 from reasoning_gym_environment.scoring.extraction import is_same_number
-from reasoning_gym_environment.tasks.catalogue import known_categories, read_registry
+from reasoning_gym_environment.tasks.catalogue import read_registry
 from reasoning_gym_environment.tasks.facts import (
     EXECUTES_ANSWERS,
     NOT_A_TASK,
@@ -27,6 +27,7 @@ from reasoning_gym_environment.tasks.facts import (
     PLAIN_NUMBERS,
     SEEDED_AT_CONSTRUCTION,
     SHARES_DATA,
+    known_categories,
     solved_score,
 )
 

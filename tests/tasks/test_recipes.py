@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from reasoning_gym_environment.records import Recipe
 from reasoning_gym_environment.sandbox._screen import screen
-from reasoning_gym_environment.tasks.catalogue import known_categories
 from reasoning_gym_environment.tasks.datasets import Datasets, known_parameters, require_allowed
+from reasoning_gym_environment.tasks.facts import known_categories
 from reasoning_gym_environment.tasks.ladders import build_ladders
 from reasoning_gym_environment.tasks.recipes import (
     leaves,
