@@ -424,11 +424,14 @@ class ReasoningGymEnv(BaseEnv):
         sizes = len(self.categories), len(self.evaluation.set)
         logger.info("Set up: %d tasks, %d evaluation items, run %s", *sizes, self.run_id)
         if self.trains and config.dumped_kinds:
+            shown = {"seed", "group_size", "temperature", "top_p", "max_token_length"}
+            shown |= {"score_mode", "complexity_mode", "sampling"}
             about = {
                 "command": "serve" if self.serves else "process",
                 "model_name": self.inference.model,
                 "server_type": self.inference.server_type,
-                **output.shown_settings(config),
+                "name": config.wandb_name,
+                **config.model_dump(mode="json", include=shown),
                 "tasks": sorted(self.categories),
                 "library_versions": self.identity()["library_versions"],
             }
@@ -473,7 +476,7 @@ class ReasoningGymEnv(BaseEnv):
 
     def _report(self) -> None:
         """Report the outcome of all groups in the log and in wandb."""
-        if self.serving and self._dumps.has_written:
+        if self.serving and self._dumps.written:
             folder = shlex.quote(self.config.data_dumps_dir)
             logger.info("To see the rollouts: reasoning-gym-environment report %s", folder)
         unaccounted = self.statistics.unaccounted()

@@ -273,18 +273,6 @@ _REPLIES: Mapping[str, Mapping[str, Any]] = {
 """Types of the values in the API's replies, by path."""
 
 
-def _validated(reply: Any, path: str) -> dict[str, Any]:
-    """Return a reply to a path, whose values must have their types; raises ValueError."""
-    values = validate(reply, dict[str, Any])
-    waits = path == "/register-env" and values.get("status") != "success"  # for the trainer
-    for name, expected in ({} if waits else _REPLIES.get(path, {})).items():
-        try:
-            validate(values.get(name), expected)
-        except ValueError as error:
-            raise ValueError(f"{name}: {error}") from None
-    return values
-
-
 _TRANSIENT = (aiohttp.ClientError, OSError, asyncio.TimeoutError, _FailingError)
 
 
@@ -357,7 +345,8 @@ class TrainerApi:
         self._outage.end(this)
         return reply
 
-    async def _once(self, method: str, path: str, body: bytes) -> Any:
+    async def _once(self, method: str, path: str, body: bytes) -> dict[str, Any]:
+        """Send a request once; return its reply, whose values must have their types."""
         headers = {"Content-Type": "application/json"}
         if len(body) >= 1024 and self._is_away:  # level 2 takes twice the time for a few percent
             body = await asyncio.to_thread(gzip.compress, body, 1)
@@ -377,10 +366,16 @@ class TrainerApi:
             reply = json.loads(text)
         except (RecursionError, ValueError) as error:
             raise _FailingError(f"no JSON: {error_message(text)}") from error
+        name = ""
         try:
-            return _validated(reply, path)
+            values = validate(reply, dict[str, Any])
+            waits = path == "/register-env" and values.get("status") != "success"  # for the trainer
+            for name, expected in ({} if waits else _REPLIES.get(path, {})).items():
+                validate(values.get(name), expected)
         except ValueError as error:
-            raise _FailingError(f"invalid reply to {path}: {error}") from error
+            place = f"{name}: " if name else ""
+            raise _FailingError(f"invalid reply to {path}: {place}{error}") from error
+        return values
 
     async def until_trainer(self, *request: Any, interval: float) -> dict[str, Any]:
         """Repeat a registration or question until there is a trainer; log the wait."""

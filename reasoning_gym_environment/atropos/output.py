@@ -126,13 +126,6 @@ def rollout_table(groups: Sequence[Sequence[tuple[Any, ...]]]) -> wandb.Table:
     return table
 
 
-def shown_settings(config: Any) -> dict[str, Any]:
-    """Return the settings that a run's record shows."""
-    names = {"seed", "group_size", "temperature", "top_p", "max_token_length", "score_mode"}
-    names |= {"complexity_mode", "sampling"}
-    return {"name": config.wandb_name, **config.model_dump(mode="json", include=names)}
-
-
 def close_groups_file(writer: Any, config: Any) -> None:
     """Close Atropos's own file of groups, if any; delete it if it is empty after a failed start."""
     if writer is None:

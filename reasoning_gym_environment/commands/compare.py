@@ -41,7 +41,17 @@ def main(arguments: Sequence[str]) -> int:
         left_out = len(faulty)
     comparison = compare(before.samples, after.samples)
     if comparison is None:
-        raise FixableError(escape_control_characters(nothing_in_common(before, after)))
+        differing = before.differing(after).items()
+        reasons = [f"{n} ({shown(a)}, {shown(b)})" for n, (a, b) in differing]
+        if not before.tasks & after.tasks:
+            reasons = ["all tasks"]
+        differs = ", ".join(reasons) or "the questions, or which items are scored"
+        raise FixableError(
+            escape_control_characters(
+                f"{before.path} and {after.path} have no scored item in common; they differ in "
+                f"{differs}"
+            )
+        )
     require_comparable(before, after)
     if options.json:
         about = {"settings": settings, "made_with": versions, "faulty_items_left_out": left_out}
@@ -79,15 +89,6 @@ def require_comparable(before: EvaluationResults, after: EvaluationResults) -> N
         raise FixableError(
             f"{before.path} was made on {one}, {after.path} on {other}: evaluate both on one suite"
         )
-
-
-def nothing_in_common(before: EvaluationResults, after: EvaluationResults) -> str:
-    """Explain why no item can be compared."""
-    reasons = [f"{n} ({shown(a)}, {shown(b)})" for n, (a, b) in before.differing(after).items()]
-    if not before.tasks & after.tasks:
-        reasons = ["all tasks"]
-    differs = ", ".join(reasons) or "the questions, or which items are scored"
-    return f"{before.path} and {after.path} have no scored item in common; they differ in {differs}"
 
 
 def shown(value: Any) -> str:

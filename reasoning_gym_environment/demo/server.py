@@ -66,7 +66,7 @@ class PolicyServer:
         await self.close()
 
     async def _complete(self, request: PolicyRequest) -> list[Generation]:
-        """Return the completions of all questions."""
+        """Return the completions of a request."""
         if is_probe(request):
             return generate(ScriptedPolicy(["ok"]), self._tokenizer, request)
         self.requests += 1
@@ -100,7 +100,14 @@ class PolicyServer:
         choices = [{"text": generation.text} for generation in generations]
         reply = _openai_reply("text_completion", body["model"], choices, generations)
         if body.get("return_token_ids"):
-            reply = with_completion_tokens(reply, generations, self._ids(body["prompt"]))
+            prompt_ids = self._ids(prompt)
+            for choice, generation in zip(reply["choices"], generations, strict=True):
+                choice["token_ids"] = generation.tokens
+                choice["prompt_token_ids"] = prompt_ids
+                choice["logprobs"] = {
+                    "token_logprobs": generation.logprobs,
+                    "top_logprobs": [{"": logprob} for logprob in generation.logprobs],
+                }
         return web.json_response(reply)
 
     def _ids(self, prompt: str | list[int]) -> list[int]:
@@ -116,7 +123,18 @@ class PolicyServer:
         question = last_question(self._tokenizer.decode(body["input_ids"]))
         asked = {**sampling, "max_tokens": sampling.get("max_new_tokens")}
         generations = await self._complete(_parse(question, asked, candidates))
-        return web.json_response(sglang_reply(generations))
+        reply = []
+        for generation in generations:
+            pairs = zip(generation.logprobs, generation.tokens, strict=True)
+            entries = [[logprob, token, None] for logprob, token in pairs]
+            meta = {
+                "finish_reason": {"type": generation.finish_reason},
+                "completion_tokens": len(generation.tokens),
+                "output_token_logprobs": entries,
+                "output_top_logprobs": [[entry] for entry in entries],
+            }
+            reply.append({"text": generation.text, "meta_info": meta})
+        return web.json_response(reply)
 
 
 class Generation(NamedTuple):
@@ -136,14 +154,14 @@ class Generation(NamedTuple):
 
 
 class PolicyRequest(NamedTuple):
-    """A request for `n` completions of at most `max_tokens` tokens per question.
+    """A request for `n` completions of a question, of at most `max_tokens` tokens.
 
     Attributes:
         max_tokens: None means any number.
         candidates: number of most probable tokens to return logprobs of.
     """
 
-    questions: list[str]
+    question: str
     n: int
     max_tokens: int | None
     temperature: float
@@ -152,7 +170,7 @@ class PolicyRequest(NamedTuple):
 
 def is_probe(request: PolicyRequest) -> bool:
     """Return whether a request is one of the start of a run, or a health probe of one token."""
-    return request.max_tokens == 1 or request.questions == [PROBE_QUESTION]
+    return request.max_tokens == 1 or request.question == PROBE_QUESTION
 
 
 def last_question(prompt: str) -> str:
@@ -168,12 +186,9 @@ def last_question(prompt: str) -> str:
 
 
 def generate(policy: Policy, tokenizer: Any, request: PolicyRequest) -> list[Generation]:
-    """Sample the completions of all questions in turn.
-
-    If the request asks for candidates, each token is the most probable one.
-    """
+    """Sample completions; if the request asks for candidates, each token is the most probable."""
     found = []
-    for sample in (s for each in request.questions for s in policy.sample(each, request.n)):
+    for sample in policy.sample(request.question, request.n):
         tokens = tokenizer.encode(sample.text, add_special_tokens=False)
         finish_reason = sample.finish_reason
         if finish_reason == "stop":
@@ -190,26 +205,12 @@ def generate(policy: Policy, tokenizer: Any, request: PolicyRequest) -> list[Gen
 
 def _parse(question: str, body: dict[str, Any], candidates: int | None) -> PolicyRequest:
     return PolicyRequest(
-        questions=[question],
+        question=question,
         n=body.get("n", 1),
         max_tokens=body.get("max_tokens"),
         temperature=body.get("temperature", 1.0),
         candidates=candidates or 0,
     )
-
-
-def with_completion_tokens(
-    reply: dict[str, Any], generations: Sequence[Generation], prompt_ids: list[int]
-) -> dict[str, Any]:
-    """Add what vLLM returns for `return_token_ids` and `logprobs`."""
-    for choice, generation in zip(reply["choices"], generations, strict=True):
-        choice["token_ids"] = generation.tokens
-        choice["prompt_token_ids"] = prompt_ids
-        choice["logprobs"] = {
-            "token_logprobs": generation.logprobs,
-            "top_logprobs": [{"": logprob} for logprob in generation.logprobs],
-        }
-    return reply
 
 
 def _openai_reply(
@@ -225,22 +226,6 @@ def _openai_reply(
             for index, (choice, generation) in enumerate(zip(choices, generations, strict=True))
         ],
     }
-
-
-def sglang_reply(generations: Sequence[Generation]) -> list[dict[str, Any]]:
-    """Return what SGLang's `/generate` replies."""
-    reply = []
-    for generation in generations:
-        pairs = zip(generation.logprobs, generation.tokens, strict=True)
-        entries = [[logprob, token, None] for logprob, token in pairs]
-        meta = {
-            "finish_reason": {"type": generation.finish_reason},
-            "completion_tokens": len(generation.tokens),
-            "output_token_logprobs": entries,
-            "output_top_logprobs": [[entry] for entry in entries],
-        }
-        reply.append({"text": generation.text, "meta_info": meta})
-    return reply
 
 
 _CORPUS = """

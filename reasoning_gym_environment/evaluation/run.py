@@ -12,6 +12,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TextIO
 
+from msgspec import structs
+
 from ..errors import INCOMPLETE, GenerationError
 from ..inference.dialects import SamplingParams
 from ..inference.errors import NO_ROOM, InferenceError
@@ -204,6 +206,7 @@ class Evaluation:
         set: set by `prepare`; the same for one `eval_seed` and selection of tasks.
         folder: of the last evaluation's results, or of the first one's before it runs.
         report: of the last evaluation; empty while one is running.
+        has_run: whether an evaluation has begun.
     """
 
     set: EvaluationSet
@@ -219,7 +222,7 @@ class Evaluation:
         self._categories: Mapping[str, str] = {}
         self.temperature: float | None = settings.eval_temperature
         self._unlogged: EvaluationReport | None = None
-        self._begun = False
+        self.has_run = False
         self._reasons: Counter[str] = Counter()
         self._resumable = True
         self._failures = Outage()
@@ -265,12 +268,16 @@ class Evaluation:
         items = await self.set.items()
         if self.settings.suite is not None:
             require_same_questions(self.settings.suite, [item.problem for item in items])
-        begin, self.report = (
-            time.monotonic(),
-            EvaluationReport(attempts=self.settings.eval_attempts),
-        )
+        begin = time.monotonic()
+        self.report = EvaluationReport(attempts=self.settings.eval_attempts)
         settings = self._result_settings(length_limit, identity["library_versions"])
-        self.folder = self._next_folder(step)
+        self.folder = (
+            self.settings.folder if step is None else self.settings.folder / f"step-{step}"
+        )
+        self._resumable = step is None  # while serving, the model changes under its name
+        if self.has_run or not self._resumable:
+            self.folder = unused(self.folder)
+        self.has_run = True
         with locked(self.folder):
             at = {"step": self.settings.eval_step if step is None else step}
             store = EvaluationStore(self.folder, {**settings, **at})
@@ -295,19 +302,6 @@ class Evaluation:
             raise IncompleteEvaluationError(self._incomplete())
         if self.report.coverage.missing:
             logger.warning("%s", self._incomplete())
-
-    def _next_folder(self, step: int | None) -> Path:
-        """Return the results folder: only the first evaluation without a step resumes.
-
-        While serving, the model changes under its name, so nothing is resumed.
-        """
-        folder = self.settings.folder
-        if step is not None:
-            folder = folder / f"step-{step}"
-        if self._begun or step is not None:
-            folder = unused(folder)
-        self._begun, self._resumable = True, step is None
-        return folder
 
     def _result_settings(self, length_limit: int, versions: Any) -> dict[str, Any]:
         """Return all settings that determine the results but the trainer's step, as JSON."""
@@ -348,7 +342,7 @@ class Evaluation:
             async with slots:
                 group = await self._sample(item.problem, length_limit)
             row = self._rollouts.row(group, identity)
-            await store.add(row.as_sample(item.difficulty))
+            await store.add(structs.replace(row, sampled_at=item.difficulty))
             if check_is_due and len(store.samples) >= GROUPS:
                 check_is_due = False
                 first = list(store.samples.values())[:GROUPS]
@@ -430,11 +424,6 @@ class Evaluation:
         if not self._resumable:
             return "serving again starts the evaluation anew"
         return f"repeat the command with --env.data_dir_to_save_evals {self.folder} to complete it"
-
-    @property
-    def has_run(self) -> bool:
-        """Whether an evaluation has begun."""
-        return self._begun
 
     def show(self, terminal: TextIO) -> None:
         """Write the last evaluation's table."""

@@ -44,7 +44,16 @@ class EvaluationStore:
         self._partial = folder / PARTIAL_SAMPLES
         self._writing = asyncio.Lock()
         present = samples_in(folder)
-        _require_same_settings(folder, settings, begun=bool(present))
+        stored = settings_in(folder)
+        before, here = stored or {}, dict(settings)
+        names = sorted(n for n in before.keys() | here.keys() if before.get(n) != here.get(n))
+        if present and (names or stored is None):
+            there, now = ({name: own.get(name) for name in names} for own in (before, here))
+            raise ConfigurationError(
+                f"{folder} holds an evaluation with another {', '.join(names)} (there: {there}, "
+                f"now: {now}): use the same settings to continue it, or another "
+                "data_dir_to_save_evals"
+            )
         self.folder = folder
         self.samples = {recipe_key(each.recipe): each for each in present if each.scored}
         with self._explained_errors():
@@ -134,21 +143,6 @@ def settings_in(folder: Path) -> dict[str, Any] | None:
             f"{file} can't be read ({type(error).__name__}: {error}): give another folder, or "
             "delete the file; its samples can then be compared, but not continued"
         ) from error
-
-
-def _require_same_settings(folder: Path, settings: Mapping[str, Any], *, begun: bool) -> None:
-    """Raise ConfigurationError where the folder holds samples with other settings."""
-    stored = settings_in(folder)
-    before = stored or {}
-    names = sorted(n for n in before.keys() | settings.keys() if before.get(n) != settings.get(n))
-    if not begun or (stored is not None and not names):
-        return
-    there = {name: before.get(name) for name in names}
-    here = {name: settings.get(name) for name in names}
-    raise ConfigurationError(
-        f"{folder} holds an evaluation with another {', '.join(names)} (there: {there}, now: "
-        f"{here}): use the same settings to continue it, or another data_dir_to_save_evals"
-    )
 
 
 def write_metrics(path: Path, report: EvaluationReport) -> None:

@@ -89,7 +89,7 @@ def _concrete(hint: Any) -> Any:
     concrete = {Sequence: list, Iterable: list, Mapping: dict}.get(get_origin(kind))
     annotated: Any = Annotated
     checked_kind: Any = GenericAlias(concrete, get_args(kind)) if concrete else kind
-    for limit in (*limits, BeforeValidator(_plain)):
+    for limit in (*limits, BeforeValidator(lambda v: plain_integer(plain_list(plain_dict(v))))):
         checked_kind = annotated[checked_kind, limit]
     return checked_kind
 
@@ -99,10 +99,6 @@ def _without_none(kind: Any) -> Any:
         return kind
     kinds = [one for one in get_args(kind) if one is not NoneType]
     return kinds[0] if len(kinds) == 1 else kind
-
-
-def _plain(value: Any) -> Any:
-    return plain_integer(plain_list(plain_dict(value)))
 
 
 _installed_version = cache(functools.partial(version, LIBRARY))

@@ -176,16 +176,22 @@ async def probe(server: ServerClient, requirements: Requirements) -> Capabilitie
             samples = dialect.samples(body)
             if len(samples) == 1:  # two were requested
                 dialect = dialect.without("n")
-            return replace(
-                found, dialect=dialect, samples=samples, prompt_tokens=_prompt_tokens(body)
-            )
+            found = replace(found, dialect=dialect, samples=samples)
+            with suppress(*_UNEXPECTED_SHAPE):
+                counted = int(parse(body, "a chat")["usage"]["prompt_tokens"])
+                found = replace(found, prompt_tokens=counted)
+            return found
         text_ids = await server.token_ids(PROBE_TEXT)
         if text_ids is not None:
             found = replace(found, text_ids=tuple(text_ids))
             if not _has_same_ids(found, requirements):
                 return found
         dialect.samples(body, request)
-        return replace(found, raw=await _has_raw_logprobs(server, dialect, body, request))
+        warmer = await server.probe(dialect, replace(request, temperature=2.0))
+        replies = [parse(reply, dialect.path) for reply in (body, warmer)]
+        with suppress(*_UNEXPECTED_SHAPE):  # it has no candidates
+            found = replace(found, raw=are_raw(*map(dialect.top_logprob, replies)))
+        return found
     except aiohttp.ClientResponseError as error:
         if is_transient(error):
             raise
@@ -265,25 +271,6 @@ async def _first_text(
                 else:
                     raise
     return form, body
-
-
-def _prompt_tokens(body: bytes) -> int | None:
-    try:
-        return int(parse(body, "a chat")["usage"]["prompt_tokens"])
-    except _UNEXPECTED_SHAPE:
-        return None
-
-
-async def _has_raw_logprobs(
-    server: ServerClient, dialect: Dialect, body: bytes, request: GenerationRequest
-) -> bool | None:
-    """Compare the reply with one at temperature 2; return None if it has no candidates."""
-    warmer = await server.probe(dialect, replace(request, temperature=2.0))
-    replies = [parse(reply, dialect.path) for reply in (body, warmer)]
-    try:
-        return are_raw(*map(dialect.top_logprob, replies))
-    except _UNEXPECTED_SHAPE:
-        return None
 
 
 async def _context(server: ServerClient) -> int | None:

@@ -210,25 +210,21 @@ class ReplayBuffer:
 
         Past problems correct the probability: the policy learns, so problems change.
         """
-        correlation = self._correlation(task)
+        weight = 1 / self._correlation(task) - 1
         chance, best = 0.0, None
         for known in self._ready[task].values():
             if draw - known.since < WAIT:
                 break  # the others were scored later
             if self._step is not None and known.step is not None and self._step <= known.step:
                 continue  # the policy has not moved since
-            known.expected = self._probability(known, draw, correlation)
+            level = self._levels[task].get(known.recipe.level) or _Level()
+            keep = 0.5 ** ((draw - known.since) / HALF_LIFE)
+            solved = weight * level.mean + keep * known.solved
+            failed = weight * (1 - level.mean) + keep * known.failed
+            known.expected = signal_probability(solved, failed, known.size)
             if known.expected > chance:
                 chance, best = known.expected, known.recipe
         return min(1.0, chance * self._mixed / self._expected), best
-
-    def _probability(self, known: _Known, draw: int, correlation: float) -> float:
-        level = self._levels[known.recipe.task].get(known.recipe.level) or _Level()
-        weight = 1 / correlation - 1
-        keep = 0.5 ** ((draw - known.since) / HALF_LIFE)
-        solved = weight * level.mean + keep * known.solved
-        failed = weight * (1 - level.mean) + keep * known.failed
-        return signal_probability(solved, failed, known.size)
 
     def _correlation(self, task: str) -> float:
         """Estimate the correlation of two rollouts of one problem, over all levels of a task."""

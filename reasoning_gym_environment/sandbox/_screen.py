@@ -156,7 +156,12 @@ def _check_expression(text: str, rules: _Rules) -> None:
     nodes = list(ast.walk(tree))
     if len(nodes) > rules.max_nodes:
         raise _RefusedError("too many parts")
-    size = _expression_size(nodes, rules)
+    called = {node.func for node in nodes if isinstance(node, ast.Call)}
+    expressions = [n for n in nodes if isinstance(n, ast.expr) and n not in called]
+    parts: dict[ast.AST, _Size] = {}
+    for node in reversed(expressions):  # parents come before children
+        parts[node] = _node_size(node, parts, rules)
+    size = parts[expressions[0]]
     if size.functions > 12 or size.depth > 4:  # honest answers have 4 functions
         raise _RefusedError("too many functions")
     if max(size.terms, size.under) > rules.max_terms_bits:
@@ -188,21 +193,17 @@ class _Size(NamedTuple):
     value: Fraction | None = None
 
 
-def _expression_size(nodes: list[ast.AST], rules: _Rules) -> _Size:
-    """Measure the expression of these nodes, which list parents before children."""
-    called = {node.func for node in nodes if isinstance(node, ast.Call)}
-    expressions = [n for n in nodes if isinstance(n, ast.expr) and n not in called]
-    parts: dict[ast.AST, _Size] = {}
-    for node in reversed(expressions):
-        parts[node] = _node_size(node, parts, rules)
-    return parts[expressions[0]]
-
-
 def _node_size(node: ast.expr, parts: Mapping[ast.AST, _Size], rules: _Rules) -> _Size:
     """Measure a node whose parts have been measured; refuse what is not arithmetic."""
     match node:
+        case ast.Constant(value=float(value)) if value != math.inf:
+            # Sympy gives it as many digits as were written: its magnitude counts.
+            bits = max(1, math.log2(abs(value) + 1))
+            return _number_size(Fraction(value))._replace(bits=bits)
+        case ast.Constant(value=int(value)) if not isinstance(value, bool):
+            return _number_size(Fraction(value))
         case ast.Constant():
-            return _constant_size(node.value)
+            raise _RefusedError(f"{node.value!r:.20} in an expression")
         case ast.Name() if rules.names and rules.names.fullmatch(node.id):
             return _Size(bits=1)
         case ast.UnaryOp(op=ast.UAdd()):
@@ -215,16 +216,6 @@ def _node_size(node: ast.expr, parts: Mapping[ast.AST, _Size], rules: _Rules) ->
         case ast.Call():
             return _call_size(node, [parts[argument] for argument in node.args], rules)
     raise _RefusedError(f"{type(node).__name__} in an expression")
-
-
-def _constant_size(value: object) -> _Size:
-    if isinstance(value, float) and value != math.inf:
-        # Sympy gives it as many digits as were written: its magnitude counts.
-        bits = max(1, math.log2(abs(value) + 1))
-        return _number_size(Fraction(value))._replace(bits=bits)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return _number_size(Fraction(value))
-    raise _RefusedError(f"{value!r:.20} in an expression")
 
 
 def _number_size(value: Fraction) -> _Size:
@@ -271,7 +262,8 @@ def _operation_size(operator: ast.operator, left: _Size, right: _Size) -> _Size:
     """Measure `left operator right`; refuse operators other than arithmetic ones."""
     match operator:
         case ast.Add() | ast.Sub():
-            size = _sum_size(left, right)
+            terms = _log_sum(left.terms + right.under, right.terms + left.under)
+            size = _combine(left, right, bits=_log_sum(left.bits, right.bits), terms=terms)
         case ast.Mult() | ast.BitXor():
             size = _product_size(left, right)
         case ast.Div() | ast.FloorDiv():
@@ -302,11 +294,6 @@ def _log_sum(left: float, right: float) -> float:
     """Return the log2 of the sum of two numbers given by their log2."""
     low, high = sorted((left, right))
     return high + math.log2(1 + 2 ** (low - high))
-
-
-def _sum_size(left: _Size, right: _Size) -> _Size:
-    terms = _log_sum(left.terms + right.under, right.terms + left.under)
-    return _combine(left, right, bits=_log_sum(left.bits, right.bits), terms=terms)
 
 
 def _product_size(left: _Size, right: _Size) -> _Size:

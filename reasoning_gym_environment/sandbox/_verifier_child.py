@@ -48,7 +48,10 @@ def score_forms(verify: Verify, answer: str, entry: Any, *, tagged: bool = True)
     detail = ""
     for text in (answer, f"<answer>{answer}</answer>")[: 1 + tagged]:
         try:
-            scores.append(_number(verify(text, entry)))
+            score = verify(text, entry)
+            if isinstance(score, str | bytes) or not math.isfinite(score):  # it may be the answer
+                raise TypeError(f"a score must be a number, got {shorten(score)}")
+            scores.append(float(score))
         except MemoryError:
             raise
         except Exception as error:  # noqa: BLE001 - a verifier may raise anything: NaN here, counted in `errors`
@@ -64,13 +67,6 @@ def score_forms(verify: Verify, answer: str, entry: Any, *, tagged: bool = True)
         errors=sum(map(math.isnan, scores)),
         detail=detail,
     )
-
-
-def _number(score: Any) -> float:
-    """Return a score; raise TypeError if it is none: a text may be the answer itself."""
-    if isinstance(score, str | bytes) or not math.isfinite(score):
-        raise TypeError(f"a score must be a number, got {shorten(score)}")
-    return float(score)
 
 
 def screen_and_score(
@@ -187,7 +183,12 @@ def persistent_work(datasets: Datasets, requests: int, *, seconds: float) -> Wor
             dataset = known[key]
             dataset_state = _dataset_state(dataset)
             for answer in request.answers:
-                os.write(reply, _score_unless_executed(dataset, request, answer).pack())
+                executed = request.task in EXECUTES_ANSWERS
+                if dataset is None or (executed and not executes_nothing(request.task, answer)):
+                    scores = FormScores.defer()
+                else:
+                    scores = _score(dataset, request, answer)
+                os.write(reply, scores.pack())
             if _global_state() != global_state or _dataset_state(dataset) != dataset_state:
                 return
             os.write(reply, FormScores(outcome=Outcome.SCORED, raw=number).pack())
@@ -201,14 +202,6 @@ def _load_dataset(dataset_pickle: bytes) -> Any:
         return pickle.loads(dataset_pickle)
     except Exception:  # noqa: BLE001 - a class may raise anything: a zygote scores its answers
         return None
-
-
-def _score_unless_executed(dataset: Any, request: EntryAnswers, answer: str) -> FormScores:
-    """Score an answer, or defer it if its verifier may execute it or could not be loaded."""
-    executed = request.task in EXECUTES_ANSWERS and not executes_nothing(request.task, answer)
-    if dataset is None or executed:
-        return FormScores.defer()
-    return _score(dataset, request, answer)
 
 
 def _score(dataset: Any, request: EntryAnswers, answer: str) -> FormScores:

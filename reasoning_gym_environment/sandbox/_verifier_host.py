@@ -92,7 +92,15 @@ class PersistentWorker:
         )
         if not usable:
             return None
-        return b"" if id(group.dataset) in self._known else _pickle(group.dataset, request.task)
+        if id(group.dataset) in self._known:
+            return b""
+        if request.task in SHARES_DATA:
+            return None
+        try:
+            pickled = pickle.dumps(group.dataset)
+        except (pickle.PicklingError, AttributeError, TypeError):  # a lambda, a lock
+            return None
+        return pickled if len(pickled) <= 128 * 1024 else None  # else a fork is as fast
 
     def score(
         self, group: Group, answers: Sequence[str], *, dataset_pickle: bytes
@@ -166,17 +174,6 @@ class PersistentWorker:
             os.close(self._replies)
             self._wait_status = reap(self._pid)
         return self._wait_status
-
-
-def _pickle(dataset: Any, task: str) -> bytes | None:
-    """Return None if a dataset can't be pickled, is too large, or shares data outside of it."""
-    if task in SHARES_DATA:
-        return None
-    try:
-        pickled = pickle.dumps(dataset)
-    except (pickle.PicklingError, AttributeError, TypeError):  # a lambda, a local function, a lock
-        return None
-    return pickled if len(pickled) <= 128 * 1024 else None  # else a fork is as fast
 
 
 def _max_seconds(request: EntryAnswers) -> float:

@@ -92,7 +92,11 @@ class BearerToken:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "lifespan" and scope["path"] != "/health":
-            given = _token_in(Headers(scope=scope).get("authorization", ""))
+            header = Headers(scope=scope).get("authorization", "")
+            kind, _, value = header.partition(" ")
+            given = value.encode("latin-1") if kind == "Bearer" else b""
+            with suppress(ValueError):  # it is not base64
+                given = b64decode(value).partition(b":")[2] if kind == "Basic" else given
             equal = (t for t in self._tokens if hmac.compare_digest(given, t.encode()))
             scope["token"] = next(equal, None)
             if scope["token"] is None:
@@ -104,16 +108,6 @@ class BearerToken:
                 await error_response(error)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
-
-
-def _token_in(authorization: str) -> bytes:
-    """Return the token in a header; empty if there is none."""
-    kind, _, value = authorization.partition(" ")
-    if kind == "Bearer":
-        return value.encode("latin-1")
-    with suppress(ValueError):  # it is not base64
-        return b64decode(value).partition(b":")[2] if kind == "Basic" else b""
-    return b""
 
 
 class BodyLimiter:

@@ -174,7 +174,12 @@ class ScoringQueue:
         self._asked_at[client] = loop.time()
         placed = []
         for text in completions:
-            batch = self._open_batch((client, key), score, text)
+            place = client, key
+            batch = self._gathering.get(place)
+            size = MAX_BATCH if client in self._quick_at else MAX_BATCH // 2
+            if batch is None or len(batch.distinct | {text}) > size:
+                batch = self._gathering[place] = _Batch(place=place, score=score)
+                batch.timer = loop.call_later(self._gathering_seconds, self._enqueue, batch)
             scored = loop.create_future()
             batch.texts[scored] = text
             batch.distinct.add(text)
@@ -192,16 +197,6 @@ class ScoringQueue:
         for status, count in Counter(score.status for score in scores).items():
             self._scored.labels(status.value).inc(count)
         return scores
-
-    def _open_batch(self, place: tuple[str, Hashable], score: ScoreBatch, text: str) -> _Batch:
-        """Return the batch of a place that has room; a new one first waits for more completions."""
-        batch = self._gathering.get(place)
-        size = MAX_BATCH if place[0] in self._quick_at else MAX_BATCH // 2
-        if batch is None or len(batch.distinct | {text}) > size:
-            batch = self._gathering[place] = _Batch(place=place, score=score)
-            loop = asyncio.get_running_loop()
-            batch.timer = loop.call_later(self._gathering_seconds, self._enqueue, batch)
-        return batch
 
     def _enqueue(self, batch: _Batch) -> None:
         client, _ = batch.place

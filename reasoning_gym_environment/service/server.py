@@ -7,7 +7,6 @@ import contextlib
 import logging
 import resource
 import signal
-import socket
 from functools import partial
 from typing import Any, cast
 
@@ -129,8 +128,15 @@ class HttpServer:
         self._server.capture_signals = contextlib.nullcontext  # type: ignore[assignment, method-assign]  # signals are the owner's
 
     async def __aenter__(self) -> HttpServer:
-        try:
-            sockets = await self._listen()
+        loop = asyncio.get_running_loop()
+        try:  # by hand: uvicorn exits the process where it cannot listen
+            server = await loop.create_server(
+                asyncio.Protocol, self._host, self._port, start_serving=False
+            )
+            sockets = [each.dup() for each in server.sockets]
+            server.close()
+            for each in sockets:
+                each.listen(BACKLOG)
         except OSError as error:
             raise FixableError(
                 f"--host {self._host} --port {self._port}: cannot listen "
@@ -144,17 +150,6 @@ class HttpServer:
     async def __aexit__(self, *_: object) -> None:
         self._server.should_exit = True
         await self._serving
-
-    async def _listen(self) -> list[socket.socket]:
-        """Return sockets that listen on the address. uvicorn exits the process where it cannot."""
-        server = await asyncio.get_running_loop().create_server(
-            asyncio.Protocol, self._host, self._port, start_serving=False
-        )
-        sockets = [each.dup() for each in server.sockets]
-        server.close()
-        for each in sockets:
-            each.listen(BACKLOG)
-        return sockets
 
 
 def first_signal() -> asyncio.Event:

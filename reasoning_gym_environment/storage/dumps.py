@@ -66,6 +66,9 @@ class DumpWriter:
         counts: counters "dumps/<kind>", "dumps/lost" and "dumps/deleted_files".
         synced: fsync each group.
         max_bytes: of all files together; beyond it, the oldest are deleted.
+
+    Attributes:
+        written: groups by kind.
     """
 
     def __init__(
@@ -86,13 +89,8 @@ class DumpWriter:
         self._sizes: dict[Path, int] = {}  # the file that was written last comes last
         self._bytes = 0
         self._given = self._ended = 0  # groups
-        self._written: Counter[DumpKind] = Counter()
+        self.written: Counter[DumpKind] = Counter()
         self._failure = Outage()
-
-    @property
-    def has_written(self) -> bool:
-        """Whether a group was written."""
-        return bool(self._written)
 
     def path(self, kind: DumpKind, number: int) -> Path:
         """Return the file of the group with that number, from 0."""
@@ -107,7 +105,7 @@ class DumpWriter:
 
     def _write(self, kind: DumpKind, row: Mapping[str, Any]) -> None:
         line = (json.dumps(row) + "\n").encode()  # ASCII: safe for any model text
-        path = self.path(kind, self._written[kind])
+        path = self.path(kind, self.written[kind])
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             append_whole(path, line, synced=self._synced)
@@ -127,9 +125,9 @@ class DumpWriter:
         self._ended += 1
 
     def _record_written(self, kind: DumpKind, path: Path) -> None:
-        self._written[kind] += 1
+        self.written[kind] += 1
         self._counts[f"dumps/{kind.name}"] += 1
-        done = self._written[kind] % kind.groups_per_file
+        done = self.written[kind] % kind.groups_per_file
         if done == 0:
             logger.info("Dump file complete: %s (%d groups)", path, kind.groups_per_file)
         elif done % 10 == 0:

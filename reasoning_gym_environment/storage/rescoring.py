@@ -17,7 +17,7 @@ from ..sandbox.pool import TaskPool, generate_with_retry
 from ..scoring.grading import ScoringSettings, grade_texts
 from ..tasks.facts import LIBRARY
 from ..util.progress import with_progress
-from .rows import StoredGroup, StoredRollout, fault_of
+from .rows import StoredGroup, StoredRollout, fault_of, grade_fields
 
 REASONS = {
     "answer": "another answer is extracted from the text",
@@ -117,7 +117,9 @@ async def _rescore_group(
     installed = {name: version(name) for name in (LIBRARY, "reasoning-gym-environment")}
     return replace(
         group,
-        rollouts=[r.with_grade(*next(grades)) if r.tokens else r for r in group.rollouts],
+        rollouts=[
+            replace(r, **grade_fields(*next(grades))) if r.tokens else r for r in group.rollouts
+        ],
         recipe=problem.recipe,
         oracle=problem.oracle,
         scoring=settings.to_json(),

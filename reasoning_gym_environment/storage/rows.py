@@ -72,12 +72,8 @@ class StoredRollout(Struct, frozen=True, kw_only=True):
             finish_reason=completion.finish_reason,
             tokens=completion.length,
             completion_tokens=completion.completion_tokens,
-            **_grade(attempt.answer, attempt.verdict, attempt.reward),
+            **grade_fields(attempt.answer, attempt.verdict, attempt.reward),
         )
-
-    def with_grade(self, answer: str | None, verdict: Verdict, reward: Reward) -> StoredRollout:
-        """Return the same completion with another grade."""
-        return replace(self, **_grade(answer, verdict, reward))
 
     def to_json(self) -> dict[str, Any]:
         """Return the stored row."""
@@ -119,7 +115,7 @@ class StoredRollout(Struct, frozen=True, kw_only=True):
         return self.completion_tokens if self.tokens else None
 
 
-def _grade(answer: str | None, verdict: Verdict, reward: Reward) -> dict[str, Any]:
+def grade_fields(answer: str | None, verdict: Verdict, reward: Reward) -> dict[str, Any]:
     """Return the fields of a rollout that scoring determines."""
     return {
         "score": reward.value,
@@ -205,10 +201,6 @@ class StoredGroup(Struct, frozen=True, kw_only=True):
             other=other,
             **{key: value for key, value in run.items() if key not in other},
         )
-
-    def as_sample(self, difficulty: float | None) -> StoredGroup:
-        """Return it as an evaluation sample; None is the task's default difficulty."""
-        return replace(self, sampled_at=difficulty)
 
     def to_json(self) -> dict[str, Any]:
         """Return the stored row: the inverse of `from_json`, with our keys first."""

@@ -158,8 +158,8 @@ class RefusingAQuestion(PolicyServer):
 
     async def _complete(self, request: Any) -> Any:
         if not is_probe(request) and self.refused is not None:
-            self.refused = self.refused or request.questions[0]
-            if request.questions == [self.refused]:
+            self.refused = self.refused or request.question
+            if request.question == self.refused:
                 raise web.HTTPUnprocessableEntity(text="not this one")
         return await super()._complete(request)
 

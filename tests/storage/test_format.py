@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from reasoning_gym_environment.evaluation.metrics import Baselines, evaluation_report
 from reasoning_gym_environment.records import (
@@ -77,7 +78,7 @@ def test_groups_are_written_as_before(path: Path) -> None:
         run = {key: value for key, value in row.items() if key not in OF_THE_GROUP}
         stored = StoredGroup.from_result(group(row), prompt, run)
         if "difficulty" in row:
-            stored = stored.as_sample(row["difficulty"])
+            stored = structs.replace(stored, sampled_at=row["difficulty"])
         assert json.dumps(stored.to_json()) == line
 
 
