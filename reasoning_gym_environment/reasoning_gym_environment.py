@@ -77,7 +77,7 @@ from reasoning_gym_environment.rollouts.rollouts import FailureBackoff, Rollouts
 from reasoning_gym_environment.sandbox.pool import StartWorker, TaskPool
 from reasoning_gym_environment.scoring.grading import ScoringSettings
 from reasoning_gym_environment.settings import RunFlags, Settings, pool_settings, settings_of
-from reasoning_gym_environment.storage.checkpoints import STREAM, Checkpoints, unusable
+from reasoning_gym_environment.storage.checkpoints import STREAM, Checkpoints
 from reasoning_gym_environment.storage.dumps import DumpWriter, RunRecorder
 from reasoning_gym_environment.util.concurrency import graceful_shutdown, offload
 from reasoning_gym_environment.util.logs import SecretRedactor, ensure_handler, exit_status
@@ -864,7 +864,10 @@ class ReasoningGymEnv(BaseEnv):
             content = self.checkpoints.read(path, accept_changed=accept_changed)
             self._started_problems().load_state_dict(content.pop(STREAM))
         except ValueError as error:
-            raise unusable(path, error) from error
+            raise FixableError(
+                f"the checkpoint {path} can't be continued: {error}; delete it to continue the one "
+                "before it or, without one, to restart the training stream"
+            ) from error
         self.__dict__.update(content)  # what a subclass saved
         logger.info("Continued %s at the trainer's step %d", path, self.curr_step)
 

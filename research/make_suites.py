@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -21,7 +22,11 @@ from reasoning_gym_environment.errors import GenerationError
 from reasoning_gym_environment.evaluation.run import planned_recipes
 from reasoning_gym_environment.problems.sampler import evaluation_seed, redrawn_seed
 from reasoning_gym_environment.problems.stream import skip_faulty
-from reasoning_gym_environment.problems.suites import encode_suite, question_sha256
+from reasoning_gym_environment.problems.suites import (
+    question_sha256,
+    suite_sha256,
+    with_questions,
+)
 from reasoning_gym_environment.records import Fault, FaultKind, Ladder, Problem, Recipe, recipe_key
 from reasoning_gym_environment.sandbox.pool import (
     Generate,
@@ -78,10 +83,10 @@ def planned(
 ) -> list[Planned]:
     """Plan items at the default configuration and at difficulties."""
     return planned_recipes(
-        seed=SEED,
+        eval_seed=SEED,
         tasks=sorted(ladders),
-        per_task=per_task,
-        difficulties=difficulties,
+        num_eval_samples_per_task=per_task,
+        eval_difficulties=difficulties,
         ladders=ladders,
     )
 
@@ -194,6 +199,26 @@ async def make_or_fault(generate: Generate, recipe: Recipe) -> Problem:
     except GenerationError as error:
         fault = Fault(kind=FaultKind.UNANSWERABLE, detail=str(error))
         return Problem(recipe=recipe, question="", oracle=None, entry=b"", fault=fault)
+
+
+def encode_suite(manifest: Mapping[str, Any]) -> str:
+    """Return the file of a suite from its other keys: JSON with its hashes, a line for each set.
+
+    Args:
+        manifest: with the whole hash of each question.
+    """
+    digests = [digest for of in manifest["sets"] for _, digest in of["items"]]
+    sealed = with_questions(manifest, (digest[:8] for digest in digests))
+    sealed["sha256"] = suite_sha256(manifest)
+    sealed["file_sha256"] = suite_sha256(sealed)
+    lines = []
+    for key, value in sealed.items():
+        if isinstance(value, list) and value:
+            rows = ",\n  ".join(map(json.dumps, value))
+            lines.append(f"{json.dumps(key)}: [\n  {rows}\n ]")
+        else:
+            lines.append(f"{json.dumps(key)}: {json.dumps(value)}")
+    return "{\n " + ",\n ".join(lines) + "\n}\n"
 
 
 def write(folder: Path, suite: dict[str, Any]) -> None:

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from reasoning_gym_environment.problems.suites import encode_suite, question_sha256
+from reasoning_gym_environment.problems.suites import question_sha256
 from reasoning_gym_environment.records import Problem, Recipe
 from reasoning_gym_environment.sandbox.pool import TaskPool
 from research.leaderboard.__main__ import main as leaderboard
+from research.make_suites import encode_suite
 
 GOOD, BAD = "good-model", "bad-model"
 

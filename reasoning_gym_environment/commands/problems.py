@@ -21,7 +21,13 @@ from ..integrations.shared import demonstration_row, problem_row
 from ..problems.stream import make_problems, question_hash, select, set_recipes, skip_faulty
 from ..records import Ladder, Problem, Recipe, recipe_key
 from ..sandbox.pool import TaskPool, generate_with_retry
-from ..settings import EnvironmentSettings, add_settings, pool_settings, read_environment
+from ..settings import (
+    EnvironmentSettings,
+    add_settings,
+    pool_settings,
+    read_environment,
+    settings_of,
+)
 from ..storage.export import require_replaceable, skyrl_row, targets, verl_row, write_splits
 from ..storage.rows import StoredGroup
 from ..util.command_line import Parser, number
@@ -290,13 +296,7 @@ def evaluation_set(
     """Return the configured evaluation set of these tasks."""
     from ..evaluation.run import EvaluationSet, planned_recipes  # slow, not for help
 
-    planned = planned_recipes(
-        seed=config.eval_seed,
-        tasks=list(ladders),
-        per_task=config.num_eval_samples_per_task,
-        difficulties=config.eval_difficulties,
-        ladders=ladders,
-    )
+    planned = settings_of(planned_recipes, config, tasks=list(ladders), ladders=ladders)
     source = skip_faulty(pool.generate, Counter(), skip=config.skip_faulty_items)
     return EvaluationSet(source, planned)
 

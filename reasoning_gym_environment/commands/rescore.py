@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from argparse import Namespace
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -31,10 +30,21 @@ SETTINGS += ["generation_timeout", "task_processes", "task_modules", "task_envir
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write a rescored file beside each file; return 1 if some rows could not be rescored."""
+    """Write a rescored file beside each file; return 1 if some rows could not be rescored.
+
+    Raises FixableError if there is nothing to rescore, or an output exists.
+    """
     options = build_parser().parse(arguments)
     config = read_environment(options)
-    files = chosen_files(options)
+    rescored = [path for path in options.files if path.name.endswith(RESCORED)]
+    files = stored_files([path for path in options.files if path not in rescored])
+    if not files:
+        raise FixableError("all files are rescored already; name the original files")
+    for path in rescored:
+        logger.warning("Skipping %s: it is rescored already", path)
+    for path in files:
+        require_free(rescored_path(path), force=options.force)
+        require_free(metrics_path(path), force=options.force)
     contents = {path: read_groups(path) for path in files}
     for path in files:
         require_writable(path.parent)
@@ -88,20 +98,6 @@ def written_groups(results: Sequence[Rescored], *, leave_out: bool) -> list[Stor
 def metrics_path(path: Path) -> Path:
     """Return the path of the metrics of an evaluation's rescored samples."""
     return rescored_path(path).with_suffix(".metrics.json")
-
-
-def chosen_files(options: Namespace) -> list[Path]:
-    """Return the files to score again; FixableError if there are none, or an output exists."""
-    files = stored_files([path for path in options.files if not path.name.endswith(RESCORED)])
-    if not files:
-        raise FixableError("all files are rescored already; name the original files")
-    for path in options.files:
-        if path.name.endswith(RESCORED):
-            logger.warning("Skipping %s: it is rescored already", path)
-    for path in files:
-        require_free(rescored_path(path), force=options.force)
-        require_free(metrics_path(path), force=options.force)
-    return files
 
 
 def build_parser() -> Parser:

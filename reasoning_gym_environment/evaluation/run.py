@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -69,28 +70,28 @@ class EvaluationItem:
 
 def planned_recipes(
     *,
-    seed: int,
     tasks: Sequence[str],
-    per_task: int,
-    difficulties: Sequence[float],
     ladders: Mapping[str, Ladder],
+    eval_seed: int,
+    num_eval_samples_per_task: int,
+    eval_difficulties: Sequence[float],
 ) -> list[tuple[Recipe, float | None]]:
     """Return the recipe and difficulty of every evaluation item; the default comes first.
 
     Args:
-        per_task: items of each task at the default configuration and at each difficulty.
-        difficulties: in [0, 1], in addition to the default configuration.
         ladders: by task; a task with fewer than two levels has no difficulty.
+        others: the options of these names.
     """
     leveled = [task for task in tasks if len(ladders.get(task, ())) > 1]
-    if difficulties and (without := sorted(set(tasks) - set(leveled))):
+    if eval_difficulties and (without := sorted(set(tasks) - set(leveled))):
         names = ", ".join(without)
         logger.info("Evaluated only at their defaults, having no levels: %s", names)
-    return [(recipe, None) for recipe in evaluation_recipes(seed, tasks, per_task)] + [
-        (evaluation_recipe_at(each, ladders[task], eval_seed=seed, task=task, index=index), each)
-        for each in difficulties
+    count, at = num_eval_samples_per_task, partial(evaluation_recipe_at, eval_seed=eval_seed)
+    return [(recipe, None) for recipe in evaluation_recipes(eval_seed, tasks, count)] + [
+        (at(each, ladders[task], task=task, index=index), each)
+        for each in eval_difficulties
         for task in leveled
-        for index in range(per_task)
+        for index in range(count)
     ]
 
 
@@ -239,11 +240,11 @@ class Evaluation:
             return
         self._categories = categories
         planned = planned_recipes(
-            seed=self.settings.eval_seed,
             tasks=sorted(categories),
-            per_task=self.settings.num_eval_samples_per_task,
-            difficulties=self.settings.eval_difficulties,
             ladders=ladders,
+            eval_seed=self.settings.eval_seed,
+            num_eval_samples_per_task=self.settings.num_eval_samples_per_task,
+            eval_difficulties=self.settings.eval_difficulties,
         )
         source = skip_faulty(generate, self._counts, skip=self.settings.skip_faulty_items)
         self.set = EvaluationSet(source, planned)

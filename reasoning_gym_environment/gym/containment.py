@@ -51,8 +51,6 @@ def _range(value: tuple[float, float]) -> tuple[float, float]:
     return value
 
 
-Bounds = Annotated[tuple[float, float], Field(strict=False), AfterValidator(_range)]
-
 _MAX_SOURCE = 100_000
 """Bytes of a function's source with its warm-up, which is one argument of a program."""
 
@@ -64,7 +62,10 @@ def contain(
     timeout: Annotated[float, Field(gt=0, le=86400)] = 5.0,
     memory: Annotated[int | str, BeforeValidator(_bytes)] = 512_000_000,
     processes: Processes = None,
-    bounds: Bounds = (0.0, 1.0),
+    bounds: Annotated[tuple[float, float], Field(strict=False), AfterValidator(_range)] = (
+        0.0,
+        1.0,
+    ),
     solved_threshold: Annotated[float | None, Field(allow_inf_nan=False)] = None,
     warm_up: Annotated[Iterable[tuple[str, Any]], SkipValidation] = (),
     allow: Iterable[Literal["network", "processes", "write"]] = (),

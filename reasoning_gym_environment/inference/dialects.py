@@ -20,9 +20,6 @@ import numpy as np
 
 from .errors import ReplyError, error_message
 
-MAX_LOGPROB = 1e-3
-"""Logprobs up to this count as 0: kernels in bfloat16 round."""
-
 _UNCHANGED = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
 """Explicit, because servers take defaults from the model's `generation_config.json`."""
 
@@ -184,7 +181,7 @@ def _checked(
         raise ReplyError(
             f"{ids[outside][0]} is not a token id: the vocabulary has {request.vocabulary}"
         )
-    if (odd := ~(np.isfinite(logprobs) & (logprobs <= MAX_LOGPROB))).any():
+    if (odd := ~(np.isfinite(logprobs) & (logprobs <= 1e-3))).any():  # kernels in bfloat16 round
         raise ReplyError(f"{logprobs[odd][0]} is not a logprob")
     if finish_reason not in ("stop", "length"):
         raise ReplyError(f"a completion has the finish reason {finish_reason!r}")

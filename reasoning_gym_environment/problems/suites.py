@@ -116,13 +116,13 @@ def question_sha256(question: str) -> str:
     return hashlib.sha256(question.encode()).hexdigest()
 
 
-def _sha256(manifest: Mapping[str, Any], *without: str) -> str:
+def suite_sha256(manifest: Mapping[str, Any], *without: str) -> str:
     """Return the SHA-256 of a suite without some of its keys, as sorted JSON."""
     rest = {key: value for key, value in manifest.items() if key not in without}
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
-def _with_questions(manifest: Mapping[str, Any], digests: Iterable[str]) -> dict[str, Any]:
+def with_questions(manifest: Mapping[str, Any], digests: Iterable[str]) -> dict[str, Any]:
     """Return a suite with other hashes of its questions, in the order of its items."""
     rest = iter(digests)
     sets = [
@@ -162,7 +162,7 @@ def load_suite(name: str) -> Suite:
             raise ValueError("an item is there twice")
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigurationError(f"{path} is not a suite: {error}") from None
-    if _sha256(manifest, "file_sha256") != suite.file_sha256:
+    if suite_sha256(manifest, "file_sha256") != suite.file_sha256:
         raise ConfigurationError(
             f"{path} was changed: its file_sha256 is another one; get the original"
         )
@@ -191,8 +191,8 @@ def require_same_questions(suite: Suite, problems: Iterable[Problem]) -> None:
             f"{len(missing)} can't be generated, such as {recipe_key((other or missing)[0])}"
         )
     else:
-        whole = _with_questions(to_builtins(suite), (question for _, question, _ in found))
-        if _sha256(whole, "sha256", "file_sha256") == suite.sha256:
+        whole = with_questions(to_builtins(suite), (question for _, question, _ in found))
+        if suite_sha256(whole, "sha256", "file_sha256") == suite.sha256:
             return
         fault = f"the recipes and questions of {suite.name} have another SHA-256 than the suite's"
     made_with = suite.made_with.get(LIBRARY, "of an unknown version")
@@ -200,23 +200,3 @@ def require_same_questions(suite: Suite, problems: Iterable[Problem]) -> None:
         f"{fault}: the suite was made with {LIBRARY} {made_with} and Python ≥ 3.11, "
         f"this is {version(LIBRARY)} on Python {python_version()}; use those for comparable results"
     )
-
-
-def encode_suite(manifest: Mapping[str, Any]) -> str:
-    """Return the file of a suite from its other keys: JSON with its hashes, a line for each set.
-
-    Args:
-        manifest: with the whole hash of each question.
-    """
-    digests = [digest for of in manifest["sets"] for _, digest in of["items"]]
-    sealed = _with_questions(manifest, (digest[:8] for digest in digests))
-    sealed["sha256"] = _sha256(manifest)
-    sealed["file_sha256"] = _sha256(sealed)
-    lines = []
-    for key, value in sealed.items():
-        if isinstance(value, list) and value:
-            rows = ",\n  ".join(map(json.dumps, value))
-            lines.append(f"{json.dumps(key)}: [\n  {rows}\n ]")
-        else:
-            lines.append(f"{json.dumps(key)}: {json.dumps(value)}")
-    return "{\n " + ",\n ".join(lines) + "\n}\n"

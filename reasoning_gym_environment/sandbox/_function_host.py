@@ -44,9 +44,7 @@ class FunctionSource:
         module: where it stands.
         name: its name there.
         memory: bytes that a call may have beyond what its host has.
-        timeout: seconds of a call.
-        allow: what calls may do beyond computing and reading files.
-        warm_up: texts and JSON data of calls that run before the first fork.
+        others: as of `contain`, with the data as JSON.
     """
 
     module: ModuleSource

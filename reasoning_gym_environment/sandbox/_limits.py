@@ -81,16 +81,6 @@ SYSTEM_CALLS: Mapping[str, list[int | None]] = MappingProxyType(
 )
 """Numbers in the order of `AUDIT`; None where an architecture lacks the call."""
 
-_CODES = MappingProxyType(
-    {
-        "load": 0x20,  # BPF_LD | BPF_W | BPF_ABS
-        "if equal": 0x15,  # BPF_JMP | BPF_JEQ | BPF_K
-        "if at least": 0x35,  # BPF_JMP | BPF_JGE | BPF_K
-        "if any bit": 0x45,  # BPF_JMP | BPF_JSET | BPF_K
-        "return": 0x06,  # BPF_RET | BPF_K
-    }
-)
-
 _OFFSETS = MappingProxyType(
     {"number": 0, "architecture": 4, "first": 16, "second": 24, "third": 32, "fifth": 48}
 )
@@ -100,7 +90,14 @@ architectures are little-endian: an argument's low word comes first, its high on
 
 def _instruction(code: str, operand: int, *, then: int = 0, otherwise: int = 0) -> bytes:
     """Pack one struct sock_filter; jumps count the instructions to skip."""
-    return struct.pack("=HBBI", _CODES[code], then, otherwise, operand)
+    codes = {
+        "load": 0x20,  # BPF_LD | BPF_W | BPF_ABS
+        "if equal": 0x15,  # BPF_JMP | BPF_JEQ | BPF_K
+        "if at least": 0x35,  # BPF_JMP | BPF_JGE | BPF_K
+        "if any bit": 0x45,  # BPF_JMP | BPF_JSET | BPF_K
+        "return": 0x06,  # BPF_RET | BPF_K
+    }
+    return struct.pack("=HBBI", codes[code], then, otherwise, operand)
 
 
 _ALLOW = _instruction("return", 0x7FFF0000)

@@ -71,14 +71,7 @@ def _rules_by_task() -> dict[str, _Rules]:
 
 
 _EXPRESSION_TASKS = _rules_by_task()
-_WHOLE_NUMBERS = re.compile(r"(?:[0-9 \t\n()+-]|\*(?!\*)|/(?!/))*")
 _LITERAL_TASKS = frozenset({"binary_matrix", "n_queens", "spiral_matrix", "string_insertion"})
-
-_UNQUOTED = re.compile(r"[A-Z]+|_")
-"""Letters and empty squares without quotes; no verifier has a variable of such a name."""
-
-_LONG_NUMBER = re.compile(r"[0-9.][eE][+-]?[0-9]{3}|\.[0-9]{100}")
-_SIGN_RUN = re.compile(r"(?:[-+~]\s*){50}")
 
 
 def screen(task: str, answer: str) -> str | None:
@@ -106,7 +99,8 @@ def executes_nothing(task: str, answer: str) -> bool:
     if task in _LITERAL_TASKS:
         return True
     # Nothing but their answer goes through sympy, not even the problem.
-    if task in ("countdown", "puzzle24") and _WHOLE_NUMBERS.fullmatch(answer):
+    whole_numbers = r"(?:[0-9 \t\n()+-]|\*(?!\*)|/(?!/))*"
+    if task in ("countdown", "puzzle24") and re.fullmatch(whole_numbers, answer):
         return True
     return screen(task, answer) is not None
 
@@ -115,7 +109,7 @@ def _parse(text: str, max_length: int) -> ast.Expression | None:
     """Parse the text; None if Python rejects it; raise _RefusedError if it is too large."""
     if len(text) > max_length:
         raise _RefusedError(f"longer than {max_length} characters")
-    if _SIGN_RUN.search(text):
+    if re.search(r"(?:[-+~]\s*){50}", text):
         raise _RefusedError("a long run of signs")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -138,7 +132,8 @@ def _check_literal(text: str) -> None:
     for node in ast.walk(tree) if tree else ():
         if not isinstance(node, harmless):
             raise _RefusedError(f"{type(node).__name__} in a literal")
-        if isinstance(node, ast.Name) and not _UNQUOTED.fullmatch(node.id):
+        # Letters and empty squares without quotes: no verifier has a variable of such a name.
+        if isinstance(node, ast.Name) and not re.fullmatch("[A-Z]+|_", node.id):
             raise _RefusedError("a name in a literal")
         if isinstance(node, ast.Constant) and isinstance(node.value, int):
             _check_bits(node.value.bit_length(), "a number too large")
@@ -151,7 +146,7 @@ def _check_expression(text: str, rules: _Rules) -> None:
         raise _RefusedError(NOT_AN_EXPRESSION)
     if not rules.characters.fullmatch(text.strip()):
         raise _RefusedError("a character that expressions of this task do without")
-    if _LONG_NUMBER.search(text):
+    if re.search(r"[0-9.][eE][+-]?[0-9]{3}|\.[0-9]{100}", text):
         raise _RefusedError("a number too long")
     nodes = list(ast.walk(tree))
     if len(nodes) > rules.max_nodes:

@@ -32,10 +32,7 @@ class FunctionPool(WorkerPool):
         source: the function, and the limits of its calls.
         counts: counts verdicts by status, errors, and worker restarts.
         processes: hosts, each of which runs one call at a time.
-        bounds: the lowest and the highest score. A call that fails earns the lowest.
-        solved_threshold: score from which an answer is solved.
-        environment: names of environment variables that the function sees.
-        require_containment: whether workers that this system does not fully contain are refused.
+        others: as of `contain`.
 
     Example:
         async with FunctionPool(source, Counter(), processes=2) as pool:

@@ -103,16 +103,9 @@ class Verifier(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScoringSettings:
-    """All settings that a score depends on; every stored row carries them.
+    """All settings that a score depends on, named as the options; every stored row carries them.
 
-    Attributes:
-        max_token_length: of prompt and completion, at which the length penalty leaves nothing.
-        score_mode: how partial credit enters the reward.
-        solved_threshold: score from which an answer counts as solved, and earns the length penalty;
-            None is each task's own for the former, upstream's for the latter.
-        answer_tolerance: whether to verify answers without surrounding formatting as well.
-        length_penalty_start: fraction of `max_token_length` at which the penalty starts.
-        verify_timeout: seconds for one answer.
+    Without a `solved_threshold`, tasks have their own, and the length penalty has upstream's.
     """
 
     max_token_length: int

@@ -192,11 +192,3 @@ def _read(path: Path) -> dict[str, Any]:
     except ValueError as error:
         raise ValueError(f"it is not valid JSON: {error}") from error
     return validate(content, dict[str, Any])
-
-
-def unusable(path: Path, reason: object) -> FixableError:
-    """Return the error for a checkpoint that can't be continued, with the way out."""
-    return FixableError(
-        f"the checkpoint {path} can't be continued: {reason}; delete it to continue the one before "
-        "it or, without one, to restart the training stream"
-    )

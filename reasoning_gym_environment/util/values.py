@@ -9,9 +9,6 @@ import unicodedata
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, TypeVar
 
-_UNSAFE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-"""Unicode categories of characters that are invisible but change what is displayed."""
-
 WITHHELD = "withheld"
 """Stands where an API key stood."""
 
@@ -45,7 +42,8 @@ def escape_control_characters(text: str) -> str:
     """
 
     def escaped(character: str) -> str:
-        if character in "\n\t" or unicodedata.category(character) not in _UNSAFE:
+        unsafe = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")  # invisible
+        if character in "\n\t" or unicodedata.category(character) not in unsafe:
             return character
         return character.encode("unicode_escape", "surrogatepass").decode()
 

@@ -41,10 +41,10 @@ def plan(
 ) -> list[tuple[Recipe, float | None]]:
     """Only gcd has more than one level."""
     return planned_recipes(
-        seed=seed,
         tasks=tasks,
-        per_task=per_task,
-        difficulties=difficulties,
+        eval_seed=seed,
+        num_eval_samples_per_task=per_task,
+        eval_difficulties=difficulties,
         ladders={"gcd": LADDER, "coin_flip": ({},)},
     )
 

@@ -55,7 +55,13 @@ async def test_a_task_whose_items_are_all_faulty_is_an_error_that_names_it() -> 
 
 async def test_evaluation_draws_the_same_items_whatever_their_number() -> None:
     def plan(count: int) -> list[tuple[Recipe, float | None]]:
-        return planned_recipes(seed=1, tasks=["gcd"], per_task=count, difficulties=[], ladders={})
+        return planned_recipes(
+            tasks=["gcd"],
+            ladders={},
+            eval_seed=1,
+            num_eval_samples_per_task=count,
+            eval_difficulties=[],
+        )
 
     planned = [recipe.seed for recipe, _ in plan(3)]
     generate = skip_faulty(Pool(FaultKind.FALSE_LABEL, planned[1]).generate, Counter())

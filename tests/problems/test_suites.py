@@ -15,13 +15,13 @@ from reasoning_gym_environment.problems.suites import (
     FOLDER,
     UnequalItemsError,
     built_in,
-    encode_suite,
     load_suite,
     question_sha256,
     require_same_questions,
 )
 from reasoning_gym_environment.sandbox.pool import TaskPool
 from reasoning_gym_environment.tasks.facts import ladder_heights
+from research.make_suites import encode_suite
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
