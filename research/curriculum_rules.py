@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from reasoning_gym_environment.problems.levels import LevelPolicy, Move, level_at
+from reasoning_gym_environment.problems.levels import LevelPolicy, level_at
 from reasoning_gym_environment.records import Ladder
 
 TARGET = 0.7
@@ -31,7 +31,7 @@ class Steps(LevelPolicy):
     def step(self, task: str, surplus: float) -> float:
         raise NotImplementedError
 
-    def record(self, task: str, level: int | None, *, solved: int, scored: int) -> Move | None:
+    def record(self, task: str, level: int | None, *, solved: int, scored: int) -> str | None:
         if not self.counts(task, level):
             return None
         top = self._tops[task]
@@ -39,14 +39,7 @@ class Steps(LevelPolicy):
         step = self.step(task, solved / scored - TARGET) * top / 3
         after = min(max(0.0, before + step), float(top))
         self.positions[task] = after
-        return Move(
-            task=task,
-            before=before,
-            after=after,
-            top=top,
-            solved_share=solved / scored,
-            target=TARGET,
-        )
+        return f"{task}: level {before:.2f} -> {after:.2f} of {top}"
 
 
 class WeightedUpDown(Steps):
@@ -112,7 +105,7 @@ class RLVE(LevelPolicy):
         lowest = max(0, highest - 3)
         return lowest + int(uniform * (highest - lowest + 1))
 
-    def record(self, task: str, level: int | None, *, solved: int, scored: int) -> Move | None:
+    def record(self, task: str, level: int | None, *, solved: int, scored: int) -> str | None:
         if level != self._highest[task]:
             return None
         answers = self._answers[task]

@@ -14,7 +14,7 @@ from contextlib import ExitStack, closing
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import yaml
 
@@ -22,7 +22,6 @@ from ..errors import ConfigurationError, FixableError, did_you_mean
 from ..settings import (
     EnvironmentSettings,
     Option,
-    ServerSettings,
     Settings,
     add_option,
     build_settings,
@@ -216,7 +215,12 @@ def launch(
         with replacing(Path(config.data_dir_to_save_evals, "evaluate_config.yaml")) as partial:
             partial.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
     logging.getLogger("atroposlib.envs.base").setLevel(logging.INFO)  # Atropos sets DEBUG
-    logger.info("%s", headline(command, config, servers))
+    at = ", ".join(f"{server.server_type} at {server.base_url}" for server in servers)
+    logger.info(
+        "%s: %s, %s; group_size %d, max_token_length %d, total_steps %d",
+        *(command, servers[0].model_name, at),
+        *(config.group_size, config.max_token_length, config.total_steps),
+    )
     flags = settings.flags
     env = env_class(config, servers, slurm=flags.slurm, testing=flags.testing)
     env.progress_interval = progress_interval
@@ -228,12 +232,3 @@ def launch(
         env.group_size_to_process = config.group_size
     sys.setswitchinterval(SWITCH_SECONDS)
     asyncio.run(getattr(env, RUNS[command].method)())
-
-
-def headline(command: str, config: Any, servers: Sequence[ServerSettings]) -> str:
-    """Return the first line of a run's log."""
-    at = ", ".join(f"{server.server_type} at {server.base_url}" for server in servers)
-    return (
-        f"{command}: {servers[0].model_name}, {at}; group_size {config.group_size}, "
-        f"max_token_length {config.max_token_length}, total_steps {config.total_steps}"
-    )

@@ -59,31 +59,6 @@ def level_at(position: float, uniform: float) -> int:
     return lower + (uniform < position - lower)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Move:
-    """A task's move along its ladder.
-
-    Attributes:
-        before, after: positions on the ladder, between levels if fractional.
-        top: the highest level the run may draw.
-        solved_share: of the answers expected at `before`, in [0, 1].
-        target: the target share.
-    """
-
-    task: str
-    before: float
-    after: float
-    top: int
-    solved_share: float
-    target: float
-
-    def __str__(self) -> str:
-        return (
-            f"{self.task}: level {self.before:.2f} -> {self.after:.2f} of {self.top} "
-            f"({self.solved_share:.2f} solved, target {self.target:.2f})"
-        )
-
-
 class LevelPolicy(ABC):
     """The choice of levels on the ladders of a run's tasks.
 
@@ -111,8 +86,8 @@ class LevelPolicy(ABC):
         """Return the parameters of a level."""
         return {} if level is None else self._ladders[task][int(level)]
 
-    def record(self, task: str, level: int | None, *, solved: int, scored: int) -> Move | None:
-        """Learn from a group: `solved` of its `scored` rollouts, at least one."""
+    def record(self, task: str, level: int | None, *, solved: int, scored: int) -> str | None:
+        """Learn from a group, of at least one scored rollout; describe the task's move, if any."""
         return None
 
     def cap(self, task: str, top_level: int) -> bool:
@@ -359,7 +334,7 @@ class Curriculum(LevelPolicy):
     def level(self, task: str, uniform: float) -> int:
         return level_at(self._tasks[task].position, uniform)
 
-    def record(self, task: str, level: int | None, *, solved: int, scored: int) -> Move | None:
+    def record(self, task: str, level: int | None, *, solved: int, scored: int) -> str | None:
         if level is None:
             return None
         state = self._tasks[task]
@@ -377,7 +352,7 @@ class Curriculum(LevelPolicy):
         state.stale += not fresh
         return self._move(task, state) if fresh else None
 
-    def _move(self, task: str, state: TaskState) -> Move | None:
+    def _move(self, task: str, state: TaskState) -> str | None:
         """Move to where the curve meets the target, unless the share here is near it."""
         top, before = self._tops[task], state.position
         if top == 0:
@@ -389,8 +364,9 @@ class Curriculum(LevelPolicy):
             return None
         state.position = after
         state.moves += 1
-        return Move(
-            task=task, before=before, after=after, top=top, solved_share=share, target=self._target
+        return (
+            f"{task}: level {before:.2f} -> {after:.2f} of {top} "
+            f"({share:.2f} solved, target {self._target:.2f})"
         )
 
     def cap(self, task: str, top_level: int) -> bool:

@@ -36,7 +36,6 @@ from .levels import (
     DefaultLevels,
     LevelPolicy,
     LevelsState,
-    Move,
     level_at,
     position_of,
 )
@@ -538,8 +537,8 @@ class Sampler:
 
     def record(
         self, recipe: Recipe, *, solved: int, scored: int, step: int | None = None
-    ) -> Move | None:
-        """Learn from a group: `solved` of its `scored` rollouts; return the task's move, if any.
+    ) -> str | None:
+        """Learn from a group: `solved` of its `scored` rollouts; describe the task's move, if any.
 
         Levels and their signal learn from first groups alone, since a problem that is asked again
         was chosen.

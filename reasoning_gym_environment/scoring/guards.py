@@ -662,51 +662,49 @@ def max_score(task: str, answer: str, entry: Mapping[str, Any]) -> float:
 Guard = Callable[[str, Mapping[str, Any]], float]
 """Returns the most that an answer to an entry may earn. Its docstring says why it is needed."""
 
-_TASKS: Mapping[Guard, str] = MappingProxyType(
-    {
-        # Without a verifier of their own.
-        longer_text: """
-            acre aiw arc_1d base_conversion basic_arithmetic bf binary_alternation caesar_cipher
-            count_bits count_primes course_schedule gcd isomorphic_strings largest_island lcm
-            leg_counting letter_counting list_functions mahjong_puzzle maze modulo_grid
-            number_filtering number_sequence ransom_note rotate_matrix rotten_oranges
-            simple_equations simple_geometry string_manipulation string_splitting string_synthesis
-            syllogism word_sequence_reversal
-        """,
-        longer_number: "chain_sum products",
-        longer_matrix: "manipulate_matrix",
-        longer_move: "tsumego",
-        one_object: "codeio",
-        longer_fraction: "fraction_simplification",
-        first_number: "gsm_symbolic",
-        complex_number: "complex_arithmetic",
-        given_numbers: "number_sorting",
-        decimal_digits: "decimal_arithmetic",
-        exact_angle: "advanced_geometry",
-        chosen_number: "number_format",
-        pooled_numbers: "pool_matrix",
-        probability: "coin_flip",
-        duration: "time_intervals",
-        real_solutions: "polynomial_equations",
-        prime_factors: "prime_factorization",
-        antiderivative: "simple_integration intermediate_integration",
-        polynomial: "polynomial_multiplication",
-        make_24: "puzzle24",
-        make_target: "countdown",
-        literal: "binary_matrix n_queens spiral_matrix string_insertion",
-        number_grid: "mini_sudoku sudoku futoshiki",
-        living_cells: "game_of_life",
-        reversed_word: "spell_backward",
-        read_letters: "figlet_font",
-        same_characters: "emoji_mystery",
-        unscrambled_words: "letter_jumble",
-        reordered_words: "sentence_reordering",
-        sorted_words: "word_sorting",
-        conclusion: "propositional_logic",
-        possible_moves: "boxnet",
-        roles: "knights_knaves",
-    }
-)
+_TASKS: Mapping[Guard, str] = {
+    # Without a verifier of their own.
+    longer_text: """
+        acre aiw arc_1d base_conversion basic_arithmetic bf binary_alternation caesar_cipher
+        count_bits count_primes course_schedule gcd isomorphic_strings largest_island lcm
+        leg_counting letter_counting list_functions mahjong_puzzle maze modulo_grid
+        number_filtering number_sequence ransom_note rotate_matrix rotten_oranges
+        simple_equations simple_geometry string_manipulation string_splitting string_synthesis
+        syllogism word_sequence_reversal
+    """,
+    longer_number: "chain_sum products",
+    longer_matrix: "manipulate_matrix",
+    longer_move: "tsumego",
+    one_object: "codeio",
+    longer_fraction: "fraction_simplification",
+    first_number: "gsm_symbolic",
+    complex_number: "complex_arithmetic",
+    given_numbers: "number_sorting",
+    decimal_digits: "decimal_arithmetic",
+    exact_angle: "advanced_geometry",
+    chosen_number: "number_format",
+    pooled_numbers: "pool_matrix",
+    probability: "coin_flip",
+    duration: "time_intervals",
+    real_solutions: "polynomial_equations",
+    prime_factors: "prime_factorization",
+    antiderivative: "simple_integration intermediate_integration",
+    polynomial: "polynomial_multiplication",
+    make_24: "puzzle24",
+    make_target: "countdown",
+    literal: "binary_matrix n_queens spiral_matrix string_insertion",
+    number_grid: "mini_sudoku sudoku futoshiki",
+    living_cells: "game_of_life",
+    reversed_word: "spell_backward",
+    read_letters: "figlet_font",
+    same_characters: "emoji_mystery",
+    unscrambled_words: "letter_jumble",
+    reordered_words: "sentence_reordering",
+    sorted_words: "word_sorting",
+    conclusion: "propositional_logic",
+    possible_moves: "boxnet",
+    roles: "knights_knaves",
+}
 
 GUARDS: Mapping[str, Guard] = MappingProxyType(
     {task: guard for guard, tasks in _TASKS.items() for task in tasks.split()}

@@ -930,46 +930,18 @@ def _last_liberties(board: Mapping[_Point, str]) -> dict[_Point, list[set[_Point
 
 
 CHECKS: Mapping[str, Callable[[Entry], Fault | None]] = {
-    "ab": _ab,
-    "aiw": _aiw,
-    "arc_1d": _arc,
-    "arc_agi": _arc,
-    "basic_arithmetic": _basic_arithmetic,
-    "caesar_cipher": _caesar_cipher,
-    "calendar_arithmetic": _calendar_arithmetic,
-    "circuit_logic": _circuit_logic,
-    "codeio": _codeio,
-    "complex_arithmetic": _complex_arithmetic,
-    "decimal_arithmetic": _decimal_arithmetic,
-    "emoji_mystery": _emoji_mystery,
-    "family_relationships": _family_relationships,
-    "figlet_font": _figlet_font,
-    "gsm_symbolic": _gsm_symbolic,
-    "knight_swap": _knight_swap,
-    "letter_counting": _letter_counting,
-    "letter_jumble": _letter_jumble,
-    "list_functions": _list_functions,
-    "mahjong_puzzle": _mahjong_puzzle,
-    "manipulate_matrix": _manipulate_matrix,
-    "modulo_grid": _modulo_grid,
-    "needle_haystack": _needle_haystack,
-    "number_filtering": _number_filtering,
-    "polynomial_equations": _polynomial_equations,
-    "pool_matrix": _pool_matrix,
-    "power_function": _power_function,
-    "propositional_logic": _propositional_logic,
-    "quantum_lock": _quantum_lock,
-    "rearc": _arc,
-    "sentence_reordering": _sentence_reordering,
-    "simple_equations": _simple_equations,
-    "simple_geometry": _simple_geometry,
-    "string_manipulation": _string_manipulation,
-    "survo": _survo,
-    "syllogism": _syllogism,
-    "time_intervals": _time_intervals,
-    "tsumego": _tsumego,
-}
-"""The check of each task that is known to make faulty items."""
+    check.__name__[1:]: check
+    for check in (
+        *(_ab, _aiw, _basic_arithmetic, _caesar_cipher, _calendar_arithmetic, _circuit_logic),
+        *(_codeio, _complex_arithmetic, _decimal_arithmetic, _emoji_mystery, _family_relationships),
+        *(_figlet_font, _gsm_symbolic, _knight_swap, _letter_counting, _letter_jumble),
+        *(_list_functions, _mahjong_puzzle, _manipulate_matrix, _modulo_grid, _needle_haystack),
+        *(_number_filtering, _polynomial_equations, _pool_matrix, _power_function),
+        *(_propositional_logic, _quantum_lock, _sentence_reordering, _simple_equations),
+        *(_simple_geometry, _string_manipulation, _survo, _syllogism, _time_intervals, _tsumego),
+    )
+} | dict.fromkeys(("arc_1d", "arc_agi", "rearc"), _arc)
+"""The check of each task that is known to make faulty items: the function of its name."""
 
 
 def item_fault(task: str, entry: Entry) -> Fault | None:
