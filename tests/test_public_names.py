@@ -1,7 +1,6 @@
 """What is public: the package's `__all__`, the integrations, and what the reference page shows."""
 
 import ast
-import importlib
 import re
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import reasoning_gym_environment
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "reasoning_gym_environment"
-PACKAGES = sorted(path.parent for path in FOLDER.rglob("*/__init__.py") if path.parent != FOLDER)
 
 INTEGRATIONS = {
     "inspect_ai": ["reasoning_gym"],
@@ -97,18 +95,6 @@ def test_every_public_name_can_be_imported() -> None:
 def test_the_names_of_the_integrations_are_these() -> None:
     modules = [path for path in (FOLDER / "integrations").glob("*.py") if path.stem != "__init__"]
     assert {module.stem: declared(module) for module in modules} == INTEGRATIONS
-
-
-@pytest.mark.parametrize("folder", PACKAGES, ids=lambda folder: folder.name)
-def test_a_package_names_its_modules_but_for_those_with_an_underscore(folder: Path) -> None:
-    package = ".".join(folder.relative_to(ROOT).parts)
-    found = {path.stem for path in folder.iterdir() if path.suffix == ".py" or is_package(path)}
-    public = sorted(name for name in found if not name.startswith("_"))
-    assert importlib.import_module(package).__all__ == public
-
-
-def is_package(path: Path) -> bool:
-    return (path / "__init__.py").exists()
 
 
 def test_the_reference_page_shows_the_public_names() -> None:

@@ -2,5 +2,3 @@
 
 The rest of the package works without Atropos, except the environment and the demo.
 """
-
-__all__ = ["config", "delivery", "launch", "output", "shared_curriculum", "subclass"]

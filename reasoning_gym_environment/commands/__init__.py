@@ -2,20 +2,3 @@
 
 They parse options and print. The packages do the work.
 """
-
-__all__ = [
-    "compare",
-    "demo",
-    "export",
-    "init",
-    "openenv",
-    "problems",
-    "prove",
-    "report",
-    "rescore",
-    "rewards",
-    "show",
-    "suite",
-    "tasks",
-    "watch",
-]

@@ -2,5 +2,3 @@
 
 The environment never imports this package.
 """
-
-__all__ = ["policy", "server", "session", "trainer"]

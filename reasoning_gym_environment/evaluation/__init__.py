@@ -2,5 +2,3 @@
 
 Chance floors come from `tasks`; `report` makes pages of the results.
 """
-
-__all__ = ["comparison", "estimators", "metrics", "run", "store"]

@@ -2,5 +2,3 @@
 
 Needs no server, tokenizer or event loop.
 """
-
-__all__ = ["arguments", "asynchronous", "blocking", "containment"]

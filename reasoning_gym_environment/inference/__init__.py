@@ -2,5 +2,3 @@
 
 It does not import Atropos. `rollouts` scores the completions.
 """
-
-__all__ = ["client", "dialects", "errors", "prompts", "servers"]

@@ -2,15 +2,3 @@
 
 Each needs its framework. None needs Atropos.
 """
-
-__all__ = [
-    "inspect_ai",
-    "nemo_gym",
-    "openenv",
-    "shared",
-    "skyrl",
-    "tinker",
-    "trl",
-    "verifiers",
-    "verl",
-]

@@ -2,11 +2,3 @@
 
 The generators of `sandbox` make the problems, and `evaluation` plans evaluation items.
 """
-
-__all__ = [
-    "levels",
-    "options",
-    "sampler",
-    "stream",
-    "suites",
-]

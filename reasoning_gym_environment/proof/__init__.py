@@ -2,5 +2,3 @@
 
 `findings` lists what is known of the library's tasks; the guards are in `scoring`.
 """
-
-__all__ = ["answers", "checks", "findings", "ladder_proof", "pages", "run"]

@@ -2,5 +2,3 @@
 
 Figures are calculated here from stored groups; nothing is scored or sampled.
 """
-
-__all__ = ["data", "live", "page"]

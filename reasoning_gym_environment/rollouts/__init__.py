@@ -2,5 +2,3 @@
 
 How completions are requested is in `inference`.
 """
-
-__all__ = ["metrics", "rollouts"]

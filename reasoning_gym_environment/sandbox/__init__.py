@@ -3,5 +3,3 @@
 Other packages use `pool` and `functions` alone. What a verifier may execute is decided in
 `_screen`.
 """
-
-__all__ = ["functions", "pool"]

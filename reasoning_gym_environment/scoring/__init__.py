@@ -2,5 +2,3 @@
 
 The library's verifiers run in `sandbox`.
 """
-
-__all__ = ["extraction", "grading", "guards"]

@@ -8,8 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["app", "client", "server"]
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServiceSettings:

@@ -2,5 +2,3 @@
 
 Evaluation results have the same rows; their folders belong to `evaluation`.
 """
-
-__all__ = ["checkpoints", "dumps", "export", "rescoring", "rows"]

@@ -2,15 +2,3 @@
 
 Scoring an answer is in `scoring`, choosing the next problem in `problems`.
 """
-
-__all__ = [
-    "catalogue",
-    "datasets",
-    "decorator",
-    "facts",
-    "item_checks",
-    "ladders",
-    "modules",
-    "proofs",
-    "recipes",
-]

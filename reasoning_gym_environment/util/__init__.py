@@ -2,14 +2,3 @@
 
 No module here knows what a rollout is.
 """
-
-__all__ = [
-    "command_line",
-    "concurrency",
-    "files",
-    "logs",
-    "modules",
-    "outages",
-    "progress",
-    "values",
-]
