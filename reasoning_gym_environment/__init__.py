@@ -35,96 +35,65 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .atropos.config import ReasoningGymEnvConfig
-    from .demo.policy import SimulatedPolicy
-    from .demo.server import PolicyServer, build_tokenizer
-    from .demo.trainer import ApiServer
-    from .errors import (
-        ConfigurationError,
-        FixableError,
-        GenerationError,
-        PoolClosedError,
-        WorkerStartError,
-    )
-    from .evaluation.comparison import compare, comparison_table
-    from .evaluation.estimators import share
-    from .evaluation.store import read_results
-    from .gym.asynchronous import AsyncProblemStream, AsyncReasoningGym, TaskSummary
-    from .gym.blocking import ProblemStream, ReasoningGym
-    from .gym.containment import ContainedFunction, contain
-    from .problems.options import StreamOptions
-    from .reasoning_gym_environment import ReasoningGymEnv
-    from .records import Problem, Recipe, Score, Status, Verdict
-    from .service.app import RewardService, ServiceSettings, create_app
-    from .storage.dumps import DumpContent, read_dump
-    from .storage.rows import StoredGroup, StoredRollout
-    from .tasks.decorator import task
-
-__all__ = [
-    "ApiServer",
-    "AsyncProblemStream",
-    "AsyncReasoningGym",
-    "ConfigurationError",
-    "ContainedFunction",
-    "DumpContent",
-    "FixableError",
-    "GenerationError",
-    "PolicyServer",
-    "PoolClosedError",
-    "Problem",
-    "ProblemStream",
-    "ReasoningGym",
-    "ReasoningGymEnv",
-    "ReasoningGymEnvConfig",
-    "Recipe",
-    "RewardService",
-    "Score",
-    "ServiceSettings",
-    "SimulatedPolicy",
-    "Status",
-    "StoredGroup",
-    "StoredRollout",
-    "StreamOptions",
-    "TaskSummary",
-    "Verdict",
-    "WorkerStartError",
-    "build_tokenizer",
-    "compare",
-    "comparison_table",
-    "contain",
-    "create_app",
-    "read_dump",
-    "read_results",
-    "share",
-    "task",
-]
+    from .atropos.config import ReasoningGymEnvConfig as ReasoningGymEnvConfig
+    from .demo.policy import SimulatedPolicy as SimulatedPolicy
+    from .demo.server import PolicyServer as PolicyServer
+    from .demo.server import build_tokenizer as build_tokenizer
+    from .demo.trainer import ApiServer as ApiServer
+    from .errors import ConfigurationError as ConfigurationError
+    from .errors import FixableError as FixableError
+    from .errors import GenerationError as GenerationError
+    from .errors import PoolClosedError as PoolClosedError
+    from .errors import WorkerStartError as WorkerStartError
+    from .evaluation.comparison import compare as compare
+    from .evaluation.comparison import comparison_table as comparison_table
+    from .evaluation.estimators import share as share
+    from .evaluation.store import read_results as read_results
+    from .gym.asynchronous import AsyncProblemStream as AsyncProblemStream
+    from .gym.asynchronous import AsyncReasoningGym as AsyncReasoningGym
+    from .gym.asynchronous import TaskSummary as TaskSummary
+    from .gym.blocking import ProblemStream as ProblemStream
+    from .gym.blocking import ReasoningGym as ReasoningGym
+    from .gym.containment import ContainedFunction as ContainedFunction
+    from .gym.containment import contain as contain
+    from .problems.options import StreamOptions as StreamOptions
+    from .reasoning_gym_environment import ReasoningGymEnv as ReasoningGymEnv
+    from .records import Problem as Problem
+    from .records import Recipe as Recipe
+    from .records import Score as Score
+    from .records import Status as Status
+    from .records import Verdict as Verdict
+    from .service.app import RewardService as RewardService
+    from .service.app import ServiceSettings as ServiceSettings
+    from .service.app import create_app as create_app
+    from .storage.dumps import DumpContent as DumpContent
+    from .storage.dumps import read_dump as read_dump
+    from .storage.rows import StoredGroup as StoredGroup
+    from .storage.rows import StoredRollout as StoredRollout
+    from .tasks.decorator import task as task
 
 _HOMES = {
-    ".atropos.config": {"ReasoningGymEnvConfig"},
-    ".demo.policy": {"SimulatedPolicy"},
-    ".demo.server": {"PolicyServer", "build_tokenizer"},
-    ".demo.trainer": {"ApiServer"},
-    ".errors": {
-        "ConfigurationError",
-        "FixableError",
-        "GenerationError",
-        "PoolClosedError",
-        "WorkerStartError",
-    },
-    ".evaluation.comparison": {"compare", "comparison_table"},
-    ".evaluation.estimators": {"share"},
-    ".evaluation.store": {"read_results"},
-    ".gym.asynchronous": {"AsyncProblemStream", "AsyncReasoningGym", "TaskSummary"},
-    ".gym.blocking": {"ProblemStream", "ReasoningGym"},
-    ".gym.containment": {"ContainedFunction", "contain"},
-    ".problems.options": {"StreamOptions"},
-    ".reasoning_gym_environment": {"ReasoningGymEnv"},
-    ".records": {"Problem", "Recipe", "Score", "Status", "Verdict"},
-    ".service.app": {"RewardService", "ServiceSettings", "create_app"},
-    ".storage.dumps": {"DumpContent", "read_dump"},
-    ".storage.rows": {"StoredGroup", "StoredRollout"},
-    ".tasks.decorator": {"task"},
+    ".atropos.config": "ReasoningGymEnvConfig",
+    ".demo.policy": "SimulatedPolicy",
+    ".demo.server": "PolicyServer build_tokenizer",
+    ".demo.trainer": "ApiServer",
+    ".errors": "ConfigurationError FixableError GenerationError PoolClosedError WorkerStartError",
+    ".evaluation.comparison": "compare comparison_table",
+    ".evaluation.estimators": "share",
+    ".evaluation.store": "read_results",
+    ".gym.asynchronous": "AsyncProblemStream AsyncReasoningGym TaskSummary",
+    ".gym.blocking": "ProblemStream ReasoningGym",
+    ".gym.containment": "ContainedFunction contain",
+    ".problems.options": "StreamOptions",
+    ".reasoning_gym_environment": "ReasoningGymEnv",
+    ".records": "Problem Recipe Score Status Verdict",
+    ".service.app": "RewardService ServiceSettings create_app",
+    ".storage.dumps": "DumpContent read_dump",
+    ".storage.rows": "StoredGroup StoredRollout",
+    ".tasks.decorator": "task",
 }
+
+__all__ = sorted(name for names in _HOMES.values() for name in names.split())
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 
@@ -136,6 +105,6 @@ def __getattr__(name: str) -> Any:
 
         return version("reasoning-gym-environment")
     for home, names in _HOMES.items():
-        if name in names:
+        if name in names.split():
             return getattr(importlib.import_module(home, __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -385,18 +385,10 @@ class Option(NamedTuple):
         about = self.about
         if columns is not None:
             room = max(24, columns - len(brackets) - 1)
-            about = textwrap.shorten(first_clause(about), room, placeholder=" …")
+            # up to its first full stop, colon or semicolon, without parentheses
+            clause = re.split(r"[;:] |\.(?: |$)", re.sub(r" \([^)]*\)", "", about))[0]
+            about = textwrap.shorten(clause, room, placeholder=" …")
         return f"{about} {brackets}"
-
-
-def first_clause(text: str) -> str:
-    """Return a description up to its first full stop, colon or semicolon, without parentheses.
-
-    Example:
-        >>> first_clause("Tasks to leave out; wins over include_tasks.")
-        'Tasks to leave out'
-    """
-    return re.split(r"[;:] |\.(?: |$)", re.sub(r" \([^)]*\)", "", text))[0]
 
 
 def list_options(defaults: Settings | None = None) -> list[Option]:

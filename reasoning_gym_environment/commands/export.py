@@ -55,7 +55,13 @@ def main(arguments: Sequence[str]) -> int:
     splits, duplicates, broken = prepare(items, options.test_share)
     for name, rows in splits.items():
         if not rows:
-            raise FixableError(nothing(name, len(groups), options))
+            ways = {
+                "sft": "lower --min-score",
+                "dpo": "pairs need groups with solved and unsolved rollouts",
+            }
+            way = ways.get(options.format, "there are too few items")
+            way += ", or change --test-share" if options.test_share else ""
+            raise FixableError(f"{len(groups)} groups give no rows for {name}: {way}")
     write_splits(options.output, splits)
 
     of_evaluations = sum(group.recipe.is_evaluation for group in groups)
@@ -124,14 +130,3 @@ def rows_of(group: StoredGroup, options: Namespace) -> Iterator[Item]:
         row = verl_row if options.format == "verl" else skyrl_row
         return iter([item(group, row(group.recipe, group.prompt))])
     return dpo_rows(group) if options.format == "dpo" else record_rows(group)
-
-
-def nothing(split_name: str, groups: int, options: Namespace) -> str:
-    """Explain why there is nothing to write, and what to do."""
-    ways = {
-        "sft": "lower --min-score",
-        "dpo": "pairs need groups with solved and unsolved rollouts",
-    }
-    way = ways.get(options.format, "there are too few items")
-    share = ", or change --test-share" if options.test_share else ""
-    return f"{groups} groups give no rows for {split_name}: {way}{share}"

@@ -107,7 +107,22 @@ async def negotiate(
     text is requested of all. Raises ConfigurationError if one doesn't meet the requirements, and
     UnreachableError if none answers in time.
     """
-    results = await _probe_until_one_answers(servers, requirements, seconds)
+    retry, failure = Retry(seconds), Outage(interval=10.0)
+    while True:
+        results = await asyncio.gather(*(_probe_or_explain(s, requirements) for s in servers))
+        failures = [result for result in results if isinstance(result, str)]
+        outage = f"no answer from {'; '.join(failures)}"
+        if len(failures) < len(results):
+            break
+        failure.record_failure()
+        if failure.should_log and retry.left > 0:
+            logger.warning("%s; trying for another %.0f s", outage.capitalize(), retry.left)
+        if not await retry.wait():
+            raise UnreachableError(
+                f"{outage}: start it, set --openai.base_url to its address, or check its own log"
+            )
+    if failures:
+        logger.warning("Starting without some servers: %s", outage)
     found = [result for result in results if isinstance(result, Capabilities)]
     for one in found:
         if why := blocker(one, requirements):
@@ -123,28 +138,6 @@ async def negotiate(
         if texts and not isinstance(own, ChatText):
             own = server.text if own else texts[0]
         server.dialect = own or server.tokens
-
-
-async def _probe_until_one_answers(
-    servers: Sequence[ServerClient], requirements: Requirements, seconds: float
-) -> list[Capabilities | str]:
-    """Return each server's capabilities, or a description of its failure."""
-    retry, failure = Retry(seconds), Outage(interval=10.0)
-    while True:
-        results = await asyncio.gather(*(_probe_or_explain(s, requirements) for s in servers))
-        failures = [result for result in results if isinstance(result, str)]
-        outage = f"no answer from {'; '.join(failures)}"
-        if len(failures) < len(results):
-            if failures:
-                logger.warning("Starting without some servers: %s", outage)
-            return results
-        failure.record_failure()
-        if failure.should_log and retry.left > 0:
-            logger.warning("%s; trying for another %.0f s", outage.capitalize(), retry.left)
-        if not await retry.wait():
-            raise UnreachableError(
-                f"{outage}: start it, set --openai.base_url to its address, or check its own log"
-            )
 
 
 async def _probe_or_explain(server: ServerClient, requirements: Requirements) -> Capabilities | str:

@@ -117,9 +117,10 @@ class Dialect(ABC):
     def body(self, request: GenerationRequest) -> dict[str, Any]:
         """Return the request's JSON."""
 
-    @abstractmethod
     def rows(self, reply: Any, request: GenerationRequest) -> Iterable[Row]:
         """Return a decoded reply's completions; raise ReplyError if it has another prompt."""
+        found: Iterable[Row] = reply.rows(request)
+        return found
 
     @abstractmethod
     def has_tokens(self, reply: Any) -> bool:
@@ -273,9 +274,6 @@ class VllmCompletions(Dialect):
             "logprobs": request.candidates,
         }
 
-    def rows(self, reply: _Choices, request: GenerationRequest) -> Iterable[Row]:
-        return reply.rows(request)
-
     def has_tokens(self, reply: Any) -> bool:
         return _has_values(reply["choices"][0], "token_ids", "logprobs")
 
@@ -349,9 +347,6 @@ class ChatTokens(Dialect):
             # vLLM counts the sampled token among them, and puts it first
             "top_logprobs": request.candidates + 1 if request.candidates else 0,
         }
-
-    def rows(self, reply: _Choices, request: GenerationRequest) -> Iterable[Row]:
-        return reply.rows(request)
 
     def has_tokens(self, reply: Any) -> bool:
         choice = reply["choices"][0]

@@ -30,31 +30,20 @@ class Mean:
     """A running mean; its count tells a mean of 0 from no data."""
 
     total: float = 0.0
-    squares: float = 0.0
     count: int = 0
 
     def add(self, value: float) -> None:
         self.total += value
-        self.squares += value * value
         self.count += 1
 
     def merge(self, other: Mean) -> None:
         self.total += other.total
-        self.squares += other.squares
         self.count += other.count
 
     @property
     def value(self) -> float:
         """The mean; NaN without values."""
         return self.total / self.count if self.count else math.nan
-
-    @property
-    def standard_error(self) -> float:
-        """The standard error, from the unbiased sample variance; NaN below two values."""
-        if self.count < 2:
-            return math.nan
-        variance = max(0.0, self.squares - self.total**2 / self.count) / (self.count - 1)
-        return math.sqrt(variance / self.count)
 
 
 class Means:
@@ -83,9 +72,7 @@ class Means:
         difference = Means()
         for name, mean in self._means.items():
             before = earlier[name]
-            difference._means[name] = Mean(
-                mean.total - before.total, mean.squares - before.squares, mean.count - before.count
-            )
+            difference._means[name] = Mean(mean.total - before.total, mean.count - before.count)
         return difference
 
     def __getitem__(self, name: str) -> Mean:

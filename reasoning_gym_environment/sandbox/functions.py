@@ -33,10 +33,6 @@ class FunctionPool(WorkerPool):
         counts: counts verdicts by status, errors, and worker restarts.
         processes: hosts, each of which runs one call at a time.
         others: as of `contain`.
-
-    Example:
-        async with FunctionPool(source, Counter(), processes=2) as pool:
-            verdict = await pool.call("4", "null")
     """
 
     def __init__(

@@ -77,16 +77,12 @@ class PoolSettings:
 
     Attributes:
         processes: generators, and as many verifier hosts.
-        generation_timeout: seconds for one problem.
-        verify_timeout: seconds for one answer.
         verify_group_timeout: seconds for all answers of a group.
-        solved_threshold: score from which an answer is solved; None is each task's own.
-        require_containment: whether workers that this system does not fully contain are refused.
         modules: those with a user's own tasks.
-        task_environment: names of environment variables that these modules see.
         stateless: own tasks that keep no state: their answers share a process. None takes those
             that are proved to keep none.
         hash_seed: of Python in all workers.
+        others: as of `AsyncReasoningGym`.
     """
 
     processes: int

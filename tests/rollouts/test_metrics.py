@@ -91,21 +91,9 @@ class TestMean:
     def test_its_value_is_the_mean(self, values: list[float]) -> None:
         assert mean_of(values).value == pytest.approx(statistics.mean(values))
 
-    @given(st.lists(scores, min_size=2) | st.lists(token_counts, min_size=2))
-    def test_its_standard_error_comes_from_the_sample_deviation(self, values: list[float]) -> None:
-        expected = statistics.stdev(values) / math.sqrt(len(values))
-        tolerance = 1e-6 * max(1.0, *values)
-        assert mean_of(values).standard_error == pytest.approx(expected, abs=tolerance)
-
-    @given(scores, st.integers(2, 100))
-    def test_equal_values_have_no_error(self, value: float, count: int) -> None:
-        assert mean_of([value] * count).standard_error == pytest.approx(0.0, abs=1e-7)
-
     def test_it_needs_values(self) -> None:
         assert math.isnan(Mean().value)
-        assert math.isnan(Mean().standard_error)
         assert mean_of([0.5]).value == 0.5
-        assert math.isnan(mean_of([0.5]).standard_error)
 
 
 class TestMeans:
@@ -130,8 +118,6 @@ class TestMeans:
         first.merge(second)
         assert first.counts() == one.counts()
         assert first.values() == pytest.approx(one.values())
-        for name in one.values():
-            assert first[name].squares == pytest.approx(one[name].squares)
 
 
 class TestGroups:
