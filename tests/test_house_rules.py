@@ -13,9 +13,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 BOUNDS = {
-    "modules": 133,
-    "lines": 31_260,
-    "classes": 318,
+    "modules": 131,
+    "lines": 30_850,
+    "classes": 317,
     "constants_per_1000": 8,
     "function_p90": 30,
     "longest_function": 70,

@@ -18,6 +18,8 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from reasoning_gym_environment.records import (
     Attempt,
     Completion,
@@ -173,7 +175,7 @@ def _samples(step: int, difficulties: Sequence[float | None], items: int) -> Ite
                 own = [attempt(policy, skill, 400, right) for _ in range(4)]
                 time = (START + timedelta(seconds=32 * step)).isoformat()
                 sample = stored(recipe, own, right, step=step, time=time)
-                yield sample.as_sample(difficulty)
+                yield structs.replace(sample, sampled_at=difficulty)
 
 
 if __name__ == "__main__":
