@@ -20,13 +20,6 @@ logger = logging.getLogger(__name__)
 
 TOKEN_VARIABLE = "REASONING_GYM_OPENENV_TOKEN"
 
-SETTINGS = (
-    *TaskOptions.model_fields,
-    *("include_tasks", "seed", "answer_tolerance", "skip_faulty_items", "task_processes"),
-    *("require_containment", "task_modules", "task_environment"),
-)
-"""The settings of `serve` that apply here."""
-
 
 def main(arguments: Sequence[str]) -> int:
     """Serve until SIGTERM or SIGINT; FixableError if it cannot start."""
@@ -103,5 +96,10 @@ def build_parser() -> Parser:
         default=1,
         metavar="N",
     )
-    add_settings(parser, SETTINGS)
+    names = (
+        *TaskOptions.model_fields,
+        *("include_tasks", "seed", "answer_tolerance", "skip_faulty_items", "task_processes"),
+        *("require_containment", "task_modules", "task_environment"),
+    )
+    add_settings(parser, names)
     return parser

@@ -38,24 +38,6 @@ from .export import add_output_options, require_jsonl_for_nemo_gym
 if TYPE_CHECKING:
     from ..evaluation.run import EvaluationSet
 
-SETTINGS = (
-    "task_modules",
-    "task_environment",
-    "include_tasks",
-    "exclude_tasks",
-    "task_parameters",
-    "seed",
-    "system_prompt",
-    "eval_seed",
-    "eval_difficulties",
-    "num_eval_samples_per_task",
-    "skip_faulty_items",
-    "solved_threshold",
-    "generation_timeout",
-    "task_processes",
-)
-"""The settings of `serve` that apply here."""
-
 
 def main(arguments: Sequence[str]) -> int:
     """Write the rows and print their counts."""
@@ -124,7 +106,12 @@ def build_parser() -> Parser:
         choices=("prompts", "nemo-gym", "verl", "skyrl"),
         default="prompts",
     )
-    add_settings(parser, SETTINGS)
+    names = (
+        *("task_modules", "task_environment", "include_tasks", "exclude_tasks", "task_parameters"),
+        *("seed", "system_prompt", "eval_seed", "eval_difficulties", "num_eval_samples_per_task"),
+        *("skip_faulty_items", "solved_threshold", "generation_timeout", "task_processes"),
+    )
+    add_settings(parser, names)
     return parser
 
 

@@ -24,10 +24,6 @@ from ..util.values import escape_control_characters
 
 logger = logging.getLogger(__name__)
 
-SETTINGS = [field.name for field in fields(ScoringSettings)]
-SETTINGS += ["generation_timeout", "task_processes", "task_modules", "task_environment"]
-"""The settings of `serve` that apply here."""
-
 
 def main(arguments: Sequence[str]) -> int:
     """Write a rescored file beside each file; return 1 if some rows could not be rescored.
@@ -114,5 +110,6 @@ def build_parser() -> Parser:
         "leave out rows whose label is known to be false, or whose question has no or "
         "several right answers",
     )
-    add_settings(parser, SETTINGS)
+    names = ["generation_timeout", "task_processes", "task_modules", "task_environment"]
+    add_settings(parser, [*names, *(field.name for field in fields(ScoringSettings))])
     return parser

@@ -191,12 +191,12 @@ def progress_line(seconds: float, means: Means, counts: Mapping[str, int]) -> st
 
 def render(report: DemoReport, log: Path) -> str:
     """Return the summary as text."""
-    parts = (_flow(report, log), _outcomes(report), _signal(report), _categories(report))
-    return "\n".join(line for part in parts for line in ("", *part))
+    return "\n".join(_lines(report, log))
 
 
-def _flow(report: DemoReport, log: Path) -> Iterator[str]:
-    counts = report.counts
+def _lines(report: DemoReport, log: Path) -> Iterator[str]:
+    counts, means = report.counts, report.means
+    yield ""
     yield f"{report.seconds:.0f} seconds of serving"
     yield f"  groups collected  {counts['groups/collected']:6d}"
     yield f"  groups accepted   {counts['groups/accepted']:6d}  with unequal scores"
@@ -205,10 +205,7 @@ def _flow(report: DemoReport, log: Path) -> Iterator[str]:
     folders = sorted({str(path.parent.resolve()) for path in report.dumps})
     yield f"  dump files        {len(report.dumps):6d}  in {', '.join(folders) or 'no folder'}"
     yield f"  log                       {log.resolve()}"
-
-
-def _outcomes(report: DemoReport) -> Iterator[str]:
-    means = report.means
+    yield ""
     yield f"Of {means['truncated'].count} rollouts"
     for status in Status:
         if share := _share(means, status):
@@ -216,15 +213,12 @@ def _outcomes(report: DemoReport) -> Iterator[str]:
     failures = sum(_share(means, status) for status in FORMAT_FAILURES)
     yield f"  format failures   {failures:6.1%}  no answer, or several"
     yield f"  truncated         {_percent(means['truncated'])}"
-
-
-def _signal(report: DemoReport) -> Iterator[str]:
-    """Yield the share of groups with signal, and the tasks that the curriculum moved farthest."""
     stats = report.curriculum
-    yield f"Of {signal_line(report.means)}"
+    yield ""
+    yield f"Of {signal_line(means)}"
     yield (
         f"Curriculum: {stats['tasks_with_adjustments']} of {stats['total_tasks_tracked']} tasks "
-        f"moved, {report.counts['curriculum/moves']} times; mean difficulty "
+        f"moved, {counts['curriculum/moves']} times; mean difficulty "
         f"{stats['average_complexity']:.2f} (from 0, easiest, to 1)"
     )
 
@@ -238,10 +232,7 @@ def _signal(report: DemoReport) -> Iterator[str]:
             f"  {task:26} from level {(at['height'] - 1) / 2:4.1f} to {at['level']:4.1f} "
             f"of {at['height'] - 1}, in {at['groups']} groups"
         )
-
-
-def _categories(report: DemoReport) -> Iterator[str]:
-    means = report.means
+    yield ""
     yield f"Solved              {_percent(means['solved'])}"
     for name, count in means.counts().items():
         kind, _, rest = name.partition("/")

@@ -25,11 +25,7 @@ ComplexityMode = Literal["random", "curriculum", "fixed"]
 
 
 def require_difficulty_where_fixed(mode: ComplexityMode | None, difficulty: float | None) -> None:
-    """Check that a difficulty is set if and only if the mode is fixed.
-
-    Raises:
-        ConfigurationError: it isn't, or the difficulty is not in [0, 1].
-    """
+    """Raise ConfigurationError unless a difficulty in [0, 1] is set if and only if it is used."""
     fixed, given = mode == "fixed", difficulty is not None
     if fixed != given or not 0 <= (difficulty or 0) <= 1:
         raise ConfigurationError(
@@ -350,13 +346,10 @@ class Curriculum(LevelPolicy):
         state.learn(level, times, weight * solved, weight * scored)
         state.groups += fresh
         state.stale += not fresh
-        return self._move(task, state) if fresh else None
-
-    def _move(self, task: str, state: TaskState) -> str | None:
-        """Move to where the curve meets the target, unless the share here is near it."""
         top, before = self._tops[task], state.position
-        if top == 0:
+        if not fresh or top == 0:
             return None
+        # Move to where the curve meets the target, unless the share here is near it.
         curve = fit_curve(state.counts(), state.height, self._target)
         share = curve.at(before)
         after = curve.position(self._target, top)

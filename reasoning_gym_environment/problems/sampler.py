@@ -489,8 +489,9 @@ class Sampler:
         self._draw += 1
         if self._signal:
             return self._next_by_signal(self._signal, draw)
-        task = self._by_weight(self._uniform("task", draw))
-        return self._fresh(task, self._levels.level(task, self._uniform("level", draw)), draw)
+        of_task, of_level = (self._bits(each, draw) / 2**SEED_BITS for each in ("task", "level"))
+        task = self._by_weight(of_task)
+        return self._fresh(task, self._levels.level(task, of_level), draw)
 
     def _fresh(self, task: str, level: int | None, draw: int) -> Recipe:
         return Recipe(
@@ -503,11 +504,8 @@ class Sampler:
     def _parameters(self, task: str, level: int | None) -> dict[str, Any]:
         return {**self._levels.parameters(task, level), **self._overrides.get(task, {})}
 
-    def _uniform(self, purpose: str, draw: int) -> float:
-        """Return a random number in [0, 1) for one purpose of one draw."""
-        return self._bits(purpose, draw) / (1 << SEED_BITS)
-
     def _bits(self, purpose: str, draw: int) -> int:
+        """Return random bits for one purpose of one draw."""
         return hash_bits(SEED_BITS, purpose, self._run_seed, self._replica, draw)
 
     def _next_by_signal(self, signal: SignalEstimates, draw: int) -> Recipe:

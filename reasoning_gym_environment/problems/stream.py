@@ -183,11 +183,7 @@ class RecipeStream:
         self._pending: deque[tuple[Recipe, asyncio.Task[Problem | None]]] = deque()
 
     async def make(self, recipe: Recipe) -> Problem | None:
-        """Make a problem; return None if its question is excluded.
-
-        Raises:
-            GenerationError: it can't be made.
-        """
+        """Make a problem, or raise GenerationError; return None if its question is excluded."""
         problem, excluded = await asyncio.gather(
             self._generate(recipe), self._excluded(recipe.task)
         )
@@ -464,11 +460,7 @@ class StreamState(Struct):
 
 
 def require_stream_state(state: Any) -> None:
-    """Validate a stored stream state, except the recipes in `ahead`.
-
-    Raises:
-        ValueError: a value is missing or invalid; the message has its path.
-    """
+    """Raise ValueError, with the value's path, for an invalid stream state, `ahead` aside."""
     sampler = validate(state, StreamState).sampler
     dated = [(f"signal of {shorten(task)}", since) for task, *_, since in sampler.signal]
     if memory := sampler.memory:

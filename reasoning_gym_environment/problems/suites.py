@@ -141,11 +141,7 @@ def built_in() -> list[str]:
 
 
 def load_suite(name: str) -> Suite:
-    """Read a suite of the package by its name, or any by its file.
-
-    Raises:
-        ConfigurationError: there is none, or the file is invalid or was changed.
-    """
+    """Read a suite of the package by its name, or any by its file, unchanged and valid."""
     path = Path(name)
     if name in built_in():
         path = FOLDER / f"{name}.json"
@@ -174,11 +170,7 @@ class UnequalItemsError(FixableError):
 
 
 def require_same_questions(suite: Suite, problems: Iterable[Problem]) -> None:
-    """Compare the generated problems of a suite with its hashes.
-
-    Raises:
-        UnequalItemsError: an item is missing or has another question.
-    """
+    """Raise UnequalItemsError where a suite's item is missing or has another question."""
     made = {recipe_key(p.recipe): question_sha256(p.question) for p in problems}
     found = [
         (recipe, made.get(recipe_key(recipe), ""), known) for recipe, _, known in suite.items()

@@ -85,13 +85,8 @@ def screen_and_score(
     if most == 0.0:
         return FormScores(outcome=Outcome.SCORED, raw=0.0)
     scores = score_forms(verify, answer, entry, tagged=tagged)
-    return dataclasses.replace(
-        scores, raw=_at_most(most, scores.raw), tagged=_at_most(most, scores.tagged)
-    )
-
-
-def _at_most(most: float, score: float) -> float:
-    return score if math.isnan(score) else min(most, score)
+    # `min` returns its first argument where that is NaN
+    return dataclasses.replace(scores, raw=min(scores.raw, most), tagged=min(scores.tagged, most))
 
 
 def zygote_work(dataset: Any, request: EntryAnswers, answers: Sequence[str]) -> Work:
@@ -179,7 +174,10 @@ def persistent_work(datasets: Datasets, requests: int, *, seconds: float) -> Wor
                 return
             key, dataset_pickle, request = pickle.loads(frame)
             if dataset_pickle:
-                known[key] = _load_dataset(dataset_pickle)
+                try:
+                    known[key] = pickle.loads(dataset_pickle)
+                except Exception:  # noqa: BLE001 - its class may import: a zygote scores its answers
+                    known[key] = None
             dataset = known[key]
             dataset_state = _dataset_state(dataset)
             for answer in request.answers:
@@ -194,14 +192,6 @@ def persistent_work(datasets: Datasets, requests: int, *, seconds: float) -> Wor
             os.write(reply, FormScores(outcome=Outcome.SCORED, raw=number).pack())
 
     return work
-
-
-def _load_dataset(dataset_pickle: bytes) -> Any:
-    """Return None if loading needs what the filter refuses, such as another import."""
-    try:
-        return pickle.loads(dataset_pickle)
-    except Exception:  # noqa: BLE001 - a class may raise anything: a zygote scores its answers
-        return None
 
 
 def _score(dataset: Any, request: EntryAnswers, answer: str) -> FormScores:

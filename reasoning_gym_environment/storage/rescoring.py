@@ -80,7 +80,11 @@ async def rescore(
     slots = asyncio.Semaphore(concurrency)
 
     async def rescore_one(group: StoredGroup) -> Rescored:
-        library, stored, installed = made_with = _made_with(group, pool)
+        made_with = LIBRARY, group.library_version, version(LIBRARY)
+        if module := pool.module_of(group.task):
+            then = str(group.library_versions.get(module, "an unknown version"))
+            made_with = module, then, pool.versions[module]
+        library, stored, installed = made_with
         async with slots:
             try:
                 problem = await generate_with_retry(pool.generate, group.recipe)
@@ -97,14 +101,6 @@ async def rescore(
             return Rescored(before=group, after=after, made_with=made_with)
 
     return await with_progress([rescore_one(group) for group in groups], "rescoring")
-
-
-def _made_with(group: StoredGroup, pool: TaskPool) -> tuple[str, str, str]:
-    """Return the library or module of a group's task, and its versions then and now."""
-    if module := pool.module_of(group.task):
-        then = str(group.library_versions.get(module, "an unknown version"))
-        return module, then, pool.versions[module]
-    return LIBRARY, group.library_version, version(LIBRARY)
 
 
 async def _rescore_group(

@@ -28,8 +28,7 @@ _MAX_LENGTH = 100
 def leaves(value: Any) -> Iterator[tuple[int, Any]]:
     """Yield every value that is not a list, with its depth in nested lists, in order.
 
-    Raises:
-        ValueError: there are too many values or levels; a list may contain itself.
+    Raises ValueError beyond a number of values or levels: a list may contain itself.
     """
     ahead = [(0, value)]
     seen = 0
