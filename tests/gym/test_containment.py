@@ -319,7 +319,7 @@ def test_a_name_that_is_something_else_by_now_is_refused(monkeypatch: pytest.Mon
         ({"allow": "write"}, "allow must be one of network, processes, write, got 'write'"),
         ({"time_out": 1}, "unknown setting 'time_out'; did you mean timeout"),
         ({"warm_up": ["x"]}, r"warm_up\[0\] must be a text and its data, got 'x'"),
-        ({"warm_up": [("x" * 10**6, 0)]}, "warm_up must have at most 100000 characters"),
+        ({"warm_up": [("x" * 10**6, 0)]}, "warm_up must have at most 100000 bytes"),
     ],
 )
 def test_invalid_options_are_refused(options: dict[str, Any], message: str) -> None:
