@@ -12,12 +12,12 @@ from reasoning_gym_environment.tasks.item_checks import item_fault
 from research.labels.solvers.registry import PROPERTIES, SOLVERS
 from research.labels.solvers.solution import UnreadableQuestionError
 
-CASES: list[dict[str, Any]] = [
-    case
-    for path in sorted((Path(__file__).parent / "solver_cases").glob("*.json"))
-    for case in json.loads(path.read_text(encoding="utf-8"))
-]
-"""Questions made by hand: task, question, right and wrong answers, and why.
+CASES: dict[str, list[dict[str, Any]]] = {
+    task: cases
+    for path in (Path(__file__).parent / "solver_cases").glob("*.json")
+    for task, cases in json.loads(path.read_text(encoding="utf-8")).items()
+}
+"""By task questions made by hand, right and wrong answers, and why.
 
 Optional: `ambiguous` (true: the solver names the two readings), `unreadable` (true).
 """
@@ -30,14 +30,14 @@ def datasets() -> Datasets:
 
 
 def test_every_solver_has_cases_made_by_hand() -> None:
-    assert {case["task"] for case in CASES} == set(SOLVERS)
+    assert CASES.keys() == SOLVERS.keys()
 
 
 @pytest.mark.parametrize("task", sorted(SOLVERS))
 def test_the_solver_judges_cases_made_by_hand(task: str) -> None:
     with pytest.raises(UnreadableQuestionError):
         SOLVERS[task]("Good morning.")
-    for case in (case for case in CASES if case["task"] == task):
+    for case in CASES[task]:
         why = case["why"]
         if case.get("unreadable"):
             with pytest.raises(UnreadableQuestionError):

@@ -33,8 +33,8 @@ thoughts = st.lists(st.sampled_from([*PIECES, "<THINK>"]) | st.text()).map(
 
 def test_the_answer_is_what_the_rule_says() -> None:
     for case in CASES:
-        status = case["status"] and Status(case["status"])
-        assert extract_answer(case["text"])[:2] == (case["answer"], status), case["why"]
+        expected = case.get("answer"), case.get("status")
+        assert extract_answer(case["text"])[:2] == expected, case["why"]
 
 
 @given(anything)
