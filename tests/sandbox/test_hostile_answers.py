@@ -32,7 +32,7 @@ async def judge(
     pool: TaskPool, case: dict[str, Any], canary: Path
 ) -> tuple[list[Verdict], list[Verdict]]:
     """Verdicts on junk alone, and on the same junk with the case's answer in its midst."""
-    problem = await pool.generate(Recipe(task=case["task"], seed=case["seed"] + case["index"]))
+    problem = await pool.generate(Recipe(task=case["task"], seed=case["seed"]))
     honest = [*JUNK, problem.oracle or "none"]
     expected = await pool.verify(problem, honest)
     hostile = hostile_answer(case, problem, canary)

@@ -30,9 +30,7 @@ async def test_hostile_answers_have_the_same_outcome_as_in_python(
     hurried: AsyncReasoningGym, post: Post, tmp_path: Path
 ) -> None:
     async def outcomes(case: dict[str, Any], url: str) -> tuple[Any, Any]:
-        problem = await hurried.problem(
-            Recipe(task=case["task"], seed=case["seed"] + case["index"])
-        )
+        problem = await hurried.problem(Recipe(task=case["task"], seed=case["seed"]))
         text = f"<answer>{hostile_answer(case, problem, tmp_path / 'canary')}</answer>"
         score = await hurried.score(problem, text)
         fields = {"recipe": problem.recipe.to_json(), "question": problem.question}
