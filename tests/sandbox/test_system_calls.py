@@ -1,7 +1,7 @@
 """Under its filter a process can do what its role needs; the kernel refuses the rest.
 
-Every attempt runs in an interpreter of its own, with its standard output as the reply. This
-file is also the script of one test: it scores all tasks with and without the filter.
+Every attempt runs in a process of its own, with its standard output as the reply. This file is
+also the script of one test: it scores all tasks with and without the filter.
 """
 
 import contextlib
@@ -40,35 +40,34 @@ os.write(1, outcome + b" %d" % sum(len("%.17g" % (i / 7)) > 0 for i in range(100
 os._exit(0)
 """
 
+FORK_EACH = """
+import json, traceback
+outcomes = {}
+for name, attempt in json.loads(sys.argv[2]).items():
+    read_end, write_end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        for descriptor in (1, 2):
+            os.dup2(write_end, descriptor)
+        os.closerange(3, write_end + 1)
+        parent, own = os.getppid(), os.getpid()
+        try:
+            exec(attempt)
+        except BaseException:
+            traceback.print_exc()
+        os._exit(0)
+    os.close(write_end)
+    with open(read_end) as said:
+        outcomes[name] = said.read(), os.waitpid(child, 0)[1]
+print(json.dumps(outcomes))
+"""
+"""Runs each attempt in a process of its own: what that writes, also as errors, and its status."""
 
-def run(script: str, path: Path) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-c", PROLOGUE + script, str(path)]
-    return subprocess.run(command, capture_output=True, check=False, timeout=60)
 
-
-@where_filtered
-@pytest.mark.parametrize("attempt", FORBIDDEN)
-def test_a_process_under_the_filter_cannot(attempt: str, tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    done = run(ATTEMPT.format(attempt=FORBIDDEN[attempt]), path)
-    assert (done.stdout, done.stderr, done.returncode) == (b"refused 100", b"", 0)
-    assert not path.exists()
-
-
-@where_filtered
-@pytest.mark.parametrize("attempt", FORBIDDEN)
-def test_a_process_that_reads_its_requests_cannot(attempt: str, tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    script = """
-requests, theirs = os.pipe()
-os.write(theirs, b"asked")
-""" + ATTEMPT.replace(
-        "system_calls.filter_verifier_child(1)",
-        "system_calls.filter_verifier_child(1, requests_fd=requests)",
-    ).replace("os.write(1,", "assert os.read(requests, 9) == b'asked'\nos.write(1,")
-    done = run(script.format(attempt=FORBIDDEN[attempt]), path)
-    assert (done.stdout, done.stderr, done.returncode) == (b"refused 100", b"", 0)
-    assert not path.exists()
+def run(script: str, path: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-c", PROLOGUE + script, str(path), *arguments]
+    no_input = subprocess.DEVNULL
+    return subprocess.run(command, stdin=no_input, capture_output=True, check=False, timeout=60)
 
 
 FREE_FOR_A_ZYGOTE = {
@@ -81,18 +80,6 @@ FREE_FOR_A_ZYGOTE = {
     "lift its protection",
 }
 """What a zygote may do; its only descriptors are sockets that are connected already."""
-
-
-@where_filtered
-@pytest.mark.parametrize("attempt", sorted(FORBIDDEN.keys() - FREE_FOR_A_ZYGOTE))
-def test_a_zygote_cannot(attempt: str, tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    script = ATTEMPT.replace(
-        "system_calls.filter_verifier_child(1)", "system_calls.filter_zygote()"
-    )
-    done = run(script.format(attempt=FORBIDDEN[attempt]), path)
-    assert (done.stdout, done.stderr, done.returncode) == (b"refused 100", b"", 0)
-    assert not path.exists()
 
 
 @where_filtered
@@ -228,12 +215,34 @@ except PermissionError:
 """
 
 
+READS_REQUESTS = """
+requests, theirs = os.pipe()
+os.write(theirs, b"asked")
+""" + ATTEMPT.replace("child(1)", "child(1, requests_fd=requests)").replace(
+    "os.write(1,", "assert os.read(requests, 9) == b'asked'\nos.write(1,"
+)
+OF_A_ZYGOTE = ATTEMPT.replace("filter_verifier_child(1)", "filter_zygote()")
+
+
 @where_filtered
-@pytest.mark.parametrize("attempt", sorted({**FORBIDDEN, **MORE}.keys() - FREE_FOR_A_GENERATOR))
-def test_a_generator_cannot(attempt: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("script", "free", "more", "said"),
+    [
+        pytest.param(ATTEMPT, set(), {}, "refused 100", id="verifier's child"),
+        pytest.param(READS_REQUESTS, set(), {}, "refused 100", id="persistent worker"),
+        pytest.param(OF_A_ZYGOTE, FREE_FOR_A_ZYGOTE, {}, "refused 100", id="zygote"),
+        pytest.param(GENERATOR_ATTEMPT, FREE_FOR_A_GENERATOR, MORE, "refused", id="generator"),
+    ],
+)
+def test_a_process_under_the_filter_cannot(
+    script: str, free: set[str], more: dict[str, str], said: str, tmp_path: Path
+) -> None:
     path = tmp_path / "file"
-    done = run(GENERATOR_ATTEMPT.format(attempt={**FORBIDDEN, **MORE}[attempt]), path)
-    assert (done.stdout, done.stderr, done.returncode) == (b"refused", b"", 0)
+    forbidden = {name: code for name, code in (FORBIDDEN | more).items() if name not in free}
+    attempts = {name: script.format(attempt=code) for name, code in forbidden.items()}
+    done = run(FORK_EACH, path, json.dumps(attempts))
+    assert (done.stderr, done.returncode) == (b"", 0)
+    assert json.loads(done.stdout) == {name: [said, 0] for name in forbidden}
     assert not path.exists()
 
 
