@@ -10,7 +10,7 @@ from chromium import chromium, needs_chromium
 from report_files import row, write
 
 from reasoning_gym_environment.evaluation.comparison import compare
-from reasoning_gym_environment.evaluation.estimators import discoveries, share, sign_flip_p
+from reasoning_gym_environment.evaluation.estimators import share
 from reasoning_gym_environment.report.data import read_report_data
 from reasoning_gym_environment.report.page import write_report
 from reasoning_gym_environment.scoring.extraction import split_thought
@@ -204,25 +204,6 @@ def figures(browser: Any, expression: str, *arguments: Any) -> Any:
     return browser.execute_script(f"return reportFigures.{expression}", *arguments)
 
 
-@pytest.mark.parametrize(
-    "clusters",
-    [
-        [[1.0, 0.0], [1.0, 1.0], [0.0]],
-        [[1.0] * 8, [0.0] * 8],
-        [[1.0]] * 5,
-        [[0.0, 1.0]],
-        [[float(i % 3 == 0)] * (1 + i % 4) for i in range(300)],
-    ],
-)
-def test_a_share_is_the_estimators(browser: Any, page: str, clusters: list[list[float]]) -> None:
-    opened(browser, page)
-    expected = share(clusters)
-    found = figures(browser, "share(arguments[0])", [[len(c), sum(c)] for c in clusters])
-    assert [found["value"], found["low"], found["high"]] == pytest.approx(
-        [expected.value, expected.low, expected.high], abs=1e-9
-    )
-
-
 def test_all_rollouts_together_have_pythons_share(browser: Any, training_page: str) -> None:
     opened(browser, training_page)
     found = figures(browser, "figuresOf(reportFigures.groupsLeft())")
@@ -232,23 +213,6 @@ def test_all_rollouts_together_have_pythons_share(browser: Any, training_page: s
     assert found["solved"]["high"] == pytest.approx(expected.high)
     assert (found["groups"], found["rollouts"], found["scored"]) == (13, 97, 96)
     assert f"{expected.low:.1%} to {expected.high:.1%}" in texts(browser, "#tiles")[0]
-
-
-@pytest.mark.parametrize(
-    "differences", [[1.0, 1.0, 1.0, 1.0, 0.0], [0.5, -0.25, 0.0, 1 / 3], [0.5, 0.5, -0.5] * 40]
-)
-def test_a_p_value_is_the_estimators(browser: Any, page: str, differences: list[float]) -> None:
-    opened(browser, page)
-    found = figures(browser, "signFlipP(arguments[0])", differences)
-    assert found == pytest.approx(sign_flip_p(differences), abs=1e-6)
-
-
-def test_discoveries_are_the_estimators(browser: Any, page: str) -> None:
-    opened(browser, page)
-    values = {"a": 0.001, "b": 0.03, "c": 0.2, "d": 0.02}
-    script = "[...reportFigures.discoveries(new Map(Object.entries(arguments[0])))]"
-    found = browser.execute_script(f"return {script}", values)
-    assert set(found) == discoveries(values)
 
 
 def test_the_comparison_is_that_of_compare(browser: Any, page: str, folder: Path) -> None:

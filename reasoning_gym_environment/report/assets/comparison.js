@@ -63,7 +63,7 @@ function compare(before, after) {
     ...changeOf(
       "solved, mean over tasks",
       solved,
-      macroDifference([...tasks.values()].map(differences)),
+      meanDifference(...[...tasks.values()].map(differences)),
     ),
     before: sum(byTask.map((each) => each.before)) / byTask.length,
     after: sum(byTask.map((each) => each.after)) / byTask.length,

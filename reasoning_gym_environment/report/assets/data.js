@@ -285,9 +285,9 @@ function sortedLengths(groups) {
 // For the tests, which compare the figures with Python's on the same rollouts.
 globalThis.reportFigures = Object.freeze({
   share,
+  macroShare,
   studentQuantile,
   meanDifference,
-  macroDifference,
   signFlipP,
   discoveries,
   figuresOf,

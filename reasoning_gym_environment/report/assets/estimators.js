@@ -56,43 +56,47 @@ function wilson(mean, error, freedom, least) {
 }
 
 /** Return the mean of clustered values in [0, 1]: `[number of values, their sum]` of each item. */
-function share(clusters) {
-  let [items, count, total, sizes, squares] = [0, 0, 0, 0, 0];
-  for (const [size, own] of clusters) {
-    items += 1;
-    count += size;
-    total += own;
-    sizes += size * size;
-  }
-  const value = total / count;
-  for (const [size, own] of clusters) squares += (own - value * size) ** 2;
-  const error = items > 1 ? Math.sqrt((squares * items) / (items - 1)) / count : null;
-  return { value, error, items, ...wilson(value, error, items - 1, count ** 2 / sizes) };
+const share = (clusters) => macroShare([clusters]);
+
+/** Return the mean of the tasks' means, each task with the same weight. */
+function macroShare(tasks) {
+  const { mean, error, freedom } = overTasks(tasks);
+  const shares = tasks.map((clusters) => {
+    const sizes = clusters.map(([size]) => size);
+    return sum(sizes.map((size) => size * size)) / sum(sizes) ** 2;
+  });
+  return { value: mean, error, ...wilson(mean, error, freedom, tasks.length ** 2 / sum(shares)) };
 }
 
-function differenceInterval(mean, error, items, freedom) {
+/** Return the mean of the tasks' means, its standard error and degrees of freedom. */
+function overTasks(tasks) {
+  const own = tasks.map(meanOfTask);
+  const mean = sum(own.map((task) => task.mean)) / own.length;
+  const freedom = sum(own.map((task) => task.items)) - own.length;
+  const known = own.filter((task) => task.variance !== null);
+  if (!known.length && own.length === 1) return { mean, error: null, freedom };
+  const single = known.length
+    ? sum(known.map((task) => task.variance * task.items)) / known.length
+    : sum(own.map((task) => (task.mean - mean) ** 2)) / (own.length - 1);
+  const error = Math.sqrt(sum(own.map((task) => task.variance ?? single))) / own.length;
+  return { mean, error, freedom: freedom || own.length - 1 };
+}
+
+function meanOfTask(clusters) {
+  const [items, values] = [clusters.length, sum(clusters.map(([size]) => size))];
+  const mean = sum(clusters.map(([, total]) => total)) / values;
+  const squares = sum(clusters.map(([size, total]) => (total - mean * size) ** 2));
+  const variance = items > 1 ? (squares * items) / (items - 1) / values ** 2 : null;
+  return { items, mean, variance };
+}
+
+/** Return the mean of one difference per item, of several tasks the mean of their means. */
+function meanDifference(...tasks) {
+  const { mean, error, freedom } = overTasks(tasks.map((own) => own.map((each) => [1, each])));
+  if (error === null) return { value: mean, error, low: -1, high: 1 };
+  const items = sum(tasks.map((own) => own.length));
   const spread = studentQuantile(freedom) * Math.max(error, 1 / items);
-  return { low: Math.max(-1, mean - spread), high: Math.min(1, mean + spread) };
-}
-
-/** Return the mean of one difference per item with its paired t-interval. */
-function meanDifference(differences) {
-  const count = differences.length;
-  const value = sum(differences) / count;
-  if (count === 1) return { value, error: null, low: -1, high: 1 };
-  const squares = sum(differences.map((each) => (each - value) ** 2));
-  const error = Math.sqrt(squares / (count - 1) / count);
-  return { value, error, ...differenceInterval(value, error, count, count - 1) };
-}
-
-/** Return the mean of the tasks' mean differences, each task with the same weight. */
-function macroDifference(tasks) {
-  const estimates = tasks.map(meanDifference);
-  const value = sum(estimates.map((each) => each.value)) / tasks.length;
-  const error = Math.hypot(...estimates.map((each) => each.error ?? 1)) / tasks.length;
-  const items = sum(tasks.map((each) => each.length));
-  const freedom = Math.max(1, items - tasks.length);
-  return { value, error, ...differenceInterval(value, error, items, freedom) };
+  return { value: mean, error, low: Math.max(-1, mean - spread), high: Math.min(1, mean + spread) };
 }
 
 /** Return the complementary error function of x ≥ 0, to 1.2e-7: Numerical Recipes' fit. */
