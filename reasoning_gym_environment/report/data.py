@@ -161,13 +161,12 @@ _LABELS = {
 
 @dataclass(kw_only=True, slots=True)
 class RunEntry:
-    """A training run, or the items of an evaluation at one difficulty; never pooled.
+    """A training run, or an evaluation at one or more difficulties; never pooled.
 
     Attributes:
-        key: the run's name in its rows, or the evaluation's folder and difficulty.
+        key: the run's name in its rows, or the evaluation's folder.
         folder: where its record, or its `run.json`, is; None for rows that no file holds.
         rules: what counts as solved.
-        difficulty: of an evaluation's items; None is the default configuration.
         step: the trainer's last one, or the evaluation's; None if its rows have none.
         last_number: the largest number of a training group.
         numbered: whether all groups have a number.
@@ -181,7 +180,6 @@ class RunEntry:
     system_prompt: str = ""
     versions: dict[str, str] = field(default_factory=dict)
     rules: set[str] = field(default_factory=set)
-    difficulty: float | None = None
     step: int | None = None
     groups: int = 0
     last_number: int = 0
@@ -191,7 +189,6 @@ class RunEntry:
     def add(self, group: StoredGroup) -> None:
         """Take in what a group says of its run."""
         self.groups += 1
-        self.difficulty = group.difficulty
         if group.step is not None:
             self.step = max(self.step or 0, group.step)
         self.last_number = max(self.last_number, group.number)
@@ -225,8 +222,6 @@ class RunEntry:
             "system_prompt": self.system_prompt,
             "health": [],
             "step": self.step,
-            "difficulty": self.difficulty,
-            "folder": str(self.folder or ""),
             **about,
         }
 
@@ -263,7 +258,6 @@ class RunEntry:
         about: dict[str, Any] = {"started": "", "updated": "", "ended": ended, "warnings": []}
         if self.step is None and isinstance(step := settings.get("step"), int):
             about["step"] = step  # rows had none
-        about["folder"] = self.key if self.difficulty is None else self.key.rpartition(" ")[0]
         return {**about, "settings": settings, "more": more}
 
 
@@ -371,17 +365,14 @@ def group_id(group: StoredGroup) -> str:
 
 
 def run_of(group: StoredGroup) -> tuple[str, str]:
-    """Return the key and the name of the run, or of the evaluation at one difficulty."""
+    """Return the key and the name of the run, or of the evaluation."""
     if split_of(group) == TRAINING:
         return group.run, _training_name(group.run)
     path = str(group.file or "")
     folder = next(
         (path[: -len(end) - 1] for end in (SAMPLES, PARTIAL_SAMPLES) if path.endswith(end)), path
     )
-    name = short_name(folder) or EVALUATION
-    if group.difficulty is None:
-        return folder or EVALUATION, name
-    return f"{folder} {group.difficulty:g}", f"{name}, difficulty {group.difficulty:g}"
+    return folder or EVALUATION, short_name(folder) or EVALUATION
 
 
 def _training_name(run: str) -> str:
@@ -425,6 +416,10 @@ def _rounded(value: float | None, digits: int = 4) -> float | None:
     return None if value is None else round(value, digits)
 
 
+def _brief(text: str | None) -> str | None:
+    return text if text is None or len(text) <= 80 else f"{text[:79]}…"
+
+
 _GROUP_COLUMNS: Mapping[str, Callable[[StoredGroup], Any]] = {
     "time": lambda group: _rounded(seconds_of(group.time), 1),
     "number": lambda group: group.number,
@@ -435,6 +430,7 @@ _GROUP_COLUMNS: Mapping[str, Callable[[StoredGroup], Any]] = {
     "asked_again": lambda group: int(group.asked_again),
     "floors": _has_floors,
     "size": lambda group: len(group.rollouts),
+    "oracle": lambda group: _brief(group.oracle),
 }
 _ROLLOUT_COLUMNS: Mapping[str, Callable[[StoredRollout], Any]] = {
     "status": lambda rollout: _STATUSES.index(rollout.status),
@@ -443,6 +439,7 @@ _ROLLOUT_COLUMNS: Mapping[str, Callable[[StoredRollout], Any]] = {
     "solved": lambda rollout: int(rollout.solved),
     "tokens": lambda rollout: rollout.length,
     "truncated": lambda rollout: int(rollout.truncated),
+    "answer": lambda rollout: _brief(rollout.answer),
     "format_failure": lambda rollout: int(rollout.status in FORMAT_FAILURES),
 }
 

@@ -87,7 +87,7 @@ def test_a_row_costs_the_same_however_often_it_came() -> None:
     assert identifiers[1:] == [f"{identifiers[0]}-{copy}" for copy in range(2, 51)]
 
 
-def test_every_evaluation_and_difficulty_is_a_run_of_its_own(tmp_path: Path) -> None:
+def test_an_evaluation_is_one_run_at_all_its_difficulties(tmp_path: Path) -> None:
     (tmp_path / "step-1").mkdir()
     rows = [
         row([1.0], evaluation=True) | {"difficulty": value, "step": 30} for value in (None, 0.5)
@@ -97,13 +97,14 @@ def test_every_evaluation_and_difficulty_is_a_run_of_its_own(tmp_path: Path) -> 
     for group in read_report_data(files).groups:
         index.add(group)
     runs = index.batch()["runs"]
-    of_evaluations = [(run["folder"], run["difficulty"], run["step"]) for run in runs[1:]]
-    folder = str(tmp_path / "step-1")
-    assert of_evaluations == [(folder, None, 30), (folder, 0.5, 30)]
+    assert [(run["id"], run["step"]) for run in runs[1:]] == [(str(tmp_path / "step-1"), 30)]
+    assert index.batch()["groups"]["difficulty"] == [None, None, 0.5]
     assert index.batch()["groups"]["step"] == [None, 30, 30]
     name = f"{tmp_path.name}/step-1"
-    assert {run["name"] for run in runs} == {"run r", name, f"{name}, difficulty 0.5"}
-    assert [run["kind"] for run in runs].count("evaluation") == 2
+    assert [(run["name"], run["kind"]) for run in runs] == [
+        ("run r", "training"),
+        (name, "evaluation"),
+    ]
 
 
 def test_a_runs_record_stands_in_its_header(tmp_path: Path) -> None:

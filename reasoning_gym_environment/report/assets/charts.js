@@ -38,7 +38,7 @@ const PERCENT = { format: "%" };
 const quantity = (field, more = {}) => ({ field, type: "quantitative", title: null, ...more });
 const tip = (field, title, format) => ({ field, title, format });
 
-const drawings = new Map(); // element -> {specification, onClick, view, dirty}
+const drawings = new Map(); // element -> {specification, onClick, onBrush, view, dirty}
 const inView = new Set();
 let busy = Promise.resolve();
 
@@ -53,11 +53,16 @@ const observer = new IntersectionObserver(
   { rootMargin: "200px" },
 );
 
-/** Return an element in which a chart is drawn once it is visible. */
-function chart(description, height, specification, onClick) {
+/** Return an element in which a chart is drawn once it is visible.
+ *
+ * `onClick` gets the datum that is clicked, `onBrush` the values of x between which one drags: the
+ * specification has an interval "brush".
+ */
+function chart(description, height, specification, { onClick, onBrush } = {}) {
   const element = make("div", { class: "chart", role: "img", "aria-label": description });
   element.style.height = `${height + 30}px`;
-  drawings.set(element, { specification: { ...specification, height }, onClick, dirty: true });
+  const sized = { ...specification, height };
+  drawings.set(element, { specification: sized, onClick, onBrush, dirty: true });
   observer.observe(element);
   return element;
 }
@@ -94,6 +99,17 @@ async function draw(element, drawing) {
   if (drawing.onClick) {
     drawn.view.addEventListener("click", (_, item) => item?.datum && drawing.onClick(item.datum));
   }
+  if (drawing.onBrush) listenToBrush(element, drawn.view, drawing.onBrush);
+}
+
+/** Tell the interval once the pointer is released, wherever that is. */
+function listenToBrush(element, view, onBrush) {
+  let chosen;
+  view.addSignalListener("brush", (_, { x }) => (chosen = x));
+  element.addEventListener("pointerdown", () => {
+    chosen = undefined;
+    addEventListener("pointerup", () => chosen && onBrush(chosen.map(Number)), { once: true });
+  });
 }
 
 /** Forget the charts of an element, which gets new ones. */

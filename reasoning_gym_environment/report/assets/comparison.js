@@ -1,12 +1,40 @@
-// Two evaluations, paired by item: what `compare` prints, as a table.
+// Two evaluations, paired by item: what `compare` prints, as a table, and the items that changed.
 
+const MOST_ITEMS = 100; // rows of the table of items
+
+/** Return the evaluations by step, then as they stand. */
 function evaluations() {
-  return [...data.runs.keys()].filter((run) => data.runs[run].kind === "evaluation");
+  const step = (run) => data.runs[run].step ?? 0;
+  return [...data.runs.keys()]
+    .filter((run) => data.runs[run].kind === "evaluation")
+    .sort((one, other) => step(one) - step(other) || one - other);
 }
 
-/** Return the last group of each problem of a run, by problem. */
-function itemsOf(run) {
-  return new Map(data.order[run].map((group) => [data.group.problem[group], group]));
+/** Return the last group of each problem of each evaluation, of the groups that pass filters. */
+function itemsOfEvaluations() {
+  const groups = byRun(groupsLeft("runs", "span", "problems", "task"));
+  return new Map(
+    evaluations().map((run) => [
+      run,
+      new Map(
+        inOrder(groups.get(run) ?? []).map((group) => [data.group.problem[group], group]),
+      ),
+    ]),
+  );
+}
+
+/** Return the last two evaluations with the same items, else the last two that share any. */
+function lastPair(items) {
+  const runs = [...items.keys()].reverse();
+  const pairs = runs.flatMap((after, place) =>
+    runs.slice(place + 1).map((before) => [before, after]),
+  );
+  const comparable = pairs.filter(([one, other]) => data.runs[one].rules === data.runs[other].rules);
+  const overlaps = ([one, other]) => [...items.get(one).keys()].some((key) => items.get(other).has(key));
+  const equal = ([one, other]) =>
+    items.get(one).size === items.get(other).size &&
+    [...items.get(one).keys()].every((key) => items.get(other).has(key));
+  return comparable.find(equal) ?? comparable.find(overlaps) ?? pairs[0];
 }
 
 /** Return the mean over a group's scored rollouts; null without any. */
@@ -39,9 +67,8 @@ function changeOf(name, pairs, estimate = meanDifference(differences(pairs))) {
   };
 }
 
-/** Pair two evaluations; null when no item is scored in both. */
-function compare(before, after) {
-  const [one, other] = [itemsOf(before), itemsOf(after)];
+/** Pair two evaluations' items; null when no item is scored in both. */
+function compare(one, other) {
   const common = [...one]
     .filter(([problem]) => other.has(problem))
     .map(([problem, group]) => [group, other.get(problem)]);
@@ -69,6 +96,7 @@ function compare(before, after) {
     after: sum(byTask.map((each) => each.after)) / byTask.length,
   };
   return {
+    pairs: scored,
     overall: [
       changeOf("solved, mean over items", solved),
       macro,
@@ -89,17 +117,20 @@ function showComparison() {
   section.hidden = runs.length < 2;
   byId("comparison-link").hidden = section.hidden;
   if (section.hidden) return;
-  const shown = shownRuns().filter((run) => runs.includes(run));
-  const [first, last] = shown.length > 1 ? [shown[0], shown.at(-1)] : [runs[0], runs.at(-1)];
+  const items = itemsOfEvaluations();
+  const [first, last] = lastPair(items);
   const chosen = (name, otherwise) =>
     state[name] !== "" && runs.includes(Number(state[name])) ? Number(state[name]) : otherwise;
   const [before, after] = [chosen("before", first), chosen("after", last)];
   const names = runs.map((run) => [String(run), line(data.runs[run].name)]);
   fillOptions(byId("before"), names, String(before));
   fillOptions(byId("after"), names, String(after));
-  const [said, tables] = [byId("comparison-said"), [byId("overall-table"), byId("change-table")]];
-  const result = data.runs[before].rules === data.runs[after].rules ? compare(before, after) : null;
-  tables.forEach((table) => (table.hidden = !result));
+  const said = byId("comparison-said");
+  const result =
+    data.runs[before].rules === data.runs[after].rules
+      ? compare(items.get(before), items.get(after))
+      : null;
+  for (const name of ["overall-table", "change-table", "item-part"]) byId(name).hidden = !result;
   if (!result) {
     said.textContent =
       data.runs[before].rules === data.runs[after].rules
@@ -124,6 +155,119 @@ function showComparison() {
     ...sorting,
     onRow,
     current: ({ name }) => name === state.task,
+  });
+  showItems(result.pairs, [before, after], items);
+}
+
+/** Show the items whose solved share fell or rose, with both answers. */
+function showItems(pairs, runs, items) {
+  const rows = pairs
+    .filter(([group]) => !state.task || taskOf(group).name === state.task)
+    .map((groups) => {
+      const [from, to] = groups.map((group) => scoredMean(group, "solved"));
+      return { groups, change: to - from };
+    })
+    .filter(({ change: by }) => state.items === "all" || (state.items === "won" ? by > 0 : by < 0))
+    .sort((one, other) => Math.abs(other.change) - Math.abs(one.change));
+  const most = rows.length > MOST_ITEMS ? `; the first ${MOST_ITEMS} are shown` : "";
+  byId("items-said").textContent = `${plural(rows.length, "item")}${most}. Select one to see its answers at all checkpoints.`;
+  const opened = data.numberOf.get(state.item);
+  const problem = data.group.problem[opened];
+  const side = (place) => ({
+    ...{ key: `side ${place}`, text: true },
+    label: line(data.runs[runs[place]].name),
+    cell: ({ groups }) => answersOf(groups[place]),
+  });
+  const choose = ({ groups: [group] }) =>
+    change({ item: data.group.problem[group] === problem ? "" : data.group.id[group] });
+  showTable(byId("item-table"), {
+    label: "Items with both answers",
+    rows: rows.slice(0, MOST_ITEMS),
+    sort: "",
+    columns: [itemColumn(choose, problem), oracleColumn, side(0), side(1)],
+    onRow: choose,
+    current: ({ groups: [group] }) => data.group.problem[group] === problem,
+  });
+  showHistory(problem, items);
+}
+
+const itemColumn = (choose, problem) => ({
+  ...{ key: "item", label: "Item", text: true },
+  cell: (row) => {
+    const [group] = row.groups;
+    const pressed = String(data.group.problem[group] === problem);
+    const attributes = { class: "plain", "aria-pressed": pressed };
+    attributes["data-key"] = `item ${data.group.id[group]}`;
+    const label = `${line(taskOf(group).name)}, ${difficultyName(difficultyLabel(group))}`;
+    return makeButton(label, () => choose(row), attributes);
+  },
+});
+
+const oracleColumn = {
+  ...{ key: "oracle", label: "Oracle", text: true },
+  cell: ({ groups: [group] }) => line(data.group.oracle[group] ?? "–"),
+};
+
+/** Return the different answers of a group, solved ones first, each a link to its rollout. */
+function answersOf(group) {
+  const { answer, solved } = data.rollout;
+  const same = groupBy(rolloutsOf(group), (each) => `${solved[each]} ${answer[each] ?? ""}`);
+  const ordered = [...same.values()].sort(
+    ([one, ...more], [other, ...others]) =>
+      solved[other] - solved[one] || others.length - more.length,
+  );
+  return ordered.map((own) => {
+    const [first] = own;
+    const open = () => {
+      change({ rollout: idOf(first) });
+      goTo("rollouts");
+    };
+    const times = own.length > 1 ? ` ×${own.length}` : "";
+    const text = answer[first] === null ? words(statusOf(first)) : line(answer[first]);
+    const button = makeButton("", open, { class: "plain answer", title: "Open this rollout" });
+    const dotted = make("span", { class: `dot ${kindOf(statusOf(first))}`, "aria-hidden": "true" });
+    button.append(dotted, ` ${text}${times}`);
+    const said = make("span", { class: "unseen" }, solved[first] ? ", solved" : ", not solved");
+    button.append(said);
+    return make("div", { class: "line" }, button);
+  });
+}
+
+/** Show an item's answers at all checkpoints. */
+function showHistory(problem, items) {
+  const place = byId("item-history");
+  const found = [...items].filter(([, own]) => own.has(problem));
+  place.hidden = !found.length;
+  if (!found.length) return;
+  const rows = found.map(([run, own]) => ({ run, groups: [own.get(problem)] }));
+  const [{ groups: [group] }] = rows;
+  byId("history-title").textContent = `${line(taskOf(group).name)} at all checkpoints`;
+  showTable(byId("history-table"), {
+    label: "Answers to one item at all checkpoints",
+    sort: "",
+    rows,
+    columns: [
+      {
+        ...{ key: "name", label: "Evaluation", text: true },
+        cell: ({ run }) => line(data.runs[run].name),
+      },
+      {
+        ...{ key: "step", label: "Step" },
+        cell: ({ run }) => (data.runs[run].step === null ? "–" : whole(data.runs[run].step)),
+      },
+      {
+        ...{ key: "solved", label: "Solved" },
+        cell: ({ groups: [own] }) => {
+          const value = scoredMean(own, "solved");
+          return value === null ? "–" : percent(value, 0);
+        },
+      },
+      oracleColumn,
+      {
+        ...{ key: "answers", label: "Answers", text: true },
+        cell: ({ groups: [own] }) => answersOf(own),
+      },
+    ],
   });
 }
 

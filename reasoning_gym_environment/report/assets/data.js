@@ -62,7 +62,7 @@ const DEFAULTS = {
   runs: "", // numbers of the runs shown; empty is the default choice
   task: "",
   category: "",
-  difficulty: "", // "default", or a decile such as "0.3"
+  difficulty: "", // "default", the evaluation's, or a decile of training's such as "0.3"
   problems: "", // "fresh" or "again"
   span: "", // RUN:FIRST-LAST, places in the order of a run
   status: "",
@@ -72,12 +72,17 @@ const DEFAULTS = {
   sort: "newest",
   table: "-groups", // the task table's column; "-" is descending
   find: "", // in the task table
+  x: "", // of figures over time: "step", "group" or "time"; empty is the step if all rows have it
   by: "", // over time: "" or "category"
   metric: "solved",
   of: "", // the run of the distributions
   before: "",
   after: "",
   changes: "-beyond", // the comparison's column
+  items: "lost", // of the comparison: "lost", "won" or "all"
+  item: "", // a group of the item whose answers at all checkpoints are shown
+  windows: "", // what changed: RUN:FIRST-LAST,FIRST-LAST, before and after
+  measure: "solved", // of what changed: "solved" or "reward"
   rollout: "", // ID.N
   together: "", // "1": the group's rollouts side by side
 };
@@ -140,9 +145,17 @@ const GROUP_FILTERS = {
   },
 };
 
+/** Return an item's difficulty: as evaluations are given it, of training to one digit. */
 function difficultyLabel(group) {
   const value = data.group.difficulty[group];
-  return value === null ? "default" : value.toFixed(1);
+  if (value === null) return "default";
+  return String(runOf(group).kind === "training" ? Number(value.toFixed(1)) : value);
+}
+
+/** Return labels of difficulties in their order; the default configuration comes first. */
+function difficultiesOf(groups) {
+  const order = (label) => (label === "default" ? -1 : Number(label));
+  return [...new Set(groups.map(difficultyLabel))].sort((a, b) => order(a) - order(b));
 }
 
 /** Return the groups that pass all filters but the named ones. */
@@ -292,5 +305,7 @@ globalThis.reportFigures = Object.freeze({
   discoveries,
   figuresOf,
   groupsLeft,
+  trailing,
+  contributions,
   splitThought,
 });

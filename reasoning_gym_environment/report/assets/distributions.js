@@ -65,7 +65,7 @@ function statusChart(groups) {
     `Rollouts by status: ${description}`,
     26 * values.length,
     specification,
-    select,
+    { onClick: select },
   );
   return figure("Statuses", `${plural(total, "rollout")}; select one to read it`, drawn);
 }
@@ -262,36 +262,40 @@ function difficultyChart(groups) {
   return figure(
     "Solved by difficulty",
     note,
-    chart(description, 150, { data: { values }, layer }, select),
+    chart(description, 150, { data: { values }, layer }, { onClick: select }),
   );
 }
 
 function statusesOverTime(groups) {
   if (runOf(groups[0]).kind !== "training" || groups.length < 8) return null;
-  const split = parts(inOrder(groups), 24);
-  const begin = (own) => data.place[own[0]] + 1;
+  const axis = axisFor(groups);
+  const domain = extentOf(groups, axis);
+  const split = partsAlong(groups, axis, 24);
   const values = split.flatMap((own, number) => {
     const kinds = groupBy(own.flatMap(rolloutsOf), (each) => kindOf(statusOf(each)));
     const total = sum(own.map((group) => data.group.size[group]));
-    const start = begin(own);
-    const end = split[number + 1] ? begin(split[number + 1]) : data.place[own.at(-1)] + 2;
-    return KINDS.map((kind, order) => {
+    const x = axis.of(own[0]);
+    const end = split[number + 1] ? axis.of(split[number + 1][0]) : domain[1];
+    let high = 0;
+    return KINDS.map((kind) => {
       const count = kinds.get(kind)?.length ?? 0;
-      return { start, end, kind, said: KIND_LABELS[kind], order, share: count / total, count };
+      const low = high;
+      high += count / total;
+      return { x, end, low, high, said: KIND_LABELS[kind], kind, share: count / total, count };
     });
   });
   const specification = {
     data: { values },
-    mark: { type: "bar", binSpacing: 0 },
+    mark: { type: "rect" },
     encoding: {
-      x: quantity("start", { bin: { binned: true } }),
+      x: xAlong(axis, domain),
       x2: { field: "end" },
-      y: quantity("share", { axis: PERCENT, scale: { domain: [0, 1] } }),
+      y: quantity("low", { axis: PERCENT, scale: { domain: [0, 1] } }),
+      y2: { field: "high" },
       color: colorOfKind("kind"),
-      order: { field: "order" },
       tooltip: [tip("said", "status"), tip("share", "share", ".1%"), tip("count", "rollouts", ",")],
     },
   };
-  const drawn = chart("Shares of statuses in the order of training", 150, specification);
-  return figure("Statuses over time", "share of rollouts, by group", drawn);
+  const drawn = chart(`Shares of statuses by ${axis.label}`, 150, specification);
+  return figure("Statuses over time", "share of rollouts", drawn);
 }

@@ -6,6 +6,8 @@ const SECTIONS = [
   showFilters,
   showTasks,
   showTime,
+  showChanges,
+  showEvaluations,
   showDistributions,
   showComparison,
   showFiles,
@@ -51,10 +53,11 @@ function showFilters() {
     state.category,
   );
   fillOptions(byId("task"), [...all("all"), ...values(tasks.map((task) => task.name))], state.task);
-  const difficulties = values(data.group.difficulty.map((_, group) => difficultyLabel(group)));
+  const difficulties = difficultiesOf([...data.group.id.keys()]).map((each) => [each, each]);
   fillOptions(byId("difficulty"), [...all("all"), ...difficulties], state.difficulty);
   byId("difficulty").parentElement.hidden = difficulties.length < 2;
   byId("problems").value = state.problems;
+  byId("x").parentElement.hidden = data.group.step.every((step) => step === null) && data.group.time.includes(null);
   byId("problems").parentElement.hidden = !data.group.asked_again.some(Boolean);
   fillOptions(
     byId("status"),
@@ -78,7 +81,7 @@ function showFilters() {
     Object.entries(METRICS).map(([value, { label }]) => [value, label]),
     state.metric,
   );
-  byId("by").value = state.by;
+  for (const name of ["x", "by", "items", "measure"]) byId(name).value = state[name];
   for (const name of ["low", "high", "text", "find"]) {
     if (document.activeElement !== byId(name)) byId(name).value = state[name];
   }
@@ -159,10 +162,13 @@ function listen() {
     "status",
     "sort",
     "metric",
+    "x",
     "by",
     "of",
     "before",
     "after",
+    "items",
+    "measure",
   ]) {
     byId(name).addEventListener("change", (event) =>
       change({ [name]: event.target.value, ...(name === "category" ? { task: "" } : {}) }),
@@ -172,6 +178,8 @@ function listen() {
     byId(name).addEventListener("input", (event) => later({ [name]: event.target.value }));
   }
   for (const name of ["from", "until"]) byId(name).addEventListener("change", spanFromFields);
+  for (const name of WINDOW_FIELDS) byId(name).addEventListener("change", windowsFromFields);
+  byId("reset-windows").addEventListener("click", () => change({ windows: "" }));
   byId("span").addEventListener("click", () => change({ span: "" }));
   byId("reset").addEventListener("click", () =>
     change({ category: "", task: "", difficulty: "", problems: "", span: "" }),

@@ -4,7 +4,7 @@ const PACE = ["rollouts per second", "last group"];
 const LEVELS = { ok: "●", warning: "▲", error: "■" };
 
 function showRuns() {
-  const groups = byRun(groupsLeft());
+  const groups = byRun(groupsLeft("runs"));
   const shown = shownRuns();
   const several = data.runs.length > 1;
   const names = shown.map((run) => line(data.runs[run].name));
@@ -162,6 +162,7 @@ function showRunTable(groups, shown) {
         value: ({ figures }) => figures?.solved?.value ?? null,
         cell: ({ figures, number }) => solvedCell(figures, Math.max(0, shown.indexOf(number))),
       },
+      ...difficultyColumns(groups),
       number(
         "reward",
         "Reward",
@@ -195,6 +196,35 @@ function showRunTable(groups, shown) {
 }
 
 let runSort = "name";
+
+/** Return the evaluations' steps, and a column for each of several difficulties. */
+function difficultyColumns(groups) {
+  const evaluated = new Set(evaluations());
+  const own = [...groups].filter(([run]) => evaluated.has(run));
+  const labels = difficultiesOf(own.flatMap(([, items]) => items));
+  const parted = new Map(own.map(([run, items]) => [run, groupBy(items, difficultyLabel)]));
+  const solvedAt = (number, label) => {
+    const items = parted.get(number)?.get(label);
+    return items ? figuresOf(items).solved : null;
+  };
+  const columns = (labels.length > 1 ? labels : []).map((label) => ({
+    ...{ key: `difficulty ${label}`, label: label === "default" ? "Default" : `At ${label}` },
+    ...{ help: `Solved at ${difficultyName(label)}` },
+    value: ({ number }) => solvedAt(number, label)?.value ?? null,
+    cell: ({ number }) => {
+      const found = solvedAt(number, label);
+      if (!found) return "–";
+      const title = `95%: ${percent(found.low)} to ${percent(found.high)}`;
+      return make("span", { title }, percent(found.value));
+    },
+  }));
+  const step = {
+    ...{ key: "step", label: "Step" },
+    value: ({ run }) => run.step,
+    cell: ({ run }) => (run.step === null ? "–" : whole(run.step)),
+  };
+  return data.runs.some((run) => run.step !== null) ? [step, ...columns] : columns;
+}
 
 function runChoice({ run, number }, shown) {
   const place = shown.indexOf(number);

@@ -1,7 +1,52 @@
-// Over time: the figures of groups in the order of their run, as points behind a smoothed line.
+// Over time: the figures of groups in the order of their run, as points behind a trailing mean.
 
 const MOST_POINTS = 60;
-const SMOOTHING = 0.65; // standard deviation of the weights, as a share of the width over √points
+const TRAILING = 6; // points in a trailing mean: a tenth of a run
+
+/** What figures over time have as x: a group's value, null where it is unknown. */
+const AXES = {
+  step: { label: "trainer's step", of: (group) => data.group.step[group] },
+  group: { label: "number of the group in its run", of: (group) => data.place[group] + 1 },
+  time: {
+    label: "time in UTC",
+    of: (group) => data.group.time[group] && 1000 * data.group.time[group],
+    is: { type: "temporal", scale: { type: "utc" } },
+  },
+};
+
+/** Return the axis: the chosen one or the step if all groups have it, else the group's number. */
+function axisFor(groups) {
+  const has = (name) => AXES[name] && groups.every((group) => AXES[name].of(group) !== null);
+  return AXES[[state.x, "step"].find(has) ?? "group"];
+}
+
+/** Return the encoding of x between these values. */
+function xAlong(axis, domain) {
+  const { type = "quantitative", scale = {} } = axis.is ?? {};
+  return { field: "x", type, title: null, scale: { ...scale, domain, nice: false } };
+}
+
+/** Return the first and the last value of an axis that groups have. */
+function extentOf(groups, axis) {
+  let [low, high] = [Infinity, -Infinity];
+  for (const group of groups) {
+    const value = axis.of(group);
+    if (value < low) low = value;
+    if (value > high) high = value;
+  }
+  return [low, high];
+}
+
+/** Split a run's groups into parts of about equal size; a value of the axis stands in one alone. */
+function partsAlong(groups, axis, most) {
+  const split = [];
+  for (const own of parts(inOrder(groups), most)) {
+    const former = split.at(-1);
+    if (former && axis.of(former.at(-1)) === axis.of(own.at(-1))) former.push(...own);
+    else split.push([...own]);
+  }
+  return split;
+}
 
 const METRICS = {
   solved: { label: "Solved share", value: (own) => own.solved?.value ?? null, percent: true },
@@ -13,69 +58,71 @@ const METRICS = {
   level: { label: "Mean level", value: (own) => own.level },
 };
 
-/** Return a point for each part of a run's groups, with the figures of all metrics. */
-function pointsOf(groups, series) {
-  return parts(inOrder(groups), MOST_POINTS).map((own) => {
-    const places = own.map((group) => data.place[group]);
-    return {
-      series,
-      run: data.group.run[own[0]],
-      first: places[0],
-      last: places.at(-1),
-      x: sum(places) / places.length + 1,
-      groups: own.length,
-      time: clock(data.group.time[own[0]]),
-      figures: figuresOf(own),
-    };
+/** Return a point for each part of a run's groups, at its last one, with all metrics' figures. */
+function pointsOf(groups, series, axis) {
+  return partsAlong(groups, axis, MOST_POINTS).map((own) => ({
+    series,
+    run: data.group.run[own[0]],
+    first: data.place[own[0]],
+    last: data.place[own.at(-1)],
+    x: axis.of(own.at(-1)),
+    groups: own.length,
+    time: clock(data.group.time[own[0]]),
+    figures: figuresOf(own),
+  }));
+}
+
+/** Return the mean of each point and those before it, weighted by groups, with its 95 % band. */
+function trailing(points) {
+  return points.map((at, place) => {
+    const own = points.slice(Math.max(0, place + 1 - TRAILING), place + 1);
+    const groups = sum(own.map((each) => each.groups));
+    const value = sum(own.map((each) => each.groups * each.value)) / groups;
+    if (own.length < 3) return { ...at, value };
+    const squares = sum(own.map((each) => each.groups * (each.value - value) ** 2)) / groups;
+    const spread = studentQuantile(own.length - 1) * Math.sqrt(squares / (own.length - 1));
+    return { ...at, value, low: value - spread, high: value + spread };
   });
 }
 
-/** Return the smoothed line through points: a kernel mean, weighted by groups. */
-function smoothed(points) {
-  if (points.length < 3) return points;
-  const width = Math.max(
-    1,
-    ((points.at(-1).x - points[0].x) * SMOOTHING) / Math.sqrt(points.length),
-  );
-  return points.map((at) => {
-    let [total, weights] = [0, 0];
-    for (const each of points) {
-      const weight = each.groups * Math.exp(-(((each.x - at.x) / width) ** 2) / 2);
-      total += weight * each.value;
-      weights += weight;
-    }
-    return { ...at, value: total / weights };
-  });
-}
-
-/** Return the chart of a metric; `limits` share an axis between charts. */
-function timeChart(title, metric, series, limits = {}) {
+/** Return the chart of a metric along `axis` between the values of `domain`.
+ *
+ * `most` shares the other axis between charts, `behind` are further layers.
+ */
+function timeChart(title, metric, series, { axis, domain, most, height = 150, behind, onBrush }) {
   const own = series.map((points) => valuesOf(points, metric));
   const raw = own.flat();
   if (!raw.length) return make("p", { class: "none soft" }, "no value in these groups");
-  const quantity = { type: "quantitative", title: null };
-  const end = limits.end ?? Math.max(...raw.map((point) => point.last + 1));
-  const x = { ...quantity, field: "x", scale: { domain: [0, end], nice: false } };
-  const scale = { domain: domainOf(metric, raw, limits.most), nice: true };
-  const y = { ...quantity, field: "value", axis: METRICS[metric].percent ? PERCENT : {}, scale };
+  const x = xAlong(axis, domain);
+  const scale = { domain: domainOf(metric, raw, most), nice: true };
+  const y = { ...quantity("value", { scale }), axis: METRICS[metric].percent ? PERCENT : {} };
   const colors = { domain: SERIES.map((_, number) => number), range: SERIES };
   const color = { field: "series", type: "nominal", legend: null, scale: colors };
+  const means = own.flatMap(trailing);
+  const brush = { name: "brush", select: { type: "interval", encodings: ["x"] } };
   const layers = [
-    ...spanLayer(x),
+    ...(behind?.(x) ?? spanLayer(x, axis)),
     {
-      data: { values: raw },
-      mark: { type: "circle", size: 34, opacity: 0.4, cursor: "pointer" },
-      encoding: { x, y, color, tooltip: tooltipOf(metric) },
+      data: { values: means.filter(({ low }) => low !== undefined) },
+      mark: { type: "area", opacity: 0.16, clip: true, interpolate: "monotone" },
+      encoding: { x, y: { ...y, field: "low" }, y2: { field: "high" }, color },
     },
     {
-      data: { values: own.flatMap(smoothed) },
+      data: { values: raw },
+      mark: { type: "circle", size: 34, opacity: 0.4, cursor: onBrush ? "crosshair" : "pointer" },
+      encoding: { x, y, color, tooltip: tooltipOf(metric) },
+      ...(onBrush ? { params: [brush] } : {}),
+    },
+    {
+      data: { values: means },
       mark: { type: "line", strokeWidth: 2.2, interpolate: "monotone" },
       encoding: { x, y, color },
     },
   ];
   const ends = [raw[0], raw.at(-1)].map((point) => show(point.value, METRICS[metric]));
-  const description = `${title} in the order of training: from ${ends[0]} to ${ends[1]}`;
-  return chart(description, limits.height ?? 150, { layer: layers }, selectPoint);
+  const description = `${title} by ${axis.label}: from ${ends[0]} to ${ends[1]}`;
+  const actions = onBrush ? { onBrush } : { onClick: selectPoint };
+  return chart(description, height, { layer: layers }, actions);
 }
 
 /** Return the points that have a value of a metric. */
@@ -103,16 +150,19 @@ function domainOf(metric, points, most) {
 }
 
 /** The chosen span of groups, behind the points. */
-function spanLayer(x) {
+function spanLayer(x, axis) {
   const span = parseSpan();
-  if (!span) return [];
-  return [
-    {
-      data: { values: [{ from: span.first + 1, to: span.last + 1.01 }] },
-      mark: { type: "rect", color: "var(--mark)", opacity: 0.8 },
-      encoding: { x: { ...x, field: "from" }, x2: { field: "to" } },
-    },
-  ];
+  return span ? [windowLayer(x, axis, data.order[span.run], span, "var(--mark)", 0.8)] : [];
+}
+
+/** Places of an order, from `first` to `last`, as a background. */
+function windowLayer(x, axis, order, { first, last }, color, opacity) {
+  const [from, to] = [first, last].map((place) => axis.of(order[Math.min(place, order.length - 1)]));
+  return {
+    data: { values: [{ from, to }] },
+    mark: { type: "rect", color, stroke: color, opacity, clip: true },
+    encoding: { x: { ...x, field: "from" }, x2: { field: "to" } },
+  };
 }
 
 function selectPoint(point) {
@@ -155,21 +205,24 @@ function showTime() {
   byId("time-form").hidden = !runs.length;
   byId("metric").parentElement.hidden = state.by !== "category";
   if (!runs.length) return showCharts(container);
-  const end = Math.max(...runs.map(({ run }) => data.order[run].length));
+  const groups = runs.flatMap((run) => run.groups);
+  const axis = axisFor(groups);
+  byId("time-axis").textContent = axis.label;
+  const along = { axis, domain: extentOf(groups, axis) };
   container.className = state.by ? "grid small" : "grid three";
   return showCharts(
     container,
-    ...(state.by ? chartsByCategory(runs, end) : chartsByMetric(runs, end)),
+    ...(state.by ? chartsByCategory(runs, along) : chartsByMetric(runs, along)),
   );
 }
 
-function chartsByMetric(runs, end) {
-  const series = runs.map(({ number, groups }) => pointsOf(groups, number));
+function chartsByMetric(runs, along) {
+  const series = runs.map(({ number, groups }) => pointsOf(groups, number, along.axis));
   return Object.entries(METRICS)
     .filter(([, { value }]) => series.flat().some((point) => value(point.figures) !== null))
     .map(([metric, { label }]) => {
       const now = runs.length === 1 ? latest(series[0], METRICS[metric]) : "";
-      return figure(label, now, timeChart(label, metric, series, { end }));
+      return figure(label, now, timeChart(label, metric, series, along));
     });
 }
 
@@ -177,11 +230,11 @@ function latest(points, metric) {
   const known = points
     .map((point) => ({ ...point, value: metric.value(point.figures) }))
     .filter((point) => point.value !== null);
-  return known.length ? `now ${show(smoothed(known).at(-1).value, metric)}` : "";
+  return known.length ? `now ${show(trailing(known).at(-1).value, metric)}` : "";
 }
 
 /** One chart for each category, all with the same axes. */
-function chartsByCategory(runs, end) {
+function chartsByCategory(runs, along) {
   const metric = METRICS[state.metric] ? state.metric : "solved";
   const categories = [...new Set(data.tasks.map((task) => task.category))].sort();
   const charts = categories.map((category) => {
@@ -189,6 +242,7 @@ function chartsByCategory(runs, end) {
       pointsOf(
         groups.filter((group) => taskOf(group).category === category),
         number,
+        along.axis,
       ),
     );
     return { category, series, groups: sum(series.flat().map((point) => point.groups)) };
@@ -202,7 +256,7 @@ function chartsByCategory(runs, end) {
       category,
       plural(groups, "group"),
       timeChart(`${METRICS[metric].label}, ${category}`, metric, series, {
-        end,
+        ...along,
         most,
         height: 110,
       }),
