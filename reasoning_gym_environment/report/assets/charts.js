@@ -61,7 +61,7 @@ const observer = new IntersectionObserver(
 function chart(description, height, specification, { onClick, onBrush } = {}) {
   const element = make("div", { class: "chart", role: "img", "aria-label": description });
   element.style.height = `${height + 30}px`;
-  const sized = { ...specification, height };
+  const sized = { ...specification, height, description }; // Vega labels the element with it
   drawings.set(element, { specification: sized, onClick, onBrush, dirty: true });
   observer.observe(element);
   return element;

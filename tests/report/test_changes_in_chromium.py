@@ -1,0 +1,202 @@
+"""What changed, evaluations and two checkpoints in a real browser, on the invented run."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from chromium import chromium, needs_chromium
+from report.invented_run import TASKS, TRUNCATES, write_invented_evaluations, write_invented_run
+
+from reasoning_gym_environment.report.page import write_report
+
+pytest.importorskip("selenium.webdriver")
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.support.wait import WebDriverWait
+
+pytestmark = [needs_chromium, pytest.mark.processes]
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("invented")
+    write_invented_run(folder)
+    write_invented_evaluations(folder)
+    write_report([folder], folder / "report.html")
+    return (folder / "report.html").as_uri()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as driver:
+        driver.set_script_timeout(300)
+        yield driver
+
+
+def until(browser: Any, condition: str) -> None:
+    WebDriverWait(browser, 60, 0.05).until(lambda b: b.execute_script(f"return {condition}"))
+
+
+def opened(browser: Any, page: str, fragment: str = "") -> None:
+    browser.get("about:blank")
+    browser.get(f"{page}#{fragment}")
+    until(browser, "document.documentElement.dataset.page === 'shown'")
+
+
+def rows(browser: Any, table: str) -> list[list[str]]:
+    """The text of a table's cells."""
+    found: list[list[str]] = browser.execute_script(
+        """return [...document.querySelectorAll(`#${arguments[0]} tbody tr`)].map(
+            (row) => [...row.children].map((cell) => cell.textContent))""",
+        table,
+    )
+    return found
+
+
+def drawn(browser: Any, section: str) -> Any:
+    """The first chart of a section, in the middle of the window."""
+    (chart, *_) = browser.find_elements("css selector", f"#{section} .chart")
+    browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", chart)
+    WebDriverWait(browser, 60, 0.05).until(
+        lambda _: chart.find_elements("css selector", ".mark-symbol path")
+    )
+    return chart
+
+
+def choose(browser: Any, name: str, value: str) -> None:
+    script = """const field = document.getElementById(arguments[0]);
+        field.value = arguments[1]; field.dispatchEvent(new Event("change", {bubbles: true}))"""
+    browser.execute_script(script, name, value)
+
+
+def compare_around(browser: Any, group: int) -> None:
+    """Compare the two hundred groups before one and the two hundred from it on."""
+    for name, number in (("before-first", group - 200), ("before-last", group - 1)):
+        choose(browser, name, str(number))
+    for name, number in (("after-last", group + 199), ("after-first", group)):
+        choose(browser, name, str(number))
+
+
+def training_run(browser: Any) -> str:
+    """The number of the training run in the page."""
+    script = """return [...document.querySelectorAll("#run-table label")].find(
+        (label) => label.textContent.startsWith("run ")).querySelector("input").dataset.key"""
+    return str(browser.execute_script(script)).removeprefix("run ")
+
+
+def test_tasks_that_no_longer_fit_their_limit_lead_what_changed(browser: Any, page: str) -> None:
+    opened(browser, page)
+    compare_around(browser, TRUNCATES)
+    found = rows(browser, "contribution-table")
+    assert {row[0] for row in found} == {task for own in TASKS.values() for task in own}
+    assert {row[0] for row in found[:4]} == set(TASKS["games"])
+    assert all(row[2].startswith("truncated ") and row[5] == "yes" for row in found[:4])
+    browser.execute_script("document.querySelector(`[data-key='read maze']`).click()")
+    run = training_run(browser)
+    until(browser, f"location.hash.includes('span={run}%3A720-919')")
+    assert "task=maze" in browser.execute_script("return location.hash")
+
+
+def test_contributions_add_up_and_so_do_their_reasons(browser: Any, page: str) -> None:
+    opened(browser, page)
+    opened(browser, page, f"runs={training_run(browser)}")
+    for measure in ("solved", "reward"):
+        found = browser.execute_script(
+            """const groups = reportFigures.groupsLeft();
+            return reportFigures.contributions(
+                groups.slice(300, 700), groups.slice(700), arguments[0])""",
+            measure,
+        )
+        change = found["to"] - found["from"]
+        assert sum(row["value"] for row in found["rows"]) == pytest.approx(change)
+        for row in found["rows"]:
+            assert sum(row["reasons"].values()) == pytest.approx(row["value"])
+
+
+def test_a_window_is_dragged_over_the_chart(browser: Any, page: str) -> None:
+    opened(browser, page)
+    plot = drawn(browser, "changes").find_element("css selector", "svg")
+    width = plot.size["width"]
+    actions = ActionChains(browser).move_to_element_with_offset(plot, -width // 4, 0)
+    actions.click_and_hold().move_by_offset(width // 8, 0).move_by_offset(width // 8, 0)
+    actions.release().perform()
+    until(browser, "location.hash.includes('windows=')")
+    first, last = (
+        int(browser.find_element("id", f"after-{end}").get_property("value"))
+        for end in ("first", "last")
+    )
+    assert 200 < first < 300 < 450 < last < 550
+
+
+def test_a_trailing_mean_never_rises_before_the_event(browser: Any, page: str) -> None:
+    opened(browser, page)
+    points = [{"x": n, "groups": 10, "value": float(n >= 30)} for n in range(60)]
+    found = browser.execute_script("return reportFigures.trailing(arguments[0])", points)
+    assert [each["value"] for each in found[:30]] == [0.0] * 30
+    assert [each["value"] for each in found[35:]] == [1.0] * 25
+    assert found[32]["value"] == pytest.approx(0.5)
+    assert found[32]["low"] < 0.5 < found[32]["high"]
+
+
+def test_the_axis_of_time_is_chosen(browser: Any, page: str) -> None:
+    opened(browser, page)
+    for name, label in (
+        ("", "trainer's step"),
+        ("group", "number of the group"),
+        ("time", "time in UTC"),
+    ):
+        choose(browser, "x", name)
+        for section in ("changes", "time"):
+            assert f" by {label}" in drawn(browser, section).get_attribute("aria-label")
+
+
+def test_an_evaluation_is_one_row_and_a_difficulty_one_line(browser: Any, page: str) -> None:
+    opened(browser, page)
+    table = rows(browser, "run-table")
+    assert [row[0].rpartition("/")[2] for row in table[1:]] == [
+        f"step-{step}" for step in (0, 40, 80, 120)
+    ]
+    chart = drawn(browser, "evaluations")
+    assert len(chart.find_elements("css selector", ".mark-symbol path")) == 12
+    assert len(chart.find_elements("css selector", ".mark-line path")) == 3
+    choose(browser, "difficulty", "0.75")
+    chart = drawn(browser, "evaluations")
+    assert len(chart.find_elements("css selector", ".mark-symbol path")) == 4
+
+
+def test_items_that_changed_show_both_answers(browser: Any, page: str) -> None:
+    opened(browser, page, "task=syllogism")
+    names = [
+        browser.find_element("css selector", f"#{name} option:checked").text[-8:].strip("/")
+        for name in ("before", "after")
+    ]
+    assert names == ["step-80", "step-120"]
+    lost = rows(browser, "item-table")
+    assert lost[0][0].startswith("syllogism, ")
+    oracle, before, after = lost[0][1:]
+    assert oracle in before
+    assert ", solved" in before
+    assert ", solved" not in after
+    browser.find_element("css selector", "#item-table tbody button").click()
+    until(browser, "document.querySelectorAll('#history-table tbody tr').length === 4")
+    assert [row[1] for row in rows(browser, "history-table")] == ["0", "40", "80", "120"]
+    link = browser.execute_script("return location.hash").removeprefix("#")
+    opened(browser, page, link)
+    assert len(rows(browser, "history-table")) == 4
+    choose(browser, "items", "won")
+    assert rows(browser, "item-table") != lost
+
+
+def test_nothing_overflows_and_axe_finds_nothing(browser: Any, page: str) -> None:
+    axe = pytest.importorskip("axe_core_python.selenium")
+    size = {"width": 400, "height": 800, "deviceScaleFactor": 1, "mobile": True}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    try:
+        opened(browser, page)
+        assert browser.execute_script("return document.documentElement.scrollWidth") == 400
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    opened(browser, page)
+    browser.execute_script("document.querySelector('#item-table tbody button').click()")
+    found = axe.Axe().run(browser)["violations"]
+    assert [(each["id"], [node["html"] for node in each["nodes"]][:3]) for each in found] == []
+    assert browser.get_log("browser") == []
