@@ -147,6 +147,7 @@ def test_the_axis_of_time_is_chosen(browser: Any, page: str) -> None:
         choose(browser, "x", name)
         for section in ("changes", "time"):
             assert f" by {label}" in drawn(browser, section).get_attribute("aria-label")
+    assert browser.get_log("browser") == []
 
 
 def test_an_evaluation_is_one_row_and_a_difficulty_one_line(browser: Any, page: str) -> None:

@@ -23,7 +23,8 @@ function axisFor(groups) {
 /** Return the encoding of x between these values. */
 function xAlong(axis, domain) {
   const { type = "quantitative", scale = {} } = axis.is ?? {};
-  return { field: "x", type, title: null, scale: { ...scale, domain, nice: false } };
+  const ends = { expr: JSON.stringify(domain) }; // Vega-Lite warns of plain numbers as times
+  return { field: "x", type, title: null, scale: { ...scale, domain: ends, nice: false } };
 }
 
 /** Return the first and the last value of an axis that groups have. */
