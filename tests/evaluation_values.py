@@ -16,10 +16,7 @@ def outcome(
     if score is not None and score >= 0.5:
         status = Status.SOLVED
     return StoredRollout(
-        conversation=[
-            {"role": "user", "content": question},
-            {"role": "assistant", "content": "4"},
-        ],
+        conversation=[{"role": "user", "content": question}, {"role": "assistant", "content": "4"}],
         score=score or 0.0,
         answer="4",
         status=status,

@@ -81,8 +81,4 @@ def chat(reply: Any, request: GenerationRequest) -> Any:
     ]
 
 
-ROWS: dict[type[Dialect], Any] = {
-    VllmCompletions: vllm,
-    SglangGenerate: sglang,
-    ChatTokens: chat,
-}
+ROWS: dict[type[Dialect], Any] = {VllmCompletions: vllm, SglangGenerate: sglang, ChatTokens: chat}

@@ -14,12 +14,7 @@ import aiohttp
 from aiohttp import web
 
 from reasoning_gym_environment.demo.policy import Policy
-from reasoning_gym_environment.demo.server import (
-    Generation,
-    PolicyRequest,
-    PolicyServer,
-    is_probe,
-)
+from reasoning_gym_environment.demo.server import Generation, PolicyRequest, PolicyServer, is_probe
 from reasoning_gym_environment.scoring.extraction import split_thought
 
 Change = Callable[[Sequence[Generation]], list[Generation]]

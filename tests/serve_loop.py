@@ -95,12 +95,7 @@ async def serving(
 
 @asynccontextmanager
 async def serving_from(
-    bench: Any,
-    url: str,
-    *options: str,
-    batch_size: int = 8,
-    save_every: int = 0,
-    **changes: Any,
+    bench: Any, url: str, *options: str, batch_size: int = 8, save_every: int = 0, **changes: Any
 ) -> AsyncIterator[tuple[Any, Any, str]]:
     """The same with servers that are there already, and more options of the command."""
     async with (

@@ -52,11 +52,7 @@ def test_a_folder_stands_for_the_dumps_in_it(tmp_path: Path) -> None:
     row = stored(attempt(1.0), attempt(0.5, "other"), seed=3)
     samples = write_dump(tmp_path / "evaluation" / "samples.jsonl", [row])
     out = tmp_path / "out.jsonl"
-    for given, rows in (
-        ([tmp_path], 1),
-        ([tmp_path, samples], 3),
-        ([tmp_path / "evaluation"], 2),
-    ):
+    for given, rows in (([tmp_path], 1), ([tmp_path, samples], 3), ([tmp_path / "evaluation"], 2)):
         options = [*map(str, given), "--format", "records", "-o", str(out), "--force"]
         assert main(options) == 0
         assert len(out.read_text().splitlines()) == rows

@@ -234,14 +234,8 @@ def test_a_mistake_is_the_only_line_and_the_status_is_2() -> None:
 @pytest.mark.parametrize(
     ("command", "named"),
     [
-        (
-            ["prove", "gcd", "--page", "FILE/page.md"],
-            "FILE/page.md",
-        ),
-        (
-            ["demo", "--data-dumps-dir", "FILE"],
-            "--data-dumps-dir",
-        ),
+        (["prove", "gcd", "--page", "FILE/page.md"], "FILE/page.md"),
+        (["demo", "--data-dumps-dir", "FILE"], "--data-dumps-dir"),
     ],
 )
 def test_a_slow_command_checks_its_output_folder_first(

@@ -58,11 +58,7 @@ async def until_registered(session: aiohttp.ClientSession) -> None:
 async def test_the_trainer_pulls_from_the_real_api_server(tmp_path: Path) -> None:
     async with ApiServer() as api:
         trainer = Trainer(
-            api.url,
-            batch_size=2,
-            max_token_len=MAX_TOKEN_LEN,
-            num_steps=3,
-            checkpoint_dir=tmp_path,
+            api.url, batch_size=2, max_token_len=MAX_TOKEN_LEN, num_steps=3, checkpoint_dir=tmp_path
         )
         training = asyncio.create_task(trainer.run())
         async with aiohttp.ClientSession(api.url, raise_for_status=True) as session:

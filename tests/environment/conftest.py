@@ -172,11 +172,7 @@ class Command:
     async def __aenter__(self) -> "Command":
         with self.log.open("wb") as log, self.out.open("wb") as out:
             self.process = await asyncio.create_subprocess_exec(
-                *self._program,
-                cwd=self._folder,
-                stdout=out,
-                stderr=log,
-                env=self.environment,
+                *self._program, cwd=self._folder, stdout=out, stderr=log, env=self.environment
             )
         return self
 

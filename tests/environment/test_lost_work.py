@@ -103,10 +103,7 @@ async def test_empty_completions_are_data_that_moves_nothing(asking: Asking) -> 
 
 
 async def test_fewer_texts_than_asked_for_cost_the_missing_ones(bench: Any, tokenizer: Any) -> None:
-    async with (
-        ScriptedServer(HONEST, tokenizer) as server,
-        bench.environment(server.url) as env,
-    ):
+    async with ScriptedServer(HONEST, tokenizer) as server, bench.environment(server.url) as env:
         server.change = one_fewer
         group, _ = await env.collect_trajectories(await env.get_next_item())
     assert len(group["tokens"]) == 4

@@ -59,12 +59,7 @@ class LeavingServer(PolicyServer):
     ],
 )
 async def test_serve_ends_where_asking_again_can_not_help(
-    kind: str,
-    refusal: type[web.HTTPException],
-    body: str,
-    said: str,
-    bench: Any,
-    tokenizer: Any,
+    kind: str, refusal: type[web.HTTPException], body: str, said: str, bench: Any, tokenizer: Any
 ) -> None:
     async with (
         RefusingServer(HONEST, tokenizer) as server,

@@ -98,12 +98,7 @@ MISTAKES: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
     ("score", (RIGHT, [MESSAGE]), {}, "'role': 'assistant'}]: pass the last message's content"),
     ("score", (RIGHT, None), {}, "completion must be text, got None"),
     ("score", (RIGHT, b"4"), {}, "completion must be text, got b'4': decode it"),
-    (
-        "score",
-        (OLD, "4"),
-        {},
-        f"problem was made with {LIBRARY} 0.1.0, but ",
-    ),
+    ("score", (OLD, "4"), {}, f"problem was made with {LIBRARY} 0.1.0, but "),
     ("score_many", ([RIGHT],), {}, "pairs[0] must be a problem and its completion, got Problem("),
     ("score_many", ([(RIGHT, "4"), (RIGHT, "4", 1)],), {}, "pairs[1] must be a problem and its "),
     ("score_many", (3,), {}, "pairs must be a list, got 3"),

@@ -167,10 +167,7 @@ async def test_invalid_arguments_are_refused(
     ("options", "says"),
     [
         ({"complexity_mode": "hard"}, "complexity_mode must be one of random, "),
-        (
-            {"complexity_mode": "fixed"},
-            "difficulty must be a number from 0 to 1 with ",
-        ),
+        ({"complexity_mode": "fixed"}, "difficulty must be a number from 0 to 1 with "),
         ({"difficulty": 0.5}, "difficulty must be unset with complexity_mode unset, got 0.5"),
         ({"sampling": "best"}, "sampling must be one of uniform, signal, got 'best'"),
         (
@@ -230,9 +227,7 @@ async def test_a_stream_learns_from_the_scores_of_its_gym(gym: AsyncReasoningGym
         stream.close()
 
 
-async def test_a_stream_follows_its_results_and_resumes(
-    gym: AsyncReasoningGym,
-) -> None:
+async def test_a_stream_follows_its_results_and_resumes(gym: AsyncReasoningGym) -> None:
     options: dict[str, Any] = {"tasks": ["gcd"], "complexity_mode": "curriculum", "seed": 3}
     stream = await gym.stream(**options)
     for _ in range(20):

@@ -23,10 +23,7 @@ from reasoning_gym_environment import (
 )
 from reasoning_gym_environment.errors import ConfigurationError, PoolClosedError
 
-pytestmark = [
-    pytest.mark.processes,
-    pytest.mark.skipif(not PROC.exists(), reason="reads /proc"),
-]
+pytestmark = [pytest.mark.processes, pytest.mark.skipif(not PROC.exists(), reason="reads /proc")]
 
 
 @pytest.fixture(scope="module")

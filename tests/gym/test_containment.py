@@ -23,11 +23,7 @@ from hostile_answers import CASES
 from process_tree import children, descendants, in_linux, survivors
 
 from reasoning_gym_environment import ContainedFunction, Status, contain
-from reasoning_gym_environment.errors import (
-    ConfigurationError,
-    PoolClosedError,
-    WorkerStartError,
-)
+from reasoning_gym_environment.errors import ConfigurationError, PoolClosedError, WorkerStartError
 from reasoning_gym_environment.sandbox import _fork_server, functions
 
 TIMEOUT = 1.0

@@ -95,14 +95,7 @@ TEMPLATES = [
     ),
     Template(
         name="gpt_oss",
-        special=(
-            "<|start|>",
-            "<|message|>",
-            "<|channel|>",
-            "<|end|>",
-            "<|call|>",
-            "<|return|>",
-        ),
+        special=("<|start|>", "<|message|>", "<|channel|>", "<|end|>", "<|call|>", "<|return|>"),
         prompt=(
             "<|start|>system<|message|>You are a chat model.\n\nReasoning: medium\n\n"
             "# Valid channels: analysis, commentary, final.<|end|>"
@@ -127,10 +120,7 @@ class Model:
 
     @property
     def prompt(self) -> str:
-        messages = [
-            {"role": "system", "content": "Think."},
-            {"role": "user", "content": "2 + 2?"},
-        ]
+        messages = [{"role": "system", "content": "Think."}, {"role": "user", "content": "2 + 2?"}]
         return render_prompt(self.tokenizer, messages)
 
     @property

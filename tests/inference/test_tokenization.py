@@ -131,9 +131,7 @@ def test_a_template_without_special_tokens_ends_a_turn_with_end_of_sequence(
     assert end_of_turn(tokenizer) == (tokenizer.eos_token_id,)
 
 
-def test_the_end_of_a_turn_includes_text_before_the_special_token(
-    tokenizer_folder: str,
-) -> None:
+def test_the_end_of_a_turn_includes_text_before_the_special_token(tokenizer_folder: str) -> None:
     tokenizer = load(tokenizer_folder, DROPS_THOUGHTS.replace("<|im_end|>", " .<|im_end|>"))
     assert tokenizer.decode(list(end_of_turn(tokenizer))) == " .<|im_end|>"
 
@@ -197,9 +195,7 @@ def test_a_text_without_a_thought_is_unchanged(reasoning: str | None) -> None:
     assert join_reasoning("<think>", reasoning, "so: 4") == "so: 4"
 
 
-def test_unpaired_surrogates_get_the_tokens_of_the_replacement_character(
-    chatml: Any,
-) -> None:
+def test_unpaired_surrogates_get_the_tokens_of_the_replacement_character(chatml: Any) -> None:
     broken = "so\ud800 <answer>4\udfff</answer>"
     _, _, completion = complete(chatml, broken)
     _, _, whole = complete(chatml, "so\ufffd <answer>4\ufffd</answer>")

@@ -45,9 +45,7 @@ def test_the_page_program_scores_half_of_the_answers_as_right(tmp_path: Path) ->
     assert run_python(page_program("inspect.md"), tmp_path).startswith("{'mean': 0.5, 'stderr': ")
 
 
-async def test_the_command_evaluates_held_out_problems_and_logs_statuses(
-    tmp_path: Path,
-) -> None:
+async def test_the_command_evaluates_held_out_problems_and_logs_statuses(tmp_path: Path) -> None:
     with ReasoningGym(processes=1) as gym:
         problems = evaluation_problems(gym, ["gcd", "lcm"], per_task=2, difficulty=0.5)
     replies = {p.question: f"<answer>{p.oracle}</answer>" for p in problems}
@@ -81,9 +79,7 @@ def test_it_does_not_import_atropos(tmp_path: Path) -> None:
     assert not names & ATROPOS
 
 
-async def test_a_suite_runs_with_its_settings_and_its_hash_is_in_the_log(
-    tmp_path: Path,
-) -> None:
+async def test_a_suite_runs_with_its_settings_and_its_hash_is_in_the_log(tmp_path: Path) -> None:
     with ReasoningGym(processes=1) as gym:
         problems = [gym.problem(recipe) for recipe in RECIPES]
     suite = write_suite(tmp_path / "tiny.json", manifest(problems))

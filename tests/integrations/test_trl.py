@@ -7,14 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from integration_programs import (
-    ATROPOS,
-    UNMAKABLE,
-    environment,
-    loaded,
-    page_program,
-    run_python,
-)
+from integration_programs import ATROPOS, UNMAKABLE, environment, loaded, page_program, run_python
 from page_blocks import ROOT
 
 pytestmark = [pytest.mark.integration, pytest.mark.processes]
@@ -129,9 +122,7 @@ def test_the_page_program_trains_a_model(tmp_path: Path) -> None:
     assert all(0 <= reward <= 1 for reward in rewards)
 
 
-def test_right_answers_are_rewarded_and_unscored_ones_have_no_advantage(
-    tmp_path: Path,
-) -> None:
+def test_right_answers_are_rewarded_and_unscored_ones_have_no_advantage(tmp_path: Path) -> None:
     printed = run_python(BY_HEART, tmp_path).replace("nan", "None")
     earned = ast.literal_eval(printed)
     assert sum(count for status, reward, _, count in earned if (status, reward) == ("solved", 1.0))
@@ -140,9 +131,7 @@ def test_right_answers_are_rewarded_and_unscored_ones_have_no_advantage(
     assert all(row[1:3] == [None, 0.0] for row in unscored)
 
 
-def test_the_example_starts_with_rewards_above_zero_and_prints_each_step(
-    tmp_path: Path,
-) -> None:
+def test_the_example_starts_with_rewards_above_zero_and_prints_each_step(tmp_path: Path) -> None:
     program = ROOT / "examples" / "train_with_trl.py"
     done = subprocess.run(
         [sys.executable, str(program), "--steps", "2"],

@@ -154,9 +154,7 @@ async def test_the_page_command_scores_held_out_problems(tmp_path: Path) -> None
     assert sum(metrics.values()) == 1.0
 
 
-async def test_the_nemo_gym_taskset_scores_rows_through_the_reward_service(
-    tmp_path: Path,
-) -> None:
+async def test_the_nemo_gym_taskset_scores_rows_through_the_reward_service(tmp_path: Path) -> None:
     async with AsyncReasoningGym() as gym, RewardService(gym, ServiceSettings(port=0)) as service:
         right, wrong = await gym.problems("gcd", level=1, count=2)
         [broken_by_json] = await gym.problems("rearc")

@@ -187,12 +187,7 @@ def test_a_memory_that_knows_nothing_offers_nothing() -> None:
 def test_the_account_tells_fresh_groups_from_those_asked_again() -> None:
     counts: Counter[str] = Counter()
     assert sampling_metrics(counts) == {}
-    for asked_again, solved, scored in (
-        (False, 0, 8),
-        (False, 3, 8),
-        (True, 4, 8),
-        (True, 0, 0),
-    ):
+    for asked_again, solved, scored in ((False, 0, 8), (False, 3, 8), (True, 4, 8), (True, 0, 0)):
         count_group(counts, asked_again=asked_again, solved=solved, scored=scored)
     assert sampling_metrics(counts) == {
         "sampling/asked_again": 1 / 3,

@@ -107,9 +107,7 @@ async def test_a_stream_resumed_from_json_continues_exactly(
     assert before + await take(resumed, 12) == drawn(taken + 12)
 
 
-async def test_a_stream_can_be_stopped_and_resumed_again_and_again(
-    make_stream: MakeStream,
-) -> None:
+async def test_a_stream_can_be_stopped_and_resumed_again_and_again(make_stream: MakeStream) -> None:
     stream, taken = make_stream(), []
     for _ in range(5):
         taken += await take(stream, 2)
@@ -162,9 +160,7 @@ async def test_an_item_that_cannot_be_made_is_counted_and_skipped(
     assert "Skipping an item that can't be generated: no_such_task" in caplog.text
 
 
-async def test_an_evaluation_question_is_redrawn_and_counted(
-    make_stream: MakeStream,
-) -> None:
+async def test_an_evaluation_question_is_redrawn_and_counted(make_stream: MakeStream) -> None:
     stream = make_stream()
     problems = [await stream.next_problem() for _ in range(6)]
     excluded = {question_hash(problems[0].question), question_hash(problems[3].question)}
@@ -175,9 +171,7 @@ async def test_an_evaluation_question_is_redrawn_and_counted(
     assert counts["sampling/evaluation_questions_redrawn"] == 6 - len(left) >= 2
 
 
-async def test_excluded_questions_are_requested_for_drawn_tasks(
-    pool: TaskPool,
-) -> None:
+async def test_excluded_questions_are_requested_for_drawn_tasks(pool: TaskPool) -> None:
     asked: list[str] = []
 
     async def excluded(task: str) -> Collection[bytes]:
@@ -205,9 +199,7 @@ async def test_a_problem_waits_only_for_its_own_tasks_questions(pool: TaskPool) 
     stream.cancel()
 
 
-async def test_cancelled_callers_lose_no_problem(
-    make_stream: MakeStream,
-) -> None:
+async def test_cancelled_callers_lose_no_problem(make_stream: MakeStream) -> None:
     stream = make_stream(prefetch=3)
     for _ in range(3):
         waiting = asyncio.create_task(stream.next_problem())
@@ -218,9 +210,7 @@ async def test_cancelled_callers_lose_no_problem(
     assert await take(stream, 8) == drawn(8)
 
 
-async def test_a_cancelled_caller_does_not_affect_other_callers(
-    make_stream: MakeStream,
-) -> None:
+async def test_a_cancelled_caller_does_not_affect_other_callers(make_stream: MakeStream) -> None:
     stream = make_stream(prefetch=2)
     callers = [asyncio.create_task(stream.next_problem()) for _ in range(9)]
     await asyncio.sleep(0)

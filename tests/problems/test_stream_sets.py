@@ -8,11 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from reasoning_gym_environment.errors import ConfigurationError, GenerationError
-from reasoning_gym_environment.problems.stream import (
-    ProblemCache,
-    make_problems,
-    question_hash,
-)
+from reasoning_gym_environment.problems.stream import ProblemCache, make_problems, question_hash
 from reasoning_gym_environment.records import Problem, Recipe
 
 

@@ -19,13 +19,7 @@ TASK = "simple_integration"
 async def started(pool: TaskPool, counts: Counter[str], **changes: Any) -> TrainingProblems:
     options = TaskOptions(**changes)
     problems = TrainingProblems(
-        options,
-        pool,
-        counts,
-        tasks=[TASK],
-        seed=1,
-        skip_faulty_items=True,
-        max_token_length=1000,
+        options, pool, counts, tasks=[TASK], seed=1, skip_faulty_items=True, max_token_length=1000
     )
     await problems.prepare(with_ladders=False)
     problems.start_stream("a", prefetch=1, excluded=fixed_exclusions(()))

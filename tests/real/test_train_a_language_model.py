@@ -66,9 +66,7 @@ def test_it_goes_on_where_it_was_ended(ended: tuple[Path, str]) -> None:
     assert "step-10.json at the trainer's step 10" in log
 
 
-def test_the_trainer_sees_the_probabilities_that_vllm_sampled_with(
-    ended: tuple[Path, str],
-) -> None:
+def test_the_trainer_sees_the_probabilities_that_vllm_sampled_with(ended: tuple[Path, str]) -> None:
     assert steps_of(ended[0])[0]["mean_ratio"] == pytest.approx(1, abs=0.01)
     assert all(0.8 < step["mean_ratio"] < 1.25 for step in steps_of(ended[0]))
 

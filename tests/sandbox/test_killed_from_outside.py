@@ -17,11 +17,7 @@ from reasoning_gym_environment.errors import GenerationError, WorkerDiedError
 from reasoning_gym_environment.records import Problem, Recipe, Status
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
 
-pytestmark = [
-    pytest.mark.asyncio(loop_scope="session"),
-    pytest.mark.processes,
-    in_linux,
-]
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.processes, in_linux]
 
 HANGS = "9**9**9**9"
 

@@ -100,14 +100,8 @@ async def test_a_recipe_gives_the_same_problem_though_it_draws_from_global_state
         (Recipe(task="own_sums", seed=1, parameters={"sign": "-"}), r"its texts are \['\+', 'plus"),
         (Recipe(task="own_sums", seed=1, parameters={"size": 2}), "unknown parameter 'size'"),
         (Recipe(task="own_sums", seed=1, level=2), "level 2 of own_sums lacks its parameters"),
-        (
-            Recipe(task="odd", seed=1, parameters={"kind": "number"}),
-            "answer must be .*got 4",
-        ),
-        (
-            Recipe(task="odd", seed=1, parameters={"kind": "empty"}),
-            "question must be .*got ' '",
-        ),
+        (Recipe(task="odd", seed=1, parameters={"kind": "number"}), "answer must be .*got 4"),
+        (Recipe(task="odd", seed=1, parameters={"kind": "empty"}), "question must be .*got ' '"),
         (Recipe(task="unbuildable", seed=1), r"no data here \(.*own_tasks\.py, line \d+\)"),
         (Recipe(task="own_sum", seed=1), "unknown task 'own_sum'.* its module in task_modules"),
     ],
@@ -215,10 +209,7 @@ REGISTERS = (
             "task gcd of .*first.py has the name of one of reasoning_gym.arithmetic.gcd: rename it",
         ),
         (f"{REGISTERS}DATASETS['lcm'] = DATASETS['gcd']", "task lcm of .*first.py has"),
-        (
-            f"{REGISTERS}register_dataset('a b', GCDDataset, GCDConfig)",
-            "at most 100 .*'a b'",
-        ),
+        (f"{REGISTERS}register_dataset('a b', GCDDataset, GCDConfig)", "at most 100 .*'a b'"),
         (f"{REGISTERS}register_dataset('..', GCDDataset, GCDConfig)", r"at most 100 .*'\.\.'"),
     ],
 )

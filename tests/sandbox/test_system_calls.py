@@ -83,9 +83,7 @@ FREE_FOR_A_ZYGOTE = {
 
 
 @where_filtered
-def test_a_zygote_cannot_kill_nor_limit_others_nor_leave_its_namespaces(
-    tmp_path: Path,
-) -> None:
+def test_a_zygote_cannot_kill_nor_limit_others_nor_leave_its_namespaces(tmp_path: Path) -> None:
     script = """
 assert system_calls.filter_zygote() is None
 calls = [
@@ -395,10 +393,9 @@ def test_what_a_function_may_do_at_most(architecture: str) -> None:
     denied = ("setsid", "prctl")
     assert {looser.decide(call) for call in denied} == {REFUSE}
     assert {looser.decide("prlimit64", 0, 9, 1 << bit) for bit in (0, 47)} == {REFUSE}
-    permitted = {
-        "x86_64": {41, 59, 263, 316, 258, 42},
-        "aarch64": {198, 221, 35, 276, 34, 203},
-    }[architecture]
+    permitted = {"x86_64": {41, 59, 263, 316, 258, 42}, "aarch64": {198, 221, 35, 276, 34, 203}}[
+        architecture
+    ]
     forbidden = {*DENIED[architecture]} - permitted
     assert {looser.decide(number) for number in forbidden} == {REFUSE}
     setpgid, kill_by_descriptor = {"x86_64": (109, 424), "aarch64": (154, 424)}[architecture]

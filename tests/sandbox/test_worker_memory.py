@@ -54,9 +54,7 @@ async def test_a_generator_without_memory_is_replaced_and_its_problem_made(
     assert (counts["sandbox/restarts"], counts["generation/errors"]) == (2, 0)
 
 
-async def test_a_recipe_that_needs_more_than_any_generator_has_is_refused(
-    little: TaskPool,
-) -> None:
+async def test_a_recipe_that_needs_more_than_any_generator_has_is_refused(little: TaskPool) -> None:
     with pytest.raises(GenerationError, match="worker process ran out of memory") as refused:
         await little.generate(TOO_LARGE)
     assert refused.value.__cause__ is None, "the service would take it for its own failure"

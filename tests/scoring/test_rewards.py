@@ -11,11 +11,7 @@ from hypothesis import strategies as st
 
 from reasoning_gym_environment.records import UPSTREAM_THRESHOLD, Status, Verdict
 from reasoning_gym_environment.sandbox._protocol import FormScores, Outcome, to_verdict
-from reasoning_gym_environment.scoring.grading import (
-    length_factor,
-    shape_rewards,
-    signal,
-)
+from reasoning_gym_environment.scoring.grading import length_factor, shape_rewards, signal
 
 MAX_LENGTH = 1000
 START = 0.75

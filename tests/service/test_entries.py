@@ -155,9 +155,7 @@ class Overloaded(AsyncReasoningGym):
 
 
 @pytest.mark.parametrize("status", [Status.TIMEOUT, Status.OUT_OF_MEMORY, Status.CRASHED])
-async def test_an_entry_whose_answer_gets_no_verdict_is_unscored(
-    status: Status,
-) -> None:
+async def test_an_entry_whose_answer_gets_no_verdict_is_unscored(status: Status) -> None:
     entry = {"question": "?", "answer": "2", "metadata": {"source_dataset": "gcd"}}
     [score] = await Scorer(Overloaded(status)).score(entry_target(entry), ["<answer>4</answer>"])
     assert (score.score, score.status) == (None, Status.UNSCORED)

@@ -38,10 +38,7 @@ def test_response_text_is_the_text_of_the_assistants_messages(
     ("content", "says"),
     [
         (4, "response.output: a message's content must be a string or a list, got 4"),
-        (
-            [{"type": "output_text"}],
-            "an output_text's text must be a string, got None",
-        ),
+        ([{"type": "output_text"}], "an output_text's text must be a string, got None"),
     ],
 )
 def test_a_response_with_invalid_content_is_rejected(content: Any, says: str) -> None:

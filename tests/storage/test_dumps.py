@@ -213,9 +213,7 @@ def test_every_group_that_was_done_survives_a_writer_that_is_killed(
 
 
 @pytest.mark.processes
-def test_a_full_disk_is_reported_once_and_counted_and_the_file_stays_whole(
-    tmp_path: Path,
-) -> None:
+def test_a_full_disk_is_reported_once_and_counted_and_the_file_stays_whole(tmp_path: Path) -> None:
     pytest.importorskip("resource")
     ended = subprocess.run(
         [sys.executable, str(SCRIPT), "limited", str(tmp_path)],

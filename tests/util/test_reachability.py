@@ -86,9 +86,7 @@ async def test_waiting_is_logged_at_once_and_then_every_ten_seconds(
     assert re.search(r"attempt 1: start it; [012] s left$", line)
 
 
-async def test_the_wait_ends_when_the_server_starts(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_the_wait_ends_when_the_server_starts(caplog: pytest.LogCaptureFixture) -> None:
     port = unused_port()
     waiting = asyncio.create_task(require(f"http://127.0.0.1:{port}", seconds=60.0))
     while "attempt 1" not in caplog.text:
