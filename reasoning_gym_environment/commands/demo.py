@@ -92,8 +92,10 @@ def main(arguments: Sequence[str]) -> int:
         if watch is not None:
             print(f"Watch the run in a browser: {watch.url()}", flush=True)
         report = asyncio.run(run_demo(**{"seconds": 30.0, **vars(options)}))
-    print(render(report, log))
-    if report.dumps:
-        write_report(report.dumps, page)
-        print(f"\nOpen the rollouts in a browser: {page.resolve()}")
+        print(render(report, log))
+        if report.dumps:
+            write_report(report.dumps, page)
+            print(f"\nOpen the rollouts in a browser: {page.resolve()}", flush=True)
+            if watch is not None:
+                watch.close(page.resolve())
     return 0 if report.succeeded else 1

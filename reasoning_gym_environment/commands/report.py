@@ -22,6 +22,10 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.option("-o/--output", "file to write", type=Path, default=Path("report.html"))
     options = parser.parse(arguments)
-    write_report(options.files, options.output)
-    print(f"{options.output.resolve()} ({options.output.stat().st_size / 1e6:.1f} MB)")
+    changes = write_report(options.files, options.output)
+    print(
+        f"{options.output.resolve()} ({options.output.stat().st_size / 1e6:.1f} MB)",
+        *changes,
+        sep="\n",
+    )
     return 0

@@ -44,13 +44,13 @@ async def _serve(server: LiveServer, options: Namespace) -> None:
     """Serve until the first signal, or until whoever started this process has ended."""
     from ..service.server import first_signal
 
-    ended = first_signal()
+    ended, report = first_signal(), bytearray()
     if options.until_input_ends:
         loop = asyncio.get_running_loop()
 
         def wait() -> None:
-            while os.read(0, 1):
-                pass
+            while part := os.read(0, 4096):
+                report.extend(part)
             loop.call_soon_threadsafe(ended.set)
 
         threading.Thread(target=wait, daemon=True).start()
@@ -61,6 +61,8 @@ async def _serve(server: LiveServer, options: Namespace) -> None:
             tunnel = f"{port}:127.0.0.1:{port} {socket.gethostname()}"
             print(f"From another machine: ssh -L {tunnel}, then open the same address", flush=True)
         await server.serve_until(ended)
+        if options.until_input_ends:
+            await server.say_ended(report.decode())
 
 
 def build_parser() -> Parser:

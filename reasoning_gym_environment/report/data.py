@@ -24,7 +24,7 @@ from msgspec import structs
 from ..errors import FixableError
 from ..evaluation.store import METRICS, PARTIAL_SAMPLES, RUN, SAMPLES, settings_in
 from ..records import FORMAT_FAILURES, Signal, Status
-from ..rollouts.metrics import GROUPS, NEARLY_ALL, AnswerCheck
+from ..rollouts.metrics import GROUPS, NEARLY_ALL, AnswerCheck, DriftCheck
 from ..storage.dumps import (
     FAILED,
     PARTIAL,
@@ -221,6 +221,7 @@ class RunEntry:
             "rules": rules,
             "system_prompt": self.system_prompt,
             "health": [],
+            "flags": [],
             "step": self.step,
             **about,
         }
@@ -468,6 +469,7 @@ class RunHealth:
         self._last_number = 0
         self._outcomes: list[_Outcome] = []  # a heap of the last groups by time
         self._rollouts_at: Counter[int] = Counter()  # of the last minute, by second
+        self.changes = DriftCheck()
 
     def add(self, group: StoredGroup) -> None:
         """Take in a group."""
@@ -475,6 +477,7 @@ class RunHealth:
         self._first = min(self._first, time) if self._groups else time
         self._last_number, self._last = max((self._last_number, self._last), (group.number, time))
         self._groups += 1
+        self.changes.add(group, known_categories().get(group.task, "other"))
         self._rollouts_at[int(time)] += len(group.rollouts)
         last = self._last
         for second in [s for s in self._rollouts_at if not last - RATE_SECONDS < s <= last + 1]:
@@ -513,23 +516,27 @@ class RunHealth:
         *,
         trains: bool,
         unreadable: int = 0,
-        ended: bool = False,
+        ended: str = "",
         now: float | None = None,
     ) -> list[dict[str, str]]:
-        """Return what is wrong, or one line that nothing is.
+        """Return what is wrong, or that nothing is; first whether the run is over.
 
         Args:
             unreadable: lines of the run's files that could not be read.
-            ended: whether it has ended, where no record says so.
+            ended: when it has ended; empty while it goes, and where nothing says so.
             now: seconds since the epoch; None leaves out what is only true while a run goes.
         """
-        ended = ended or bool(record and record.ended)
         found = [*self._state(record, None if ended else now), *self._findings(trains=trains)]
         if unreadable:
             found.append(("warning", f"Skipped {unreadable} torn or unreadable lines"))
-        if not found:
-            text = "Ended" if ended else "Nothing wrong in the last groups"
-            if not ended and now is not None and self._last:
+        if ended:
+            found.insert(0, ("past", f"Ended {minute(seconds_of(ended))}"))
+        elif not record and now is not None and now - (self._last or now) > 600.0:
+            text = f"Last group {minute(self._last)}; no record tells whether the run goes on"
+            found.insert(0, ("past", text))
+        elif not found:
+            text = "Nothing wrong in the last groups"
+            if now is not None and self._last:
                 ago = lasting(now - self._last)
                 text = f"{self._rate(now):.1f} rollouts per second, last group {ago} ago"
             found.append(("ok", text))
@@ -544,17 +551,18 @@ class RunHealth:
                 yield "error", f"Inference fails: lost {counted(record.failures)} in a row"
             if record.waiting:
                 yield "warning", f"Requests wait: {record.waiting}"
-            silent = now - (seconds_of(record.updated) or 0.0)
-            since_group = now - (self._last or seconds_of(record.started) or 0.0)
-            if silent > 6 * RECORD_SECONDS:
-                what = "The process was killed, or its disk stalls"
-                yield "error", f"{what}: it has written nothing about itself for {lasting(silent)}"
-            elif since_group > 120.0:
-                yield "warning", f"No group for {lasting(since_group)}"
+            updated = seconds_of(record.updated) or 0.0
+            group = self._last or seconds_of(record.started) or 0.0
+            if now - updated > 6 * RECORD_SECONDS:
+                what = "The process was killed, or its disk stalls: nothing written about itself"
+                yield "error", f"{what} for {lasting(now - updated)}, since {minute(updated)}"
+            elif now - group > 120.0:
+                yield "warning", f"No group for {lasting(now - group)}, since {minute(group)}"
 
     def _findings(self, *, trains: bool) -> Iterator[tuple[str, str]]:
-        """Yield what is wrong with the last groups."""
-        last = self._outcomes
+        """Yield what has changed, and what is wrong with the last groups."""
+        last, changes = self._outcomes, self.changes.flags() if trains else []
+        yield from (("warning", change["text"]) for change in changes)
         if len(last) < 10:
             return
         of, check = f"the last {len(last)} groups", AnswerCheck()
@@ -569,7 +577,7 @@ class RunHealth:
             yield "error", text
             return
         truncated = sum(one.truncated for one in last) / max(1, given)
-        if truncated >= 0.2:
+        if truncated >= 0.2 and not any(change["kind"] == "truncated" for change in changes):
             what = "are truncated at max_token_length"
             yield "warning", f"{truncated:.0%} of the completions of {of} {what}"
         for signal, what in (
@@ -592,6 +600,17 @@ def seconds_of(time: str) -> float | None:
         return datetime.fromisoformat(time.replace("Z", "+00:00")).timestamp()
     except (ValueError, OverflowError, OSError):
         return None
+
+
+def minute(seconds: float | None) -> str:
+    """Return a time since the epoch to the minute.
+
+    Example:
+        >>> minute(60.0)
+        '1970-01-01 00:01 UTC'
+    """
+    time = datetime.fromtimestamp(seconds or 0.0, timezone.utc).replace(tzinfo=None)
+    return f"{time.isoformat(sep=' ', timespec='minutes')} UTC"
 
 
 def lasting(seconds: float) -> str:

@@ -13,6 +13,7 @@ import gzip
 import hmac
 import json
 import logging
+import math
 import os
 import re
 import secrets
@@ -214,6 +215,9 @@ class LiveIndex:
     look_seconds = 1.0
     """Seconds between two looks for what is new."""
 
+    ended = ""
+    """What a page says when its server ends; then the page asks no more."""
+
     def __init__(self, paths: Sequence[Path], *, only_new: bool = False) -> None:
         for path in paths:
             if not path.exists():
@@ -346,15 +350,17 @@ class LiveIndex:
             for file in files:
                 skipped[file.run] += file.skipped
             for entry, run in zip(batch["runs"], self._index.runs.values(), strict=True):
-                health, ended = self._health[run.key], bool(entry["ended"])
+                health = self._health[run.key]
                 entry["health"] = health.lines(
                     run.record,
                     trains=run.kind == TRAINING,
                     unreadable=skipped[run.key],
-                    ended=ended,
+                    ended=entry["ended"],
                     now=now,
                 )
-                entry["header"] += [] if ended else health.pace(now)
+                entry["flags"] = health.changes.flags() if run.kind == TRAINING else []
+                if entry["health"][0]["level"] != "past":
+                    entry["header"] += health.pace(now)
             left = sum(max(0, file.size - file.read) for file in files if file.has_more)
             return {
                 **batch,
@@ -362,6 +368,7 @@ class LiveIndex:
                 "restart": not known,
                 "reading": 1 - left / max(1, sum(file.size for file in files)),
                 "notes": self._notes(),
+                "ended": self.ended,
             }
 
     def _notes(self) -> list[str]:
@@ -463,6 +470,7 @@ class LiveServer:
         self._page = page
         self._host = host
         self._token = token
+        self._asked = -math.inf  # when a page has asked for what is new
         self._slots = asyncio.Semaphore(4)  # a reply may take as much memory as the whole index
         routes = [
             Route("/", self._show_page),
@@ -508,6 +516,14 @@ class LiveServer:
         if self._following.done():
             self._following.result()
 
+    async def say_ended(self, report: str) -> None:
+        """Tell open pages that the run and this server end, and where a report is, if one is."""
+        if time.monotonic() - self._asked < 5.0:  # they ask every two seconds
+            await asyncio.sleep(2 * self._live.look_seconds)  # what came last is read
+            where = report or "what `reasoning-gym-environment report` makes of the dumps"
+            self._live.ended = f"The run has ended. Its texts are in {where}."
+            await asyncio.sleep(2.2)
+
     async def _show_page(self, request: Request) -> Response:
         return HTMLResponse(self._page)
 
@@ -515,7 +531,7 @@ class LiveServer:
         return PlainTextResponse("ok")
 
     async def _index(self, request: Request) -> Response:
-        cursor = request.query_params.get("since", "")
+        cursor, self._asked = request.query_params.get("since", ""), time.monotonic()
         return await self._reply(request, partial(self._live.batch, cursor))
 
     async def _group(self, request: Request) -> Response:
@@ -661,10 +677,13 @@ class WatchProcess:
             raise FixableError("--watch: the page can't be served, for the reason above")
         return url
 
-    def close(self) -> None:
-        """End the process. Idempotent."""
+    def close(self, report: Path | None = None) -> None:
+        """End the process; its pages name the report. Idempotent."""
         assert self._process.stdin is not None
-        self._process.stdin.close()
+        with suppress(BrokenPipeError):  # it has ended already
+            if report and not self._process.stdin.closed:
+                self._process.stdin.write(str(report))
+            self._process.stdin.close()
         try:
             self._process.wait(10.0)
         except subprocess.TimeoutExpired:

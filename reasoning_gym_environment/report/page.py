@@ -26,8 +26,8 @@ from ..util.files import replacing, require_not_read
 from .data import TRAINING, GroupIndex, ReportData, RunHealth, read_report_data, run_of
 
 
-def write_report(paths: Sequence[Path], output: Path) -> None:
-    """Write a page from dumps, evaluation samples and metrics.json files.
+def write_report(paths: Sequence[Path], output: Path) -> list[str]:
+    """Write a page from dumps, evaluation samples and metrics.json files; return what changed.
 
     Raises:
         FixableError: a file can't be read, has other content, or no file holds rollouts; or the
@@ -42,6 +42,7 @@ def write_report(paths: Sequence[Path], output: Path) -> None:
     page = _page("file", data, connects="'none'")
     with replacing(output) as partial:
         partial.write_text(page, encoding="utf-8", errors="replace")
+    return [flag["text"] for run in index["runs"] for flag in run["flags"]]
 
 
 def live_page() -> str:
@@ -78,7 +79,9 @@ def embed(data: ReportData) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     batch = {**index.batch(), **about}
     for run in batch["runs"]:
         record, trains = index.runs[run["id"]].record, run["kind"] == TRAINING
-        run["health"] = health[run["id"]].lines(record, trains=trains)
+        own = health[run["id"]]
+        run["health"] = own.lines(record, trains=trains, ended=run["ended"])
+        run["flags"] = own.changes.flags() if trains else []
     return batch, chunks
 
 

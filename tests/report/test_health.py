@@ -52,9 +52,15 @@ MIXED = [of(1.0, 0.0) for _ in range(20)]
 
 def test_a_sound_run_says_how_fast_it_is_and_an_ended_one_that_it_ended() -> None:
     assert lines(health(*MIXED)) == [("ok", "8.0 rollouts per second, last group 5 s ago")]
-    assert lines(health(*MIXED), record=record(ended=iso(NOW))) == [("ok", "Ended")]
-    assert lines(health(*MIXED), ended=True) == [("ok", "Ended")]
+    assert lines(health(*MIXED), ended=iso(NOW)) == [("past", "Ended 2027-01-15 08:00 UTC")]
     assert lines(health(*MIXED), now=None) == [("ok", "Nothing wrong in the last groups")]
+
+
+def test_dumps_of_long_ago_without_a_record_are_neither_fast_nor_sound() -> None:
+    old = health(*(of(1.0, 0.0, ago=327 * 86400) for _ in range(20)))
+    text = "Last group 2026-02-22 08:00 UTC; no record tells whether the run goes on"
+    assert lines(old) == [("past", text)]
+    assert lines(old, now=None) == [("ok", "Nothing wrong in the last groups")]
 
 
 def test_the_rate_is_that_of_the_last_minute() -> None:
@@ -77,8 +83,8 @@ def test_the_rate_is_that_of_the_last_minute() -> None:
             {"updated": 45.0},
             (
                 "error",
-                "The process was killed, or its disk stalls: it has written nothing about itself "
-                "for 45 s",
+                "The process was killed, or its disk stalls: nothing written about itself for "
+                "45 s, since 2027-01-15 07:59 UTC",
             ),
         ),
     ],
@@ -99,14 +105,17 @@ def test_a_clock_that_is_set_back_does_not_freeze_the_health_of_a_run() -> None:
 
 
 def test_a_run_without_groups_says_for_how_long() -> None:
-    assert lines(health(), record=record()) == [("warning", "No group for 10 min")]
+    silent = "No group for 10 min, since 2027-01-15 07:50 UTC"
+    assert lines(health(), record=record()) == [("warning", silent)]
     old = health(*(of(1.0, 0.0, ago=300) for _ in range(20)))
-    assert lines(old, record=record()) == [("warning", "No group for 5 min")]
+    silent = "No group for 5 min, since 2027-01-15 07:55 UTC"
+    assert lines(old, record=record()) == [("warning", silent)]
 
 
 def test_what_an_ended_run_waited_for_is_past() -> None:
     ended = record(failures=2, waiting="a pause", lost=3, updated=5000, ended=iso(NOW - 5000))
-    assert lines(health(*MIXED), record=ended) == [("error", "3 groups lost to disk")]
+    found = lines(health(*MIXED), record=ended, ended=ended.ended)
+    assert found == [("past", "Ended 2027-01-15 06:36 UTC"), ("error", "3 groups lost to disk")]
 
 
 @pytest.mark.parametrize(

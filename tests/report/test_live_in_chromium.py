@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import pytest
 from chromium import chromium, needs_chromium
 from report_files import row
 
+from reasoning_gym_environment.report.live import WatchProcess
 from reasoning_gym_environment.storage.dumps import record_path
 
 pytest.importorskip("selenium.webdriver")
@@ -137,12 +138,33 @@ def test_a_server_that_is_away_is_asked_until_it_is_back(browser: Any, tmp_path:
     with watching(tmp_path) as (url, process):
         open_page(browser, url, 12)
         process.send_signal(signal.SIGKILL)
-        until(browser, has("connection", "Not connected"))
+        until(browser, has("connection", "Not connected since"))
+        assert text_of(browser, "healths").startswith("○")
     write(tmp_path, range(12, 15))
     port = int(url.rpartition(":")[2].strip("/"))
     with watching(tmp_path, port=port):
         until(browser, has("left", "15 groups"))
         assert text_of(browser, "connection") == "live"
+
+
+def test_a_page_says_that_its_run_has_ended_and_where_its_report_is(
+    browser: Any, tmp_path: Path
+) -> None:
+    watch = WatchProcess([tmp_path], 0)
+    with closing(watch):
+        url = watch.url()
+        write(tmp_path, range(12))
+        open_page(browser, url, 12)
+        assert "rollouts per second" in text_of(browser, "healths")
+        now = datetime.now(timezone.utc).isoformat()
+        record = {"run": "r", "started": now, "updated": now, "ended": now}
+        record_path(tmp_path, "r").write_text(json.dumps(record))
+        watch.close(tmp_path / "report.html")
+    until(browser, "document.getElementById('connection').innerText === 'ended'")
+    said = text_of(browser, "healths")
+    assert f"The run has ended. Its texts are in {tmp_path}/report.html." in said
+    assert f"Ended {now[:10]}" in said
+    assert "rollouts per second" not in said
 
 
 def test_a_run_without_groups_is_waited_for(browser: Any, tmp_path: Path) -> None:
@@ -203,4 +225,5 @@ def test_the_page_follows_a_demo(browser: Any, tmp_path: Path) -> None:
             assert "rollouts per second" in text_of(browser, "healths")
         finally:
             process.terminate()
-        until(browser, has("connection", "Not connected"))
+        until(browser, "document.getElementById('connection').innerText === 'ended'")
+        assert "The run has ended" in text_of(browser, "healths")

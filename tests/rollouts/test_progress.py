@@ -72,6 +72,21 @@ def test_a_line_describes_the_groups_since_the_last_one() -> None:
     assert reported.line() == "3 groups, 0.0/s"
 
 
+def test_a_change_is_warned_of_once_with_its_task_and_since_when(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    reported = Reported()
+    cut = group(0.0, 0.0)
+    attempts = [replace(a, completion=completion(finish_reason="length")) for a in cut.attempts]
+    for number in range(1, 4 * GROUPS + 1):
+        sound = group(1.0, 0.0)
+        fault = replace(cut, attempts=tuple(attempts))
+        reported.add(sound if number <= 120 else fault)
+    changes = [text for text in caplog.messages if text.startswith("Look at the rollouts")]
+    text = "gcd: 100% of completions are truncated since group 121, 0% before"
+    assert changes == [f"Look at the rollouts: {text}"]
+
+
 def test_unscored_rollouts_do_not_lower_the_solved_share() -> None:
     reported = Reported()
     reported.add(group(1.0, None, None))

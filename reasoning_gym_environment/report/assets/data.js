@@ -14,6 +14,8 @@ function takeIn(batch) {
   if (batch.restart) forget();
   for (const name of ["runs", "tasks", "statuses", "files", "recorded", "held", "notes", "reading"])
     data[name] = batch[name] ?? data[name];
+  data.ended = batch.ended ?? "";
+  data.flags = data.runs.flatMap(({ id, flags }) => flags.map((flag) => ({ ...flag, run: id })));
   for (const part of ["group", "rollout"]) {
     for (const [name, values] of Object.entries(batch[`${part}s`])) {
       const column = (data[part][name] ??= []);

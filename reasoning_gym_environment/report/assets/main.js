@@ -216,20 +216,25 @@ async function follow() {
     try {
       const batch = await source.next();
       const came = takeIn(batch);
+      data.lost = "";
       showConnection("");
       if (came || batch.restart) showAll();
       else showRuns();
+      if (data.ended) return;
     } catch (error) {
-      showConnection(`Not connected, trying again: ${error.message}`);
+      data.lost ||= new Date().toLocaleTimeString("en-GB");
+      showConnection(`Not connected since ${data.lost}, trying again`, error.message);
+      showRuns();
     }
   }
 }
 
-function showConnection(problem) {
+function showConnection(problem, error = "") {
   const place = byId("connection");
-  place.textContent =
-    problem || (data.reading < 1 ? `reading, ${percent(data.reading, 0)} done` : "live");
-  place.className = problem ? "badge lost" : "badge live";
+  const reading = data.reading < 1 ? `reading, ${percent(data.reading, 0)} done` : "live";
+  place.textContent = problem || (data.ended ? "ended" : reading);
+  place.title = error; // "Failed to fetch" tells nobody that the run may have ended
+  place.className = problem ? "badge lost" : data.ended ? "badge" : "badge live";
   place.hidden = false;
 }
 

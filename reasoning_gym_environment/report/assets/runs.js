@@ -1,7 +1,8 @@
 // Who and what: each run's health, figures and settings; several runs stand below each other.
 
 const PACE = ["rollouts per second", "last group"];
-const LEVELS = { ok: "●", warning: "▲", error: "■" };
+const LEVELS = { ok: "●", past: "○", warning: "▲", error: "■" };
+const MOST_WARNINGS = 3;
 
 function showRuns() {
   const groups = byRun(groupsLeft("runs"));
@@ -15,7 +16,7 @@ function showRuns() {
   replaceIfNew(
     byId("healths"),
     ...notes(),
-    ...shown.flatMap((run) => healthLines(run, groups.get(run) ?? [], shown.length > 1)),
+    ...healthLines(shown, groups),
   );
   byId("tiles").replaceChildren(...(shown.length === 1 ? tilesOf(groups.get(shown[0]) ?? []) : []));
   byId("run-table").hidden = !several;
@@ -38,9 +39,9 @@ function factsOf(shown) {
   const time = (text) => `${line(text).slice(0, 16).replace("T", " ")} UTC`;
   const facts = given(["model"]).map((name) => line(header.get(name)));
   facts.push(...given(["server", "temperature", "seed", "step"]).map(named));
+  if (run.step !== null && !header.has("step")) facts.push(`step ${whole(run.step)}`);
   if (run.started) facts.push(`started ${time(run.started)}`);
-  if (run.ended) facts.push(`ended ${time(run.ended)}`);
-  else if (run.health.some(({ level }) => level !== "ok")) facts.push(...given(PACE).map(named));
+  if (run.health.some(({ level }) => level !== "ok")) facts.push(...given(PACE).map(named));
   return facts.join(" · ");
 }
 
@@ -50,27 +51,56 @@ function replaceIfNew(element, ...children) {
   if (made.innerHTML !== element.innerHTML) element.replaceChildren(...made.childNodes);
 }
 
-const notes = () => (data.notes ?? []).map((text) => make("p", { class: "soft" }, line(text)));
+const notes = () =>
+  [data.ended, ...(data.notes ?? [])]
+    .filter(Boolean)
+    .map((text) => make("p", { class: "soft" }, line(text)));
 
-function healthLines(number, groups, named) {
-  const run = data.runs[number];
-  const lines = [...run.health];
-  const missing = run.kind === "evaluation" ? figuresOf(groups).unscoredGroups : 0;
-  if (missing) {
-    const text = `Incomplete: ${whole(missing)} of ${whole(groups.length)} items not scored`;
-    lines.push({ level: "warning", text });
+/** How the runs shown go: the state of a single training run, and what is wrong with any. */
+function healthLines(shown, groups) {
+  const numbers = [...shown].sort((a, b) => isEvaluation(a) - isEvaluation(b));
+  const lines = numbers.flatMap((run) => stateOf(run, groups.get(run) ?? []));
+  const isFine = ({ level }) => level === "ok" || level === "past";
+  const alone = numbers.filter((run) => !isEvaluation(run)).length === 1 || numbers.length === 1;
+  const fine = lines.filter((each) => isFine(each) && alone && each.run === numbers[0]);
+  const wrong = [...groupBy(lines.filter((each) => !isFine(each)), ({ text }) => text).values()];
+  const named = wrong.map((same) => {
+    const [{ level, text, run }] = same;
+    const who = same.length > 1 ? `${same.length} runs` : line(data.runs[run].name);
+    return { level, text: numbers.length > 1 ? `${who}: ${text}` : text };
+  });
+  const found = [...fine, ...named.slice(0, MOST_WARNINGS)].map(healthLine);
+  const more = named.slice(MOST_WARNINGS).map(healthLine);
+  if (more.length) {
+    const details = make("details", {}, make("summary", {}, `${whole(more.length)} more`), ...more);
+    details.open = byId("healths").querySelector("details")?.open ?? false;
+    found.push(details);
   }
-  return lines
-    .filter(({ level }) => !named || level !== "ok")
-    .map(({ level, text }) =>
-      make(
-        "p",
-        { class: `health ${LEVELS[level] ? level : "warning"}` },
-        make("span", { "aria-hidden": "true" }, LEVELS[level] ?? LEVELS.warning),
-        " ",
-        make("span", {}, named ? `${line(run.name)}: ${line(text)}` : line(text)),
-      ),
-    );
+  return found;
+}
+
+const isEvaluation = (run) => data.runs[run].kind === "evaluation";
+
+function stateOf(number, groups) {
+  const run = data.runs[number];
+  const missing = isEvaluation(number) ? figuresOf(groups).unscoredGroups : 0;
+  const incomplete = `Incomplete: ${whole(missing)} of ${whole(groups.length)} items not scored`;
+  return [...run.health, ...(missing ? [{ level: "warning", text: incomplete }] : [])].map(
+    ({ level, text }) =>
+      level === "ok" && data.lost
+        ? { run: number, level: "past", text: `At ${data.lost}: ${text}` }
+        : { run: number, level, text },
+  );
+}
+
+function healthLine({ level, text }) {
+  return make(
+    "p",
+    { class: `health ${LEVELS[level] ? level : "warning"}` },
+    make("span", { "aria-hidden": "true" }, LEVELS[level] ?? LEVELS.warning),
+    " ",
+    make("span", {}, line(text)),
+  );
 }
 
 function tile(name, value, note = "") {
