@@ -21,8 +21,7 @@ from ..tasks.datasets import Datasets, json_changes, text_of
 from ..tasks.facts import NOT_A_TASK
 from ..tasks.ladders import build_ladders
 from ..tasks.modules import ModuleTasks
-from ..util.modules import describe_origin
-from ..util.values import describe_error, replace_surrogates
+from ..util.values import describe_error, describe_origin, replace_surrogates
 from . import _limits as limits
 from . import _protocol as protocol
 from ._protocol import Inspect, Inspection, MadeProblem, Reply, Request

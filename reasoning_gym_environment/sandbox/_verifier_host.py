@@ -22,7 +22,7 @@ from ..records import Recipe
 from ..tasks.datasets import Datasets
 from ..tasks.facts import EXECUTES_ANSWERS, SHARES_DATA
 from ..tasks.modules import ModuleTasks
-from ..util.modules import describe_origin
+from ..util.values import describe_origin
 from . import _limits as limits
 from . import _protocol as protocol
 from ._children import (

@@ -22,7 +22,8 @@ from msgspec import Struct
 
 from ..errors import ConfigurationError, WorkerStartError
 from ..records import Recipe
-from ..util.modules import ModuleSource, describe_origin, find_module, import_module
+from ..util.modules import ModuleSource, find_module, import_module
+from ..util.values import describe_origin
 from .facts import LIBRARY, known_categories
 from .ladders import TaskLadder, build_ladders
 from .recipes import require_valid_recipe

@@ -5,9 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
-import re
 import sys
-import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,7 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from ..errors import ConfigurationError, WorkerStartError
-from .values import describe_error, shorten
+from .values import describe_origin, shorten
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -100,15 +98,6 @@ def _require_importable(name: str, setting: str) -> None:
             f"{setting}: {name} is found by PYTHONPATH, which worker processes do not inherit: "
             f"write its path, {path}"
         )
-
-
-def describe_origin(error: BaseException) -> str:
-    """Return an error's type and text, and the line of a user's code that raised it."""
-    frames = traceback.extract_tb(error.__traceback__)
-    skipped = rf"importlib|^{re.escape(str(Path(__file__).parents[1]))}"
-    own = [frame for frame in frames if not re.search(skipped, frame.filename)]
-    where = f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""
-    return describe_error(error) + where
 
 
 def import_module(source: ModuleSource) -> ModuleType:

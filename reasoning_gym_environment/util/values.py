@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import re
 import reprlib
+import traceback
 import unicodedata
 from collections.abc import Callable, Hashable, Iterable
+from pathlib import Path
 from typing import Any, TypeVar
 
 WITHHELD = "withheld"
@@ -71,6 +73,15 @@ def describe_error(error: BaseException) -> str:
         return f"{type(error).__name__}: {error}"
     except Exception:  # noqa: BLE001 - its own text may raise anything
         return type(error).__name__
+
+
+def describe_origin(error: BaseException) -> str:
+    """Return an error's type and text, and the line of a user's code that raised it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    skipped = rf"importlib|^{re.escape(str(Path(__file__).parents[1]))}"
+    own = [frame for frame in frames if not re.search(skipped, frame.filename)]
+    where = f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""
+    return describe_error(error) + where
 
 
 T = TypeVar("T")
