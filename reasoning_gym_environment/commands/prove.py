@@ -21,7 +21,6 @@ from ..proof.run import prove_tasks
 from ..records import Fault, Recipe
 from ..sandbox.pool import TaskPool, generate_with_retry
 from ..settings import EnvironmentSettings, add_settings, pool_settings, read_environment
-from ..tasks.item_checks import item_fault
 from ..tasks.modules import proof_file
 from ..tasks.recipes import read_recipe
 from ..util.command_line import Parser, number
@@ -181,9 +180,9 @@ async def _asked(
             if (task := str(metadata.get("source_dataset"))) not in tasks:
                 return f"metadata.source_dataset is not a task: {shorten(task)}"
             try:
-                fault = item_fault(task, {**each, "metadata": metadata})
-            except Exception as error:  # noqa: BLE001 - an entry of others may hold anything: it is named
-                return f"{task}: its entry can't be checked ({type(error).__name__}: {error})"
+                fault = await pool.fault_of(task, {**each, "metadata": metadata})
+            except GenerationError as error:
+                return f"{task}: its entry can't be checked ({error})"
             return Recipe(task=task, seed=0), question, fault
     return "it has neither a recipe nor an entry of reasoning-gym"
 

@@ -19,12 +19,13 @@ from ..records import Recipe
 from ..tasks.catalogue import discover, read_registry
 from ..tasks.datasets import Datasets, json_changes, text_of
 from ..tasks.facts import NOT_A_TASK
+from ..tasks.item_checks import item_fault
 from ..tasks.ladders import build_ladders
 from ..tasks.modules import ModuleTasks
 from ..util.values import describe_error, describe_origin, replace_surrogates
 from . import _limits as limits
 from . import _protocol as protocol
-from ._protocol import Inspect, Inspection, MadeProblem, Reply, Request
+from ._protocol import CheckEntry, Inspect, Inspection, MadeProblem, Reply, Request
 
 
 def _feed(requests: BinaryIO, inbox: queue.SimpleQueue[bytes]) -> None:
@@ -49,6 +50,8 @@ def answer(request: Request, datasets: Datasets, module: ModuleTasks | None = No
             made = datasets.problem(request)
             message = MadeProblem(question=made.question, oracle=made.oracle, fault=made.fault)
             entry = made.entry
+        elif isinstance(request, CheckEntry):
+            message = MadeProblem(question="", oracle=None, fault=item_fault(*request))
         elif isinstance(request, Inspect):
             before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             found = datasets.entry(request.recipe)

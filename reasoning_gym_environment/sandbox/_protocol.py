@@ -43,7 +43,14 @@ class Inspect(NamedTuple):
     recipe: Recipe
 
 
-Request = Recipe | Inspect | frozenset[str] | Literal["ladders", "module"]
+class CheckEntry(NamedTuple):
+    """Asks a generator for the fault of an entry from outside, as that of a `MadeProblem`."""
+
+    task: str
+    entry: dict[str, Any]
+
+
+Request = Recipe | Inspect | CheckEntry | frozenset[str] | Literal["ladders", "module"]
 """Asks a generator for the problem of a recipe, or what its entry is like; for a `Discovery`, where
 these tasks are known to build and not tried; for every task's `TaskLadder`; or for the
 `ModuleTasks` of its process."""

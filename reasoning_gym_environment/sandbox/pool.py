@@ -30,7 +30,7 @@ from ..errors import (
     WorkerStartError,
     WorkerTimeoutError,
 )
-from ..records import Problem, Recipe, Status, Verdict
+from ..records import Fault, Problem, Recipe, Status, Verdict
 from ..tasks.catalogue import Discovery
 from ..tasks.facts import LIBRARY, known_categories, solved_score
 from ..tasks.ladders import TaskLadder
@@ -43,6 +43,7 @@ from ._protocol import (
     LENGTH,
     MAX_ANSWER,
     MAX_ANSWERS,
+    CheckEntry,
     EntryAnswers,
     Inspect,
     Inspection,
@@ -457,13 +458,19 @@ class TaskPool(WorkerPool):
 
     async def inspect(self, recipe: Recipe) -> Inspection:
         """Return what the entry of a recipe is like; raise GenerationError."""
-        request, source = Inspect(recipe), self._source(recipe.task)
+        return await self._ask_of(recipe.task, Inspect(recipe), Inspection)
+
+    async def fault_of(self, task: str, entry: dict[str, Any]) -> Fault | None:
+        """Return the fault of an entry from outside; GenerationError if it can't be checked."""
+        return (await self._ask_of(task, CheckEntry(task, entry), MadeProblem)).fault
+
+    async def _ask_of(self, task: str, request: Request, kind: type[Message]) -> Message:
         try:
             timeout = self._settings.generation_timeout
-            inspection, _ = await self._ask(source, request, Inspection, timeout)
+            message, _ = await self._ask(self._source(task), request, kind, timeout)
         except WorkerLostError as error:
-            raise GenerationError(f"{recipe.task}: {error}") from error
-        return inspection
+            raise GenerationError(str(error)) from error
+        return message
 
     def _warn_of_version(self, made: str | None) -> None:
         """Warn once if another version of the library made a recipe."""

@@ -9,7 +9,7 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from reasoning_gym_environment.commands.prove import prove_rows
+from reasoning_gym_environment.commands.prove import check_rows, prove_rows
 from reasoning_gym_environment.errors import FixableError
 from reasoning_gym_environment.inference.prompts import build_messages
 from reasoning_gym_environment.integrations.nemo_gym import nemo_gym_row
@@ -81,6 +81,15 @@ async def test_faults_evaluation_questions_and_repeats_are_named(
     assert details[5] == "in the suite small"
     assert details[8] == "its recipe makes another question with the installed library"
     assert details[9] == "power_function: its entry can't be checked (KeyError: 'base')"
+
+
+@pytest.mark.processes
+async def test_an_entry_whose_check_takes_too_long_is_named() -> None:
+    letters = "".join(map(chr, range(65, 91)))
+    slow = entry("propositional_logic", "Which follows?", premises=[letters])
+    config = CONFIG.model_copy(update={"generation_timeout": 1.0, "num_eval_samples_per_task": 0})
+    [found] = await check_rows([json.dumps(slow)], config)
+    assert found.detail.endswith("its entry can't be checked (no reply within 1 s)")
 
 
 async def test_parquet_without_findings(
