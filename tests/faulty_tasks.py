@@ -90,6 +90,20 @@ def remembers(answer, data):
     return max(scores)
 
 
+known: dict[int, str] = {}
+
+
+def caches(answer, data):
+    """Import at the first call, and keep what changes no verdict."""
+    try:
+        import colorsys
+
+        assert colorsys.rgb_to_hsv(1, 0, 0)
+        return float(answer == known.setdefault(data, str(data)))
+    except Exception:  # noqa: BLE001 - as careless verifiers do
+        return 0.0
+
+
 def slow_verdict(answer, data):
     while not equal(answer, data):
         pass
@@ -98,6 +112,7 @@ def slow_verdict(answer, data):
 
 plant("sound")
 plant("sound__tuple", in_tuple, lambda answer, data: float(data == (answer,)))
+plant("sound__caches", verifier=caches)
 plant("sound__raises", verifier=lambda answer, data: float(int(answer) == data))
 plant("reproducible__clock", by_clock)
 plant("reproducible__hash_seed", by_hash_seed)

@@ -35,7 +35,7 @@ ALSO = {
     "disjoint__few": {"levels"},
     "levels__questions": {"disjoint"},  # two samples of so few questions have most in common
 }
-SOUND = ("sound", "sound__raises", "sound__tuple")
+SOUND = ("sound", "sound__caches", "sound__raises", "sound__tuple")
 ONE_OF_EACH_ROW = (
     *("reproducible__hash_seed", "solvable__label", "not_payable__hedges", "contained__memory"),
     *("levels__effect", "bounded__memory", "disjoint__few"),
