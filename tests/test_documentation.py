@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from reasoning_gym_environment.proof import pages
+from docs import verifier_audit
 from research.labels import check
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -25,7 +25,9 @@ def test_the_tables_are_those_of_the_code(table: str) -> None:
     assert checked.returncode == 0, checked.stderr
 
 
-@pytest.mark.parametrize(("name", "render"), [("labels", check), ("verifier-audit", pages)])
+@pytest.mark.parametrize(
+    ("name", "render"), [("labels", check), ("verifier-audit", verifier_audit)]
+)
 def test_the_pages_of_the_audits_are_those_of_their_data(name: str, render: ModuleType) -> None:
     data = json.loads((ROOT / "docs" / f"{name}.json").read_text(encoding="utf-8"))
     page = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")

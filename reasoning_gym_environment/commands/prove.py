@@ -12,19 +12,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
 from ..errors import ConfigurationError, FixableError, GenerationError
 from ..problems.stream import question_hash
 from ..problems.suites import built_in, load_suite, question_sha256
 from ..proof.findings import KnownFindings, known_findings
-from ..proof.pages import as_json, as_markdown, as_text, page_data
-from ..proof.run import prove_tasks
+from ..proof.run import Proofs, prove_tasks
 from ..records import Fault, Recipe
 from ..sandbox.pool import TaskPool, generate_with_retry
 from ..settings import EnvironmentSettings, add_settings, pool_settings, read_environment
 from ..tasks.modules import proof_file
 from ..tasks.recipes import read_recipe
 from ..util.command_line import Parser, number
-from ..util.files import require_place, write_whole
+from ..util.files import require_place
 from ..util.progress import with_progress
 from ..util.values import escape_control_characters, shorten
 from .problems import evaluation_set
@@ -38,9 +39,8 @@ def main(arguments: Sequence[str], *, known: KnownFindings | None = None) -> int
         return prove_rows(options.rows, env, as_json=options.json)
     if bool(options.tasks) is options.all:
         raise ConfigurationError("name the tasks to prove, or write --all; `tasks` lists them")
-    for output in (options.output, options.page):
-        if output is not None:
-            require_place(output.parent, str(output))
+    if options.output is not None:
+        require_place(options.output.parent, str(options.output))
     settings = pool_settings(env)
     beside = [proof_file(module) for module in settings.modules if module.shown != module.name]
     proofs = asyncio.run(
@@ -53,10 +53,6 @@ def main(arguments: Sequence[str], *, known: KnownFindings | None = None) -> int
             files=[options.output] if options.output else beside,
         )
     )
-    if options.page is not None:
-        data = page_data(proofs)
-        write_whole(options.page, as_markdown(data))
-        write_whole(options.page.with_suffix(".json"), json.dumps(data, indent=1) + "\n")
     print(as_json(proofs) if options.json else as_text(proofs))
     return 1 if any(task.verdict == "failed" for task in proofs.tasks.values()) else 0
 
@@ -78,11 +74,12 @@ def build_parser() -> Parser:
         default=200,
     )
     parser.flag("--json", "print JSON instead of text")
-    for option, what in (
-        ("-o/--output", "the proof; beside a module named by its path unless given"),
-        ("--page", "a Markdown page, and its data as JSON beside it"),
-    ):
-        parser.option(option, f"write {what}", metavar="FILE", type=Path)
+    parser.option(
+        "-o/--output",
+        "write the proof; beside a module named by its path unless given",
+        metavar="FILE",
+        type=Path,
+    )
     parser.option(
         "--rows",
         "check a file of rows instead: of NeMo Gym or verl, or any with recipes or entries",
@@ -93,6 +90,29 @@ def build_parser() -> Parser:
     names += ["eval_seed", "eval_difficulties", "num_eval_samples_per_task", "skip_faulty_items"]
     add_settings(parser, names)
     return parser
+
+
+def as_text(proofs: Proofs) -> str:
+    """Return each task's verdict; all checks of a single task, else those that haven't passed."""
+    lines = []
+    for task in proofs.tasks.values():
+        lines.append(f"{task.task}: {task.verdict.replace('_', ' ')}")
+        for name, check in task.checks.items():
+            if len(proofs.tasks) == 1 or check.verdict not in ("passed", "known"):
+                verdict = check.verdict.replace("_", " ")
+                lines.append(f"  {name.replace('_', ' '):13} {verdict:9}  {check.reason}")
+                lines += [f"  {'':24} {check.example}"] if check.example else []
+    counts = Counter(task.verdict.replace("_", " ") for task in proofs.tasks.values())
+    for name, task in proofs.tasks.items():  # of the library's: repaired faults, or luck
+        lines += [f"not seen: {name}: {', '.join(task.unseen)}"] if task.unseen else []
+    return "\n".join([*lines, ", ".join(f"{count} {name}" for name, count in counts.items())])
+
+
+def as_json(proofs: Proofs) -> str:
+    """Return the results as JSON, without what has been drawn so far."""
+    return json.dumps(
+        {"versions": proofs.versions, "tasks": msgspec.to_builtins(proofs.tasks)}, indent=1
+    )
 
 
 class RowFinding(NamedTuple):

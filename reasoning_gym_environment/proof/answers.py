@@ -184,7 +184,7 @@ def judge_answers(
         )
         for kind, best in degenerate.items()
         # A near miss is another right answer where there are several.
-        if best.exceeds(0.9 if kind == Kind.NEAR_MISS.value else TOLERATED_SHARE)
+        if best.exceeds(0.5 if kind == Kind.NEAR_MISS.value else TOLERATED_SHARE)
     ]
     if killed := [one for one in harmless if one.verdict.status in KILLED]:
         labels = sorted({f"{o.probe.kind.value} ({o.verdict.status.value})" for o in killed})

@@ -131,10 +131,12 @@ class WorkerProcess:
 
         Without its fork server, the worker ends by itself soon after its socket closes.
         """
-        if self._server.kill(self.pid):
-            with contextlib.suppress(asyncio.TimeoutError, OSError):
-                await asyncio.wait_for(self._reader.read(), 10)
-        self._writer.close()
+        try:
+            if self._server.kill(self.pid):
+                with contextlib.suppress(asyncio.TimeoutError, OSError):
+                    await asyncio.wait_for(self._reader.read(), 10)
+        finally:
+            self._writer.close()
 
 
 class ForkServer:

@@ -234,7 +234,7 @@ def test_a_mistake_is_the_only_line_and_the_status_is_2() -> None:
 @pytest.mark.parametrize(
     ("command", "named"),
     [
-        (["prove", "gcd", "--page", "FILE/page.md"], "FILE/page.md"),
+        (["prove", "gcd", "-o", "FILE/proof.json"], "FILE/proof.json"),
         (["demo", "--data-dumps-dir", "FILE"], "--data-dumps-dir"),
     ],
 )

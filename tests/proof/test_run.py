@@ -6,15 +6,17 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from textwrap import dedent
 
+import msgspec
 import pytest
 import pytest_asyncio
 
+from docs.verifier_audit import as_markdown, page_data
 from reasoning_gym_environment.cli import main
+from reasoning_gym_environment.commands.prove import as_json, as_text
 from reasoning_gym_environment.commands.prove import main as prove
 from reasoning_gym_environment.proof.checks import Result, TaskProof, judge
 from reasoning_gym_environment.proof.findings import known_findings
 from reasoning_gym_environment.proof.ladder_proof import LevelProof, level_proofs
-from reasoning_gym_environment.proof.pages import as_json, as_markdown, as_text, page_data
 from reasoning_gym_environment.proof.run import Proofs, installed_versions, prove_task
 from reasoning_gym_environment.records import Recipe
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
@@ -102,13 +104,13 @@ async def test_reports_name_every_task_and_what_is_unexplained(results: dict[str
 def test_the_command_fails_on_what_is_not_known(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    page = tmp_path / "page.md"
-    arguments = [PAYS_ANYTHING, "--items", "20", "--page", str(page)]
+    file = tmp_path / "proofs.json"
+    arguments = [PAYS_ANYTHING, "--items", "20", "-o", str(file)]
     known = {task: kinds for task, kinds in known_findings().items() if task != PAYS_ANYTHING}
     assert prove(arguments, known=known) == 1
     assert "not payable   failed" in capsys.readouterr().out
-    assert PAYS_ANYTHING in page.read_text()
-    assert json.loads(page.with_suffix(".json").read_text())["tasks"]
+    stored = msgspec.json.decode(file.read_bytes(), type=Proofs)
+    assert PAYS_ANYTHING in as_markdown(page_data(stored))
 
 
 MODULE = """

@@ -1,21 +1,26 @@
-"""The proofs as text, JSON, and a page of the documentation in Markdown."""
+"""Write docs/verifier-audit.md and its data from a file of proofs.
+
+reasoning-gym-environment prove --all -o proofs.json
+python docs/verifier_audit.py proofs.json
+"""
 
 from __future__ import annotations
 
 import json
-from collections import Counter
+import sys
 from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from ..records import UPSTREAM_THRESHOLD
-from ..tasks.facts import LIBRARY, Floor, Floors, floors
-from ..util.values import group_by
-from .answers import TOLERATED_SHARE
-from .checks import Result
-from .findings import DEGENERATE, Finding, Kind
-from .run import Proofs
+from reasoning_gym_environment.proof.answers import TOLERATED_SHARE
+from reasoning_gym_environment.proof.checks import Result
+from reasoning_gym_environment.proof.findings import DEGENERATE, Finding, Kind
+from reasoning_gym_environment.proof.run import Proofs
+from reasoning_gym_environment.records import UPSTREAM_THRESHOLD
+from reasoning_gym_environment.tasks.facts import LIBRARY, Floor, Floors, floors
+from reasoning_gym_environment.util.values import group_by
 
 COLUMNS = (
     *("task", "oracle", "chance", "constant", "no reasoning", "strategy", "wrong texts"),
@@ -27,8 +32,9 @@ _HEAD = """\
 # What reasoning-gym's verifiers pay for
 
 <!-- generated: do not edit -->
-{summary}. `python -m reasoning_gym_environment prove --all --page docs/verifier-audit.md`
-writes this page and, beside it, [a row for every task](verifier-audit.json): whether its own
+{summary}. `reasoning-gym-environment prove --all -o proofs.json` and
+`python docs/verifier_audit.py proofs.json` write this page and, beside it,
+[a row for every task](verifier-audit.json): whether its own
 answers have full credit, the answers that reach [the floors](tasks.md#all-tasks), what wrong texts
 and right answers with additions earn, which forms of a right answer lose credit, and the verifier's
 times. Answers pass the processes that score rollouts, with screen, guards and limits. A wrong text
@@ -99,33 +105,6 @@ def summary(proofs: Proofs) -> str:
     )
 
 
-def unseen(proofs: Proofs) -> list[str]:
-    """Return the expected findings that were not found: repaired faults, or luck."""
-    return [f"{t.task}: {', '.join(t.unseen)}" for t in proofs.tasks.values() if t.unseen]
-
-
-def as_text(proofs: Proofs) -> str:
-    """Return each task's verdict; all checks of a single task, else those that haven't passed."""
-    lines = []
-    for task in proofs.tasks.values():
-        lines.append(f"{task.task}: {task.verdict.replace('_', ' ')}")
-        for name, check in task.checks.items():
-            if len(proofs.tasks) == 1 or check.verdict not in ("passed", "known"):
-                verdict = check.verdict.replace("_", " ")
-                lines.append(f"  {name.replace('_', ' '):13} {verdict:9}  {check.reason}")
-                lines += [f"  {'':24} {check.example}"] if check.example else []
-    counts = Counter(task.verdict.replace("_", " ") for task in proofs.tasks.values())
-    lines += [f"not seen: {line}" for line in unseen(proofs)]
-    return "\n".join([*lines, ", ".join(f"{count} {name}" for name, count in counts.items())])
-
-
-def as_json(proofs: Proofs) -> str:
-    """Return the results as JSON, without what has been drawn so far."""
-    return json.dumps(
-        {"versions": proofs.versions, "tasks": msgspec.to_builtins(proofs.tasks)}, indent=1
-    )
-
-
 def finding_rows(proofs: Proofs) -> list[dict[str, str]]:
     """Return all findings; those of one kind and reason share a row."""
     findings = [(name, one) for name, task in proofs.tasks.items() for one in task.findings]
@@ -148,7 +127,7 @@ def page_data(proofs: Proofs) -> dict[str, Any]:
         "summary": summary(proofs),
         "tasks": [row(task) for task in proofs.tasks.values()],
         "findings": finding_rows(proofs),
-        "not seen": unseen(proofs),
+        "not seen": [f"{t.task}: {', '.join(t.unseen)}" for t in proofs.tasks.values() if t.unseen],
     }
 
 
@@ -167,3 +146,14 @@ def as_markdown(data: Mapping[str, Any]) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def main() -> None:
+    data = page_data(msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=Proofs))
+    page = Path(__file__).with_name("verifier-audit.md")
+    page.write_text(as_markdown(data), encoding="utf-8")
+    page.with_suffix(".json").write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
