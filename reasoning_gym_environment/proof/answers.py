@@ -115,7 +115,7 @@ async def prove_answers(
 ) -> AnswersProof:
     """Try every probe on the second half of the problems; the first half gives the constants.
 
-    Some are scored in the other pool too, the other way round: a verdict must not depend on the
+    Some are scored in the other pool too, in another order: a verdict must not depend on the
     answers before it.
     """
     half = len(problems) // 2
@@ -135,6 +135,8 @@ async def prove_answers(
             return judge_answers(observations, items=0)
         if index < 5 and not changed:
             harmless = [one for one in tried[::-1] if one.probe.kind is not Kind.HOSTILE]
+            middle = len(harmless) // 2  # the right answer came last: now others follow it
+            harmless = harmless[middle:] + harmless[:middle]
             again = await other.verify(problem, [one.probe.answer for one in harmless])
             pairs = zip(harmless, again, strict=True)
             changed = [(one, v) for one, v in pairs if one.verdict.score != v.score]
