@@ -123,12 +123,14 @@ function fromTo({ figures }, name, text) {
   return figures.map((own) => (own[name] === null ? "–" : text(own[name]))).join(" → ");
 }
 
-/** Return a row's reasons in words: the largest first, then those of half its size or more. */
+/** Return a row's reasons in words: the largest, and the next one if it has half its size. */
 function describeReasons(row) {
   const ranked = Object.entries(row.reasons)
     .filter(([, value]) => value * row.value > 0)
     .sort(([, one], [, other]) => Math.abs(other) - Math.abs(one));
-  const large = ranked.filter(([, value]) => Math.abs(value) >= Math.abs(ranked[0][1]) / 2);
+  const large = ranked
+    .slice(0, 2)
+    .filter(([, value]) => Math.abs(value) >= Math.abs(ranked[0][1]) / 2);
   const said = large.map(([name]) => REASONS[name](row));
   const [short, long] = row.figures.map(({ length }) => length).sort((one, other) => one - other);
   if (short && long / short >= NOTED_FACTOR) said.push(`length ${fromTo(row, "length", whole)}`);
@@ -195,9 +197,9 @@ function showWindows({ run, number, groups }, windows) {
   });
   const swatches = ["before", "after"].flatMap((name) => [
     make("span", { class: `swatch ${name}`, "aria-hidden": "true" }),
-    ` ${name} `,
+    ` ${name}, `,
   ]);
-  const note = make("span", { class: "soft windows" }, ...swatches, `along ${axis.label}`);
+  const note = make("span", { class: "soft windows" }, ...swatches, ` by ${axis.label}`);
   const caption = make("figcaption", {}, make("span", { class: "title" }, title), note);
   showCharts(byId("changes-chart"), make("figure", {}, caption, drawn));
 }
@@ -249,7 +251,7 @@ function contributionColumns(run, { first, last }, metric, points, most) {
         makeButton(line(row.task), () => chooseTask({ name: row.task }), { class: "plain" }),
     },
     {
-      ...{ key: "contribution", label: "Contribution in points" },
+      ...{ key: "contribution", label: "Contribution" },
       cell: (row) =>
         make(
           "span",
