@@ -581,7 +581,7 @@ class ProgressReporter:
         self._clock = clock
         self._waiting = waiting
         self._answers = AnswerCheck()
-        self._drift, self._warned = DriftCheck(keep=256), set[str]()
+        self._drift, self._warned = DriftCheck(keep=96), set[str]()
         self._last, self._last_time = statistics.total, clock()
         self._delivered, self._delivered_at = 0, clock()
         self._before = Counter[str]()  # events up to the last delivery
