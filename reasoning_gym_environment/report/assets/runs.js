@@ -64,12 +64,14 @@ function healthLines(shown, groups) {
   const alone = numbers.filter((run) => !isEvaluation(run)).length === 1 || numbers.length === 1;
   const fine = lines.filter((each) => isFine(each) && alone && each.run === numbers[0]);
   const wrong = [...groupBy(lines.filter((each) => !isFine(each)), ({ text }) => text).values()];
-  const named = wrong.map((same) => {
+  const name = (same) => {
     const [{ level, text, run }] = same;
     const who = same.length > 1 ? `${same.length} runs` : line(data.runs[run].name);
     return { level, text: numbers.length > 1 ? `${who}: ${text}` : text };
-  });
-  const found = [...fine, ...named.slice(0, MOST_WARNINGS)].map(healthLine);
+  };
+  const named = wrong.map(name);
+  const state = fine.map((each) => name([each]));
+  const found = [...state, ...named.slice(0, MOST_WARNINGS)].map(healthLine);
   const more = named.slice(MOST_WARNINGS).map(healthLine);
   if (more.length) {
     const details = make("details", {}, make("summary", {}, `${whole(more.length)} more`), ...more);
