@@ -141,7 +141,7 @@ def browser_seconds(page: Path) -> dict[str, float]:
             "opened in": opened,
             "one task in": browser.execute_async_script(FILTER, "task", task),
             "all tasks in": browser.execute_async_script(FILTER, "task", ""),
-            "searched in": browser.execute_async_script(FILTER, "text", "kakaka"),
+            "searched in": browser.execute_async_script(FILTER, "where", "kakaka"),
         }
 
 

@@ -7,6 +7,8 @@ from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from msgspec import structs
+
 from ..errors import ConfigurationError, FixableError
 from ..evaluation.store import SAMPLES
 from ..integrations.nemo_gym import stored_nemo_gym_rows
@@ -27,6 +29,7 @@ from ..storage.export import (
 from ..storage.rows import StoredGroup
 from ..util.command_line import Parser, number
 from ..util.files import require_not_read
+from .show import add_where_option, select
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +53,10 @@ def main(arguments: Sequence[str]) -> int:
         require_replaceable(path, force=options.force)
 
     contents = [read_groups(path) for path in files]
-    groups = [group for own, _ in contents for group in own]
+    groups = [
+        structs.replace(group, rollouts=[group.rollouts[place] for place in places])
+        for group, places in select([g for own, _ in contents for g in own], options.where)
+    ]
     items = [item for group in groups for item in rows_of(group, options)]
     splits, duplicates, broken = prepare(items, options.test_share)
     for name, rows in splits.items():
@@ -61,6 +67,7 @@ def main(arguments: Sequence[str]) -> int:
             }
             way = ways.get(options.format, "there are too few items")
             way += ", or change --test-share" if options.test_share else ""
+            way += ", or change --where" if options.where else ""
             raise FixableError(f"{len(groups)} groups give no rows for {name}: {way}")
     write_splits(options.output, splits)
 
@@ -90,6 +97,7 @@ def build_parser() -> Parser:
         required=True,
     )
     add_output_options(parser)
+    add_where_option(parser)
     parser.option("--min-score", "sft: least reward (default: status solved)", type=number(float))
     parser.option(
         "--test-share",

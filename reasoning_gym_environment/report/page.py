@@ -174,8 +174,9 @@ def pack(value: object) -> str:
 def _page(source: str, data: str, *, connects: str) -> str:
     """Return the page; only the package's own scripts and style run in it, by their hashes."""
     names = (  # one module, in this order
-        *("text", "estimators", "source", "data", "table", "charts", "runs", "tasks", "time"),
-        *("changes", "evaluations", "distributions", "comparison", "rollouts", "rollout", "main"),
+        *("text", "estimators", "source", "data", "filter", "table", "charts", "runs", "tasks"),
+        *("time", "changes", "evaluations", "distributions", "comparison", "rollouts", "rollout"),
+        "main",
     )
     style = _asset("style.css")
     scripts = [_chart_library(), "\n".join(_asset(f"{name}.js") for name in names)]

@@ -73,6 +73,16 @@ def test_a_message_that_no_column_holds_is_an_error(tmp_path: Path, name: str) -
     assert main([str(dump), "--format", "sft", "-o", str(tmp_path / "out.jsonl")]) == 0
 
 
+def test_conditions_select_rollouts(dump: Path) -> None:
+    out = dump.with_name("out.jsonl")
+    given = [str(dump), "--format", "records", "-o", str(out), "--where"]
+    assert main([*given, "status:wrong reward:<0.5"]) == 0
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [row["score"] for row in rows] == [0.3] * 10
+    with pytest.raises(FixableError, match="too few items, or change --where"):
+        main([*given, "reward:>1", "--force"])
+
+
 def test_a_dataset_folder_with_splits(dump: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = dump.with_name("out")
     assert main([str(dump), "--format", "dpo", "-o", str(out), "--test-share", "0.4"]) == 0

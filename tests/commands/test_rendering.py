@@ -1,7 +1,6 @@
-"""Filters of rollouts, and rollouts at the terminal: readable and safe with any model text."""
+"""Rollouts at the terminal: readable and safe with any model text."""
 
 import unicodedata
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,8 +9,6 @@ from stored_values import attempt, stored
 
 from reasoning_gym_environment.commands.show import (
     abbreviate,
-    matches,
-    parse_condition,
     render_rollout,
 )
 from reasoning_gym_environment.storage.rows import StoredGroup
@@ -109,40 +106,3 @@ def test_line_feeds_and_tabs_are_the_only_unescaped_invisible_characters(text: s
 @given(st.text(st.characters(categories=("L", "N", "P", "S", "Zs"))))
 def test_what_can_be_seen_stays_as_it_is(text: str) -> None:
     assert escape_control_characters(text) == text
-
-
-[ROLLOUT] = StoredGroup.from_json(stored(attempt(0.25))).rollouts
-
-
-@pytest.mark.parametrize(
-    ("text", "passes"),
-    [
-        ("<0.5", [0.0, 0.25]),
-        ("<=0.5", [0.0, 0.25, 0.5]),
-        (">.5", [1.0]),
-        (" >= 0.5 ", [0.5, 1.0]),
-        ("=0", [0.0]),
-    ],
-)
-def test_a_condition_compares(text: str, passes: list[float]) -> None:
-    condition = parse_condition(text)
-    assert [score for score in (0.0, 0.25, 0.5, 1.0) if condition(score)] == passes
-
-
-@pytest.mark.parametrize("text", ["", "0.5", "<", "<x", "=<1", "<1e9", "<0.5>", "<-1"])
-def test_what_is_no_comparison_is_refused_with_examples(text: str) -> None:
-    with pytest.raises(ValueError, match="must be a comparison such as"):
-        parse_condition(text)
-
-
-def test_all_conditions_must_hold() -> None:
-    def passes(**conditions: Any) -> bool:
-        return matches("gcd", ROLLOUT, **conditions)
-
-    assert passes()
-    assert passes(tasks=["gcd", "dice"])
-    assert not passes(tasks=["dice"])
-    assert passes(statuses=["wrong"])
-    assert not passes(statuses=["solved"])
-    assert passes(score=parse_condition(">0.2"))
-    assert not passes(tasks=["gcd"], statuses=["wrong"], score=parse_condition(">0.3"))

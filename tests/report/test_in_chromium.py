@@ -1,19 +1,25 @@
 """The page in a real browser: its figures, its controls, and that it is safe with any text."""
 
 import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from chromium import chromium, needs_chromium
 from report_files import row, write
 
+from reasoning_gym_environment.commands.show import main as show
+from reasoning_gym_environment.commands.show import select
 from reasoning_gym_environment.evaluation.comparison import compare
 from reasoning_gym_environment.evaluation.estimators import share
 from reasoning_gym_environment.report.data import read_report_data
 from reasoning_gym_environment.report.page import write_report
 from reasoning_gym_environment.scoring.extraction import split_thought
+from reasoning_gym_environment.storage.dumps import read_groups
+from reasoning_gym_environment.storage.rows import StoredGroup
 
 webdriver = pytest.importorskip("selenium.webdriver")
 from selenium.webdriver.common.keys import Keys  # noqa: E402 - only where selenium is there
@@ -101,6 +107,12 @@ def page(folder: Path) -> str:
     output = folder / "report.html"
     write_report([folder], output)
     return output.as_uri()
+
+
+@pytest.fixture(scope="module")
+def training_groups(training_page: str) -> list[StoredGroup]:
+    """The groups that the page shows."""
+    return read_groups(Path(urlsplit(training_page).path).with_name("rollouts.jsonl"))[0]
 
 
 @pytest.fixture(scope="module")
@@ -250,12 +262,9 @@ def test_a_thought_is_split_as_extraction_does(browser: Any, page: str, text: st
         ("task", "sudoku", "32 of 97"),
         ("category", "arithmetic", "64 of 97"),
         ("difficulty", "default", "1 of 97"),
-        ("status", "unscored", "1 of 97"),
-        ("low", "0.5", "60 of 97"),
-        ("high", "0", "37 of 97"),
-        ("text", "QUESTION 11?", "8 of 97"),
-        ("text", "thought 7", "12 of 97"),
-        ("text", "nobody said this", "0 of 97"),
+        ("where", "QUESTION 11?", "8 of 97"),
+        ("where", "thought 7", "12 of 97"),
+        ("where", "nobody said this", "0 of 97"),
     ],
 )
 def test_a_filter_keeps_matching_rollouts(
@@ -327,7 +336,7 @@ def test_runs_stand_side_by_side(browser: Any, page: str) -> None:
 
 def test_the_list_is_read_by_keyboard(browser: Any, training_page: str) -> None:
     opened(browser, training_page)
-    rows = browser.find_element("id", "rows")
+    rows = browser.find_element("id", "rollout-table")
     browser.execute_script("arguments[0].focus()", rows)
     for keys, place in (
         ((Keys.ARROW_DOWN, Keys.ARROW_DOWN), 2),
@@ -343,13 +352,140 @@ def test_the_list_is_read_by_keyboard(browser: Any, training_page: str) -> None:
     rows.send_keys(Keys.ENTER)
     assert browser.switch_to.active_element.get_attribute("id") == "detail"
     browser.switch_to.active_element.send_keys("/")
-    assert browser.switch_to.active_element.get_attribute("id") == "text"
+    field = browser.switch_to.active_element
+    assert field.get_attribute("id") == "where"
+    field.send_keys("gcd", Keys.ESCAPE)  # which leaves the field and keeps its text
+    assert browser.switch_to.active_element.get_attribute("id") == "rollout-table"
+    until(browser, "location.hash.includes('where=gcd')")
+    browser.switch_to.active_element.send_keys("?")
+    help = browser.find_element("id", "help")
+    assert "previous and next rollout of the group" in help.text
+    help.send_keys(Keys.ESCAPE)
+    assert not help.is_displayed()
+
+
+WHERES = (
+    "task:gcd,sudoku level:0",
+    "task:lcm status:wrong reward:0 question 7",
+    "level:>=1 status:wrong,solved tokens:<27 status:unscored",
+    "level:none",
+    'reward:0.5..1 "thought 3"',
+    "step:none kind:training problems:fresh category:arithmetic run:r group:2..5",
+)
+
+
+def test_conditions_select_what_show_selects(
+    browser: Any, training_page: str, training_groups: list[StoredGroup]
+) -> None:
+    opened(browser, training_page)
+    for where in WHERES:
+        count = sum(len(places) for _, places in select(training_groups, where))
+        assert 0 < count < 97
+        choose(browser, "where", where)
+        until_text(browser, "found", f"{count} of 97")
+    for where, said in (
+        ("taks:gcd", "Unknown field taks: fields are kind, run, task,"),
+        ("task:gdc", "Unknown task gdc: there are bf, gcd, lcm, sudoku."),
+        ("level:high", "level must be a number, a comparison such as >=2"),
+    ):
+        choose(browser, "where", where)
+        until_text(browser, "where-problem", said)
+
+
+def click_box(browser: Any, key: str) -> None:
+    """As a label does, whether its list is folded or not."""
+    browser.execute_script(f"document.querySelector(`#facets [data-key='{key}']`).click()")
+
+
+def test_facets_count_and_choose_several_values(browser: Any, training_page: str) -> None:
+    opened(browser, training_page)
+    choices = {"task gcd": 32, "task lcm": 64, "status wrong": 27, "level 1": 3}
+    for key, left in choices.items():
+        click_box(browser, key)
+        until_text(browser, "found", f"{left} of 97")
+    assert browser.find_element("id", "where").get_attribute("value") == (
+        "task:gcd,lcm status:wrong level:1"
+    )
+    for field, said in (
+        ("status", ["solved29", "wrong3"]),
+        ("level", ["024", "13"]),
+        ("task", ["gcd2", "lcm1"]),
+    ):
+        assert texts(browser, f"#facet-{field} li") == said
+    click_box(browser, "task lcm")
+    until_text(browser, "found", "2 of 97")
+
+
+def test_any_column_sorts_the_rollouts(browser: Any, training_page: str) -> None:
+    opened(browser, training_page)
+    for key in texts(browser, "#rollout-head button"):
+        for direction in ("", "-"):
+            opened(browser, training_page, f"where=task:gcd,bf&sort={direction}{key.lower()}")
+            (head,) = browser.find_elements("css selector", "#rollout-head [aria-sort$=ing]")
+            assert head.text.startswith(key)
+    column = texts(browser, "#rollout-body .column-time")
+    assert column == sorted(column, reverse=True)
+    click(browser, browser.find_element("css selector", "#rollout-head [data-key='sort tokens']"))
+    until(browser, "document.querySelector('#rollout-body .column-tokens').textContent === '29'")
+    assert "sort=-tokens" in fragment(browser)
+
+
+def test_the_selection_is_downloaded_and_copied_as_a_command(
+    browser: Any,
+    training_page: str,
+    training_groups: list[StoredGroup],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    where = "task:gcd,lcm status:wrong"
+    opened(browser, training_page, f"where={where}&sort=tokens")
+    allowed = {"behavior": "allow", "downloadPath": str(tmp_path)}
+    browser.execute_cdp_cmd("Browser.setDownloadBehavior", allowed)
+    click(browser, browser.find_element("id", "download"))
+    until_text(browser, "selection-said", "27 rollouts in 6 rows")
+    file = tmp_path / "rollouts.jsonl"
+    WebDriverWait(browser, 30, 0.05).until(lambda _: file.exists())
+    expected = [[g.rollouts[place] for place in own] for g, own in select(training_groups, where)]
+    assert [group.rollouts for group in read_groups(file)[0]] == expected
+    record_copies(browser)
+    choose(browser, "category", "arithmetic")
+    click(browser, browser.find_element("id", "copy-command"))
+    until_text(browser, "selection-said", "Command copied; it selects 27 rollouts")
+    (command,) = browser.execute_script("return copies")
+    assert command.startswith("reasoning-gym-environment show /")
+    assert command.endswith(f"--where '{where} category:arithmetic kind:training'")
+    assert show(shlex.split(command)[2:]) == 0
+    assert "5 of 27 matching rollouts" in capsys.readouterr().err
+
+
+def test_back_leads_to_the_rollout_before(browser: Any, training_page: str) -> None:
+    opened(browser, training_page, "where=task:gcd&sort=time")
+    for place, question in ((0, "Question 0?"), (8, "Question 3?")):
+        browser.execute_script(f"document.getElementById('rollout-{place}').click()")
+        until_text(browser, "detail", question)
+    click_box(browser, "level 0")
+    until_text(browser, "found", "16 of 97")
+    browser.execute_script("history.back()")
+    until_text(browser, "found", "32 of 97")
+    browser.execute_script("history.back()")
+    until_text(browser, "detail", "Question 0?")
+
+
+def test_a_truncated_rollout_shows_its_text(browser: Any, tmp_path: Path) -> None:
+    group = row([0.0, 0.0], texts=["<think>It never ends", "<think>so</think><answer>1</answer>"])
+    group["rollouts"][0]["finish_reason"] = "length"
+    write_report([write(tmp_path, [group])], tmp_path / "report.html")
+    for together in ("", "1"):
+        opened(browser, (tmp_path / "report.html").as_uri(), f"together={together}")
+        until_text(browser, "detail", "Truncated here.")
+        shown = browser.find_element("css selector", ".thought pre")
+        assert shown.is_displayed()
+        assert shown.text == "It never ends"
 
 
 def open_group(browser: Any, page: str, question: str) -> Any:
-    opened(browser, page)
-    choose(browser, "sort", "oldest")
-    choose(browser, "text", question)
+    opened(browser, page, "sort=time")
+    choose(browser, "where", question)
     until_text(browser, "found", "8 of 97")
     until_text(browser, "detail", question)
     return browser.find_element("id", "detail")
@@ -393,15 +529,19 @@ def test_a_reward_is_explained(browser: Any, training_page: str) -> None:
     until_text(browser, "detail", "Score 0.75 in score mode binary")
 
 
-def test_a_rollout_is_copied_as_a_row_and_as_a_safe_command(
-    browser: Any, hostile_page: str, tmp_path: Path
-) -> None:
-    opened(browser, hostile_page)
+def record_copies(browser: Any) -> None:
     browser.execute_script(
         """globalThis.copies = [];
         Object.defineProperty(navigator, "clipboard",
             {value: {writeText: async (text) => { copies.push(text); }}})"""
     )
+
+
+def test_a_rollout_is_copied_as_a_row_and_as_a_safe_command(
+    browser: Any, hostile_page: str, tmp_path: Path
+) -> None:
+    opened(browser, hostile_page)
+    record_copies(browser)
     until(browser, "document.querySelector('[data-key=json]')")
     for key in ("json", "rescore"):
         click(browser, browser.find_element("css selector", f"[data-key={key}]"))
@@ -424,6 +564,8 @@ def test_a_link_opens_the_same_rollout(browser: Any, training_page: str) -> None
     until_text(browser, "detail", "Question 5?")
     current = "document.querySelector('.siblings [aria-current=true]')?.ariaLabel"
     until(browser, f"{current}?.startsWith('Rollout 7: wrong')")
+    top = "document.getElementById('detail').getBoundingClientRect().top"
+    until(browser, f"{top} > -1 && {top} < innerHeight / 2")
     opened(browser, training_page, "rollout=gone.1")
     until_text(browser, "detail", "This rollout is not in these files.")
 

@@ -103,8 +103,8 @@ def test_what_comes_in_changes_neither_filters_nor_place_nor_the_open_rollout(
         )
         until(browser, has("left", "20 groups"))
         browser.execute_script("document.getElementById('rows').scrollTop = 400")
-        until(browser, "document.querySelectorAll('#rows [role=option]').length > 5")
-        browser.execute_script("document.querySelectorAll('#rows [role=option]')[9].click()")
+        until(browser, "document.querySelectorAll('#rollout-body tr[id]').length > 5")
+        browser.execute_script("document.querySelectorAll('#rollout-body tr[id]')[9].click()")
         until(browser, has("detail", "r "))
         browser.execute_script("window.scrollTo(0, 700)")
         place = "[window.scrollY, location.hash, document.getElementById('task').value]"
@@ -184,12 +184,12 @@ def test_texts_are_searched_and_a_deleted_file_is_told(browser: Any, tmp_path: P
     with watching(tmp_path) as (url, _):
         open_page(browser, url, 12)
         browser.execute_script(
-            "const text = document.getElementById('text'); text.value = 'R 7.2';"
+            "const text = document.getElementById('where'); text.value = 'R 7.2';"
             "text.dispatchEvent(new Event('input', {bubbles: true}))"
         )
         until(browser, has("found", "1 of 48"))
         (tmp_path / DUMP.format("r")).unlink()
-        browser.execute_script("document.querySelector('#rows [role=option]').click()")
+        browser.execute_script("document.querySelector('#rollout-body tr[id]').click()")
         until(browser, has("detail", "was deleted or replaced"))
 
 

@@ -67,11 +67,8 @@ const DEFAULTS = {
   difficulty: "", // "default", the evaluation's, or a decile of training's such as "0.3"
   problems: "", // "fresh" or "again"
   span: "", // RUN:FIRST-LAST, places in the order of a run
-  status: "",
-  low: "",
-  high: "",
-  text: "",
-  sort: "newest",
+  where: "", // conditions on the rollouts, as in filter.js
+  sort: "-time", // the rollouts' column; "-" is descending
   table: "-groups", // the task table's column; "-" is descending
   find: "", // in the task table
   x: "", // of figures over time: "step", "group" or "time"; empty is the step if all rows have it
@@ -96,10 +93,13 @@ function readFragment() {
   for (const name of Object.keys(DEFAULTS)) state[name] = given.get(name) ?? DEFAULTS[name];
 }
 
-function writeFragment() {
+/** Write the state into the address; with `push` the former address is where Back leads. */
+function writeFragment(push) {
   const changed = Object.entries(state).filter(([name, value]) => value !== DEFAULTS[name]);
   const fragment = new URLSearchParams(changed).toString();
-  history.replaceState(null, "", fragment ? `#${fragment}` : location.pathname + location.search);
+  const address = location.pathname + location.search + (fragment ? `#${fragment}` : "");
+  if (address === location.pathname + location.search + location.hash) return;
+  history[push ? "pushState" : "replaceState"](null, "", address);
 }
 
 /** Return the numbers of the runs shown: those chosen, or training and the last evaluations. */

@@ -57,7 +57,7 @@ function statusChart(groups) {
   ];
   const description = values.map(({ status, said }) => `${status} ${said}`).join(", ");
   const select = ({ name }) => {
-    change({ status: name });
+    change({ where: `status:${name}` });
     goTo("rollouts");
   };
   const specification = { data: { values }, encoding: { x, y }, layer };

@@ -13,16 +13,22 @@ const SECTIONS = [
   showFiles,
 ];
 
-/** Change the state, write it into the address, and draw everything anew. */
-function change(changes) {
+/** Change the state, write it into the address, and draw everything anew; Back undoes it. */
+function change(changes, push = true) {
   Object.assign(state, changes);
-  writeFragment();
+  writeFragment(push);
   showAll();
 }
 
 function showAll() {
   for (const each of SECTIONS) each();
-  showRollouts().then(showDetail);
+  return showRollouts().then(showDetail);
+}
+
+/** Show the rollout of a link, and its row in the table. */
+function goToRollout() {
+  if (list.place >= 0) keepInView();
+  goTo("detail");
 }
 
 function goTo(id) {
@@ -60,29 +66,12 @@ function showFilters() {
   byId("x").parentElement.hidden = data.group.step.every((step) => step === null) && data.group.time.includes(null);
   byId("problems").parentElement.hidden = !data.group.asked_again.some(Boolean);
   fillOptions(
-    byId("status"),
-    [
-      ...all("all"),
-      ...values(
-        data.rollout.status.length
-          ? [...new Set(data.rollout.status)].map((each) => data.statuses[each])
-          : [],
-      ).map(([value]) => [value, words(value)]),
-    ],
-    state.status,
-  );
-  fillOptions(
-    byId("sort"),
-    Object.entries(SORTS).map(([value, { label }]) => [value, label]),
-    state.sort,
-  );
-  fillOptions(
     byId("metric"),
     Object.entries(METRICS).map(([value, { label }]) => [value, label]),
     state.metric,
   );
   for (const name of ["x", "by", "items", "measure"]) byId(name).value = state[name];
-  for (const name of ["low", "high", "text", "find"]) {
+  for (const name of ["where", "find"]) {
     if (document.activeElement !== byId(name)) byId(name).value = state[name];
   }
   const span = parseSpan();
@@ -152,15 +141,13 @@ function listen() {
   let waiting;
   const later = (changes) => {
     clearTimeout(waiting);
-    waiting = setTimeout(() => change(changes), 200);
+    waiting = setTimeout(() => change(changes, false), 200);
   };
   for (const name of [
     "category",
     "task",
     "difficulty",
     "problems",
-    "status",
-    "sort",
     "metric",
     "x",
     "by",
@@ -174,7 +161,7 @@ function listen() {
       change({ [name]: event.target.value, ...(name === "category" ? { task: "" } : {}) }),
     );
   }
-  for (const name of ["low", "high", "text", "find"]) {
+  for (const name of ["where", "find"]) {
     byId(name).addEventListener("input", (event) => later({ [name]: event.target.value }));
   }
   for (const name of ["from", "until"]) byId(name).addEventListener("change", spanFromFields);
@@ -185,8 +172,15 @@ function listen() {
     change({ category: "", task: "", difficulty: "", problems: "", span: "" }),
   );
   byId("reset-list").addEventListener("click", () =>
-    change({ status: "", low: "", high: "", text: "", sort: DEFAULTS.sort }),
+    change({ where: "", sort: DEFAULTS.sort }),
   );
+  byId("download").addEventListener("click", () =>
+    downloadSelection().catch((error) => sayOfSelection(`No download: ${error.message}`)),
+  );
+  byId("copy-command").addEventListener("click", copySelection);
+  byId("keys").addEventListener("click", () => byId("help").showModal());
+  byId("help-close").addEventListener("click", () => byId("help").close());
+  for (const field of FACETS) byId(`facet-${field}`).open = innerWidth > 832; // 52rem: else folded
   for (const link of document.querySelectorAll("[data-goto]")) {
     link.addEventListener("click", (event) => {
       event.preventDefault(); // the fragment holds the state
@@ -195,12 +189,12 @@ function listen() {
   }
   document.querySelector(".skip").addEventListener("click", (event) => {
     event.preventDefault();
-    byId("rows").focus();
+    byId("rollout-table").focus();
   });
   for (const formElement of document.forms)
     formElement.addEventListener("submit", (event) => event.preventDefault());
   byId("rows").addEventListener("scroll", drawRows, { passive: true });
-  byId("rows").addEventListener("keydown", moveInList);
+  byId("rollout-table").addEventListener("keydown", moveInList);
   document.addEventListener("keydown", moveByKey);
   addEventListener("hashchange", () => {
     readFragment();
@@ -248,8 +242,9 @@ async function start() {
     byId("facts").textContent = `The rollouts can't be loaded: ${error.message}`;
     throw error;
   }
-  showAll();
+  const shown = showAll();
   document.documentElement.dataset.page = "shown";
+  if (state.rollout) shown.then(goToRollout);
   if (!source.live) return;
   byId("found").removeAttribute("role"); // or a screen reader says it every two seconds
   showConnection("");

@@ -53,7 +53,7 @@ async function showDetail() {
     navigation(rollout),
     heading(group, row),
     siblings(group, rollout),
-    actions(row, number),
+    actions(rollout, row, number),
   ];
   if (state.together) parts.push(...prompts(row), together(row, number));
   else parts.push(...alone(row, number));
@@ -70,7 +70,7 @@ function navigation() {
   return make(
     "div",
     { class: "bar-of-buttons" },
-    makeButton("Back to the list", () => byId("rows").focus(), { class: "back" }),
+    makeButton("Back to the table", () => byId("rollout-table").focus(), { "data-key": "back" }),
     makeButton("‹ Previous", () => choose(Math.max(0, list.place - 1)), {
       "data-key": "previous",
       title: "k",
@@ -101,7 +101,7 @@ function heading(group, row) {
 function siblings(group, current) {
   const buttons = rolloutsOf(group).map((rollout, number) => {
     const status = words(statusOf(rollout));
-    const button = makeButton("", () => openSibling(rollout), {
+    const button = makeButton("", () => openSibling(rollout, true), {
       "aria-current": rollout === current,
       "aria-label": `Rollout ${number + 1}: ${status}, reward ${decimal(data.rollout.reward[rollout])}`,
       "data-key": `sibling ${number}`,
@@ -119,10 +119,11 @@ function siblings(group, current) {
   );
 }
 
-async function openSibling(rollout) {
+async function openSibling(rollout, push = false) {
   list.place = list.found.indexOf(rollout);
-  drawRows();
-  await openRollout(idOf(rollout));
+  if (list.place >= 0) keepInView();
+  else drawRows();
+  await openRollout(idOf(rollout), push);
 }
 
 function chooseSibling(step) {
@@ -137,7 +138,7 @@ function toggleTogether() {
   change({ together: state.together ? "" : "1" });
 }
 
-function actions(row, number) {
+function actions(rollout, row, number) {
   const box = make("div", { class: "bar-of-buttons" });
   const said = make("span", { class: "soft", role: "status" });
   const own = { ...row, rollouts: [row.rollouts[number]] };
@@ -150,7 +151,9 @@ function actions(row, number) {
     title: "s",
   });
   if (row.rollouts.length > 1) box.append(side);
+  const address = `${location.href.split("#")[0]}#rollout=${idOf(rollout)}`;
   box.append(
+    makeButton("Copy the link", () => copy(address, "Link"), { "data-key": "link" }),
     makeButton("Copy as JSON", () => copy(asciiJson(own), "JSON"), { "data-key": "json" }),
   );
   const rescore = makeButton(
@@ -300,24 +303,31 @@ function prompts(row) {
 /** The completion, with its thought folded and what stands in answer tags marked. */
 function completion(own) {
   const { thought, rest } = splitThought(own.conversation.at(-1).content);
-  const said = titled("assistant");
+  return titled("assistant", ...saidTexts(own, thought, rest, [], answerSpans(rest), "thought"));
+}
+
+/** A completion's thought and the rest; where nothing follows the thought, it is open. */
+function saidTexts(own, thought, rest, inThought, inRest, key) {
+  const shown = [];
   if (thought) {
-    const folded = make("details", { class: "thought", "data-key": "thought" });
-    folded.append(
-      make("summary", {}, `Thought, ${plural(thought.length, "character")}`),
-      modelText(thought),
-    );
-    said.append(folded);
+    const title = `Thought, ${plural(thought.length, "character")}`;
+    const folded = make("details", { class: "thought", "data-key": `${key}${rest ? "" : " alone"}` });
+    folded.open = !rest;
+    folded.append(make("summary", {}, title), modelText(thought, inThought));
+    shown.push(folded);
   }
-  if (rest) said.append(modelText(rest, answerSpans(rest)));
-  else said.append(make("p", { class: "soft" }, "No text after the thought."));
-  return said;
+  if (rest) shown.push(modelText(rest, inRest));
+  else {
+    const ending = own.finish_reason === "length" ? "Truncated here." : "No text after the thought.";
+    shown.push(make("p", { class: "soft" }, thought ? ending : "No text."));
+  }
+  return shown;
 }
 
 // The rollouts of a group side by side.
 
 function together(row, current) {
-  const texts = row.rollouts.map((own) => splitThought(own.conversation.at(-1).content));
+  const split = row.rollouts.map((own) => splitThought(own.conversation.at(-1).content));
   const columns = row.rollouts.map((own, number) => {
     const title = make(
       "h4",
@@ -328,27 +338,19 @@ function together(row, current) {
     const facts = make(
       "p",
       { class: "soft" },
-      `reward ${decimal(own.score)} · ${own.tokens ? plural(own.completion_tokens, "token") : "no completion"}`,
+      `reward ${decimal(own.score)} · ${own.tokens ? plural(own.completion_tokens, "token") : "no completion"}${own.finish_reason === "length" ? ", truncated" : ""}`,
     );
-    const { thought, rest } = texts[number];
+    const { thought, rest } = split[number];
     const spans = (part) =>
-      number === current ? [] : differenceSpans(texts[current][part], texts[number][part]);
-    const column = make(
+      number === current ? [] : differenceSpans(split[current][part], split[number][part]);
+    const inRest = number === current ? answerSpans(rest) : spans("rest");
+    return make(
       "div",
       { class: number === current ? "column current" : "column" },
       title,
       facts,
+      ...saidTexts(own, thought, rest, spans("thought"), inRest, `thought ${number}`),
     );
-    if (thought) {
-      const folded = make("details", { class: "thought", "data-key": `thought ${number}` });
-      folded.append(
-        make("summary", {}, `Thought, ${plural(thought.length, "character")}`),
-        modelText(thought, spans("thought")),
-      );
-      column.append(folded);
-    }
-    column.append(modelText(rest, number === current ? answerSpans(rest) : spans("rest")));
-    return column;
   });
   const note = make(
     "p",
@@ -361,7 +363,7 @@ function together(row, current) {
     note,
     make(
       "div",
-      { class: "columns", tabindex: "0", role: "group", "aria-label": "Rollouts side by side" },
+      { class: "columns", role: "group", "aria-label": "Rollouts side by side" },
       ...columns,
     ),
   );

@@ -8,13 +8,26 @@
  */
 function showTable(element, { label, columns, rows, sort, onSort, onRow, current }) {
   const descending = sort.startsWith("-");
-  const key = sort.replace(/^-/, "");
-  const column =
-    columns.find((each) => each.key === key && each.value) ?? columns.find((each) => each.value);
+  const column = columnOf(columns, sort);
   const body = make("tbody", {});
   for (const row of column ? sorted(rows, column, descending) : rows)
     body.append(tableRow(row, columns, onRow, current));
-  const head = columns.map((each) => {
+  const head = make("thead", {});
+  showHead(head, columns, column, descending, onSort);
+  const focused = element.contains(document.activeElement) && document.activeElement.dataset.key;
+  element.replaceChildren(make("table", { "aria-label": label }, head, body));
+  if (focused) element.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus();
+}
+
+/** Return the column that a table is sorted by: the named one, or the first that can be. */
+function columnOf(columns, sort) {
+  const key = sort.replace(/^-/, "");
+  return columns.find((each) => each.key === key && each.value) ?? columns.find((each) => each.value);
+}
+
+/** Fill a table's head; a button sorts by its column, and in the other direction if it does. */
+function showHead(head, columns, column, descending, onSort) {
+  const cells = columns.map((each) => {
     const order = each === column ? (descending ? "descending" : "ascending") : "none";
     const attributes = { scope: "col", class: classOf(each), "aria-sort": order };
     if (!each.value) {
@@ -27,15 +40,9 @@ function showTable(element, { label, columns, rows, sort, onSort, onRow, current
     if (each.help) button.title = each.help;
     return make("th", attributes, button);
   });
-  const table = make(
-    "table",
-    { "aria-label": label },
-    make("thead", {}, make("tr", {}, ...head)),
-    body,
-  );
-  const focused = element.contains(document.activeElement) && document.activeElement.dataset.key;
-  element.replaceChildren(table);
-  if (focused) element.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus();
+  const focused = head.contains(document.activeElement) && document.activeElement.dataset.key;
+  head.replaceChildren(make("tr", {}, ...cells));
+  if (focused) head.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus();
 }
 
 function sorted(rows, column, descending) {
