@@ -5,7 +5,13 @@ from typing import Any
 
 import pytest
 from chromium import chromium, needs_chromium
-from report.invented_run import TASKS, TRUNCATES, write_invented_evaluations, write_invented_run
+from report.invented_run import (
+    HACKED_TASK,
+    TASKS,
+    TRUNCATES,
+    write_invented_evaluations,
+    write_invented_run,
+)
 
 from reasoning_gym_environment.report.page import write_report
 
@@ -94,6 +100,17 @@ def test_tasks_that_no_longer_fit_their_limit_lead_what_changed(browser: Any, pa
     run = training_run(browser)
     until(browser, f"location.hash.includes('span={run}%3A720-919')")
     assert "task=maze" in browser.execute_script("return location.hash")
+
+
+def test_a_flag_leads_to_the_windows_around_it(browser: Any, page: str) -> None:
+    opened(browser, page)
+    flags = browser.find_elements("css selector", "#flags button")
+    (hacked,) = [each for each in flags if "12 tokens" in str(each.get_dom_attribute("data-key"))]
+    browser.execute_script("arguments[0].click()", hacked)
+    until(browser, "location.hash.includes('windows=')")
+    (row,) = [row for row in rows(browser, "contribution-table") if row[0] == HACKED_TASK]
+    assert row[2].startswith("more right answers, length ")
+    assert row[2].endswith(" → 12, answers repeat")
 
 
 def test_contributions_add_up_and_so_do_their_reasons(browser: Any, page: str) -> None:
