@@ -1,9 +1,9 @@
 """Prove every level of every task and write docs/difficulty-levels.csv.
 
-python docs/difficulty_levels.py [ITEMS]
+python docs/difficulty_levels.py [TASK ...]
 
-ITEMS (30 by default) are generated at each level. If a level fails, its faults are printed and
-nothing is written.
+200 items are generated at each level, of the named tasks or of all. If a level fails, its faults
+are printed and nothing is written. The lines of tasks that are not named stay as they are.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from reasoning_gym_environment.proof.ladder_proof import (
+    DRAWS,
     LevelProof,
+    count_answers,
+    is_open,
     ladder_findings,
     level_proofs,
     prove_level,
@@ -29,7 +32,10 @@ from reasoning_gym_environment.tasks.ladders import TaskLadder
 from reasoning_gym_environment.util.progress import with_progress
 
 TABLE = Path(__file__).with_name("difficulty-levels.csv")
-COLUMNS = ("task", "level", "origin", "reason", "changes", "mean s", "max s", "characters")
+COLUMNS = (
+    *("task", "level", "origin", "reason", "changes", "mean s", "max s", "characters"),
+    *("questions", "answers", "open", "chance"),
+)
 PROCESSES = 2
 
 
@@ -57,40 +63,61 @@ def changes(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any
     return {name: value for name, value in upper.items() if name in moved | ends}
 
 
-def rows(ladder: TaskLadder, proofs: Sequence[LevelProof]) -> list[tuple[object, ...]]:
+def described(ladder: TaskLadder) -> list[str]:
+    """Return what each level changes; of the first, its parameters."""
+    pairs = itertools.pairwise(ladder.levels)
+    return [shown(ladder.levels[0]), *(shown(changes(lower, upper)) for lower, upper in pairs)]
+
+
+def rows(ladder: TaskLadder, proofs: Sequence[LevelProof]) -> list[list[str]]:
     """Return the lines of a task's levels."""
-    changed = [
-        proofs[0].parameters,
-        *(changes(a.parameters, b.parameters) for a, b in itertools.pairwise(proofs)),
-    ]
     return [
-        (
-            *(proof.task, proof.level, ladder.origin, ladder.reason, shown(parameters)),
+        [
+            *(proof.task, str(proof.level), ladder.origin, ladder.reason, changed),
             *(f"{proof.mean_seconds:.3f}", f"{max(proof.seconds):.2f}"),
             f"{proof.mean_characters:.0f}",
-        )
-        for proof, parameters in zip(proofs, changed, strict=True)
+            *(str(len({*proof.questions.values()})), *_answers(proof)),
+        ]
+        for proof, changed in zip(proofs, described(ladder), strict=True)
     ]
 
 
-def write(lines: Iterable[tuple[object, ...]]) -> None:
+def _answers(proof: LevelProof) -> tuple[str, str, str]:
+    """Return how many answers a level has, whether they are open, and the most frequent's share.
+
+    Where several answers are right, they are not counted.
+    """
+    counted = count_answers(proof.answers.values())
+    if not counted:
+        return "", "", ""
+    share = max(counted.values()) / counted.total()
+    return str(len(counted)), "yes" if is_open(counted) else "no", f"{share:.3f}"
+
+
+def read_table() -> list[dict[str, str]]:
+    with TABLE.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def write(lines: Iterable[Sequence[str]]) -> None:
     with TABLE.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file, lineterminator="\n").writerows([COLUMNS, *lines])
 
 
 async def prove_ladders(
-    pool: TaskPool, ladders: Mapping[str, TaskLadder], *, items: int, at_once: int
+    pool: TaskPool, ladders: Mapping[str, TaskLadder], *, items: int, at_once: int, seed: int = 7
 ) -> list[list[LevelProof]]:
     """Prove all levels of every ladder with the same seeds, `at_once` tasks at a time.
 
-    With more tasks at a time than the pool has processes, the seconds include waiting.
+    With more tasks at a time than the pool has processes, the seconds include waiting. Another
+    seed draws other items.
     """
     places = asyncio.Semaphore(at_once)
 
     async def one(proofs: list[LevelProof]) -> list[LevelProof]:
         async with places:
             for proof in proofs:
-                await prove_level(pool, proof, items=items)
+                await prove_level(pool, proof, items=items, seed=seed)
             return proofs
 
     return await with_progress(
@@ -107,15 +134,19 @@ def faults(proofs: Sequence[LevelProof]) -> list[str]:
     ]
 
 
-async def prove(items: int) -> int | str:
+async def prove(tasks: Sequence[str]) -> int | str:
     async with TaskPool(PoolSettings(processes=PROCESSES), Counter()) as pool:
         ladders = await pool.ladders()
-        proofs = await prove_ladders(pool, ladders, items=items, at_once=PROCESSES)
+        chosen = {task: ladders[task] for task in tasks or ladders}
+        proofs = await prove_ladders(pool, chosen, items=DRAWS, at_once=PROCESSES)
     if found := [fault for of_task in proofs for fault in faults(of_task)]:
         return "\n".join(found)
-    write(line for of_task in proofs for line in rows(ladders[of_task[0].task], of_task))
+    kept = [row for row in read_table() if tasks and row["task"] not in tasks]
+    lines = [[row[name] for name in COLUMNS] for row in kept]
+    lines += [line for of_task in proofs for line in rows(ladders[of_task[0].task], of_task)]
+    write(sorted(lines, key=lambda line: (line[0], int(line[1]))))
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(asyncio.run(prove(int(sys.argv[1]) if len(sys.argv) > 1 else 30)))
+    sys.exit(asyncio.run(prove(sys.argv[1:])))

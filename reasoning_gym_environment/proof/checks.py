@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
-from .answers import TOLERATED_SHARE, AnswersProof, Share
+from .answers import AnswersProof, Share
 from .findings import Finding, KnownFindings
-from .ladder_proof import DRAWS, LevelProof, choices, count_answers, ladder_findings
+from .ladder_proof import DRAWS, LevelProof, count_answers, is_open, ladder_findings
 
 CHECKS = {
     "reproducible": "a recipe gives the same question, answer and entry in two processes, under "
@@ -142,14 +142,10 @@ def _check(findings: Sequence[Finding], left: str, reason: str) -> Check:
 
 
 def _all_findings(proof: TaskProof) -> Iterator[Finding]:
-    """Yield what speaks against a task, but for what a few items may do."""
+    """Yield what speaks against a task."""
     yield from proof.findings
     everything = [proof.default, *proof.levels]
-    tried = {level.level: level.tried for level in everything}
-    for finding in (*proof.default.findings, *ladder_findings(proof.levels)):
-        seldom = finding.items <= max(2, TOLERATED_SHARE * tried[finding.level])
-        if not (finding.kind in ("late", "memory") and seldom):
-            yield finding
+    yield from (*proof.default.weighty, *ladder_findings(proof.levels))
     if proof.answers:
         yield from proof.answers.findings
     for level in everything:
@@ -167,7 +163,7 @@ def overlaps(level: LevelProof) -> tuple[float, float]:
     """
     shares = []
     counted = count_answers(answer for _, answer in level.training.values())
-    is_open = 2 * choices(counted) < counted.total()
+    identify = is_open(counted)
     columns: list[Mapping[int, str | None]] = [level.questions, level.answers]
     for column, known in enumerate(columns):
         evaluated = {*known.values()}
@@ -176,7 +172,7 @@ def overlaps(level: LevelProof) -> tuple[float, float]:
             for number, pair in level.training.items()
             if pair[column] is not None
         )
-        shares.append(same / max(1, len(level.training)) * (column == 0 or is_open))
+        shares.append(same / max(1, len(level.training)) * (column == 0 or identify))
     return shares[0], shares[1]
 
 

@@ -67,6 +67,12 @@ class LevelProof:
         )
 
     @property
+    def weighty(self) -> list[Finding]:
+        """What its items show, but for what a few of them may do."""
+        few = max(2, self.tried / 10)
+        return [f for f in self.findings if f.kind not in ("late", "memory") or f.items > few]
+
+    @property
     def mean_seconds(self) -> float:
         return sum(self.seconds) / max(1, len(self.seconds))
 
@@ -83,6 +89,7 @@ async def prove_level(
     compared: int = 0,
     other: TaskPool | None = None,
     deadline: float = math.inf,
+    seed: int = 7,
 ) -> None:
     """Draw the evaluation items up to number `items`, in sequence, and score their own answers.
 
@@ -96,7 +103,7 @@ async def prove_level(
         number = proof.tried
         recipe = Recipe(
             task=proof.task,
-            seed=evaluation_seed(7, proof.task, number),
+            seed=evaluation_seed(seed, proof.task, number),
             level=proof.level,
             parameters=proof.parameters,
         )
@@ -239,8 +246,7 @@ def changed_share(lower: LevelProof, upper: LevelProof) -> float:
 def level_faults(questions: Iterable[str], answers: Iterable[str | None]) -> list[str]:
     """Return why a level is degenerate, judged by DRAWS draws, one sentence each.
 
-    Answers are open if most are longer than a number, a name or a choice. Where several answers
-    are right, they are None, and only the questions count.
+    Where several answers are right, they are None, and only the questions count.
 
     Example:
         >>> level_faults(map(str, range(200)), ["Yes"] * 180 + ["No"] * 20)
@@ -257,7 +263,7 @@ def level_faults(questions: Iterable[str], answers: Iterable[str | None]) -> lis
             f"{shorten(answer)} answers {times / total:.0%} of the items, more than chance among "
             f"{len(counted)} answers and 15%"
         )
-    if len(counted) < 50 and not 2 * choices(counted) >= total:
+    if len(counted) < 50 and is_open(counted):
         found.append(f"only {len(counted)} distinct answers of {total}")
     return found
 
@@ -267,14 +273,15 @@ def count_answers(answers: Iterable[str | None]) -> Counter[str]:
     return Counter(answer.strip() for answer in answers if answer is not None)
 
 
-def choices(counted: Mapping[str, int]) -> int:
-    """Return how many of the answers are short, as a number, a name or a choice is."""
-    return sum(n for text, n in counted.items() if len(text) <= 16 and len(text.split()) <= 2)
+def is_open(counted: Counter[str]) -> bool:
+    """Return whether most of the counted answers are longer than a number, a name or a choice."""
+    long = sum(n for text, n in counted.items() if len(text) > 16 or len(text.split()) > 2)
+    return 2 * long > counted.total()
 
 
 def ladder_findings(proofs: Sequence[LevelProof]) -> list[Finding]:
     """Return what the items of a ladder show, and its levels beside each other."""
-    found = [finding for proof in proofs for finding in proof.findings]
+    found = [finding for proof in proofs for finding in proof.weighty]
 
     def add(level: int | None, kind: str, detail: str) -> None:
         found.append(Finding(check="levels", kind=kind, detail=detail, level=level))

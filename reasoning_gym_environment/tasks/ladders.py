@@ -7,9 +7,10 @@ own, so that a higher level has no easy items left.
 "values", each parameter has one value per level. Under "ranges", `x` has bounds, and each level's
 `min_x` and `max_x` are two neighbors. "levels" lists levels that set different parameters.
 
-Extra parameters are for tasks where none of the library's changes the difficulty. They choose among
-the library's items: by rule, by template, or by rank among several candidates. Every choice derives
-from the recipe's seed, so a recipe still determines its problem.
+Extra parameters are for tasks where none of the library's changes the difficulty, or keeps one
+answer from being right too often. They choose among the library's items: by rule, by template, by
+rank among several candidates, or by answer. Every choice derives from the recipe's seed, so a
+recipe still determines its problem.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations
@@ -27,6 +28,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ..records import Ladder, Recipe
+from .item_checks import item_fault
 
 
 class Replacement(NamedTuple):
@@ -152,7 +154,8 @@ def _refusal(task: str, parameters: Mapping[str, Any]) -> str:
     from reasoning_gym.factory import DATASETS
 
     try:
-        configuration = DATASETS[task][1](seed=0, size=1, **parameters)
+        known = library_parameters(task, parameters)
+        configuration = DATASETS[task][1](seed=0, size=1, **known)
         if hasattr(configuration, "validate"):
             configuration.validate()
     except Exception as error:  # noqa: BLE001 - a configuration may raise anything: it is reported
@@ -259,16 +262,24 @@ MEASURES: Mapping[str, Measure] = MappingProxyType(
 )
 """Tasks with the parameter `rank`."""
 
+BALANCED = frozenset(
+    task
+    for task, (_, levels) in (*REPAIRS.items(), *OWN_LADDERS.items())
+    if any("candidates" in at for at in levels)
+)
+"""Tasks with the parameter `candidates`."""
+
 
 def extra_parameters(task: str) -> tuple[str, ...]:
     """Return the names of a task's extra parameters.
 
     `templates` and `functions` are numbers of the library's generators; one of them makes the item.
     `rank` is in [0, 1]: the item's position among the candidates, ordered by the task's measure.
+    `candidates` is their number; the item has one of their answers, each equally likely.
     """
-    if task in MEASURES:
-        return ("rank",)
-    return {"gsm_symbolic": ("templates",), "list_functions": ("functions",)}.get(task, ())
+    others = {"gsm_symbolic": ("templates",), "list_functions": ("functions",)}
+    own = ("rank",) if task in MEASURES else others.get(task, ())
+    return (*own, "candidates") if task in BALANCED else own
 
 
 def library_parameters(task: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -295,6 +306,8 @@ def choose_entry(recipe: Recipe, seeded: Callable[[int], Any]) -> dict[str, Any]
     parameters = recipe.parameters
     if recipe.task in MEASURES and "rank" in parameters:
         return _ranked(recipe, MEASURES[recipe.task], seeded)
+    if recipe.task in BALANCED and "candidates" in parameters:
+        return _balanced(recipe, seeded)
     dataset = seeded(recipe.seed)
     for name in extra_parameters(recipe.task):
         if name in parameters:
@@ -312,17 +325,42 @@ def choose_entry(recipe: Recipe, seeded: Callable[[int], Any]) -> dict[str, Any]
 def _ranked(recipe: Recipe, measure: Measure, seeded: Callable[[int], Any]) -> dict[str, Any]:
     """Return the candidate at the rank.
 
-    If the task has few answers, the candidates are those with the first one's answer. Otherwise
-    the answer would depend on the level.
+    If the task has few answers, the candidates are those with the first one's answer, or with one
+    that is drawn. Otherwise the answer would depend on the level.
     """
     rank = float(recipe.parameters["rank"])
     if not 0 <= rank <= 1:
         raise ValueError(f"rank must be in [0, 1], got {rank}")
     draw = Random(f"{recipe.task} {recipe.seed}")
-    # The lowest bit of a seed separates training and evaluation.
-    seeds = [2 * draw.randrange(2**52) + recipe.seed % 2 for _ in range(measure.candidates)]
+    number = recipe.parameters.get("candidates", measure.candidates)
+    seeds = _candidates(recipe, draw, number)
     found = [entry for seed in seeds for entry in measure.entries(seeded(seed))]
-    if measure.same_answer:
+    if "candidates" in recipe.parameters:
+        found = _same_answer(found, draw)
+    elif measure.same_answer:
         found = [entry for entry in found if entry["answer"] == found[0]["answer"]]
     found.sort(key=measure.difficulty)
     return found[round(rank * (len(found) - 1))]
+
+
+def _balanced(recipe: Recipe, seeded: Callable[[int], Any]) -> Entry:
+    """Return one of several candidates, so that each of their answers is equally likely."""
+    draw = Random(f"{recipe.task} {recipe.seed}")
+    seeds = _candidates(recipe, draw, recipe.parameters["candidates"])
+    every = [seeded(seed)[0] for seed in seeds]
+    # Faulty ones are drawn again later, which would favor answers that seldom are.
+    found = [entry for entry in every if item_fault(recipe.task, entry) is None] or every
+    return _same_answer(found, draw)[0]
+
+
+def _candidates(recipe: Recipe, draw: Random, number: int) -> list[int]:
+    """Return the candidates' seeds, whose lowest bit separates training and evaluation."""
+    if number < 1:
+        raise ValueError(f"candidates must be an integer ≥ 1, got {number}")
+    return [2 * draw.randrange(2**52) + recipe.seed % 2 for _ in range(number)]
+
+
+def _same_answer(entries: Sequence[Entry], draw: Random) -> list[Entry]:
+    """Return the entries with one of their answers, each of which is equally likely."""
+    answer = draw.choice(list(dict.fromkeys(entry["answer"] for entry in entries)))
+    return [entry for entry in entries if entry["answer"] == answer]

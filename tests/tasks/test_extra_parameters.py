@@ -3,6 +3,7 @@
 import asyncio
 import json
 import warnings
+from collections import Counter
 
 import pytest
 
@@ -42,6 +43,14 @@ async def test_a_rank_does_not_change_the_answers(pool: TaskPool, task: str) -> 
     assert len({problem.oracle for problem in low}) > 2
 
 
+async def test_each_answer_among_the_candidates_is_equally_likely(pool: TaskPool) -> None:
+    most = []
+    for candidates in (1, 64):
+        made = await generate(pool, "gcd", min_value=1000, max_value=9999, candidates=candidates)
+        most += [Counter(problem.oracle for problem in made).most_common(1)[0][1]]
+    assert most[0] > 2 * most[1]
+
+
 async def test_the_item_comes_from_one_of_the_chosen_generators(pool: TaskPool) -> None:
     copied = []
     for problem in await generate(pool, "list_functions", functions=[0, 8]):
@@ -58,6 +67,7 @@ async def test_the_item_comes_from_one_of_the_chosen_generators(pool: TaskPool) 
         ("list_functions", {"functions": [3, 99]}, "99"),
         ("self_reference", {"rank": 1.5}, "1.5"),
         ("chain_sum", {"rank": 0.5}, "rank"),
+        ("gcd", {"candidates": 0}, "candidates must be an integer ≥ 1, got 0"),
     ],
 )
 async def test_a_value_without_an_item_is_refused(

@@ -1,14 +1,15 @@
 """The ladders of all tasks: how they are built, and the proof of their levels."""
 
-import csv
 import json
 from collections import Counter
+from itertools import groupby
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
-from docs.difficulty_levels import faults, prove_ladders
+from docs.difficulty_levels import described, faults, prove_ladders, read_table
+from reasoning_gym_environment.proof.ladder_proof import DRAWS
 from reasoning_gym_environment.records import Recipe
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
 from reasoning_gym_environment.tasks.ladders import (
@@ -25,7 +26,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # the library's own, at its import
 ]
 
-TABLE = Path(__file__).parents[2] / "docs" / "difficulty-levels.csv"
 HEIGHTS = Path(__file__).parents[2] / "research" / "ladder_heights.json"
 MOST_SINGLE_LEVELS = 5
 
@@ -47,7 +47,8 @@ async def test_every_task_has_a_ladder(
     assert list(ladders) == all_tasks
     single = [task for task, ladder in ladders.items() if len(ladder.levels) < 2]
     assert len(single) <= MOST_SINGLE_LEVELS
-    assert all(len(ladder.levels) >= 3 for ladder in ladders.values() if len(ladder.levels) > 1)
+    # The third of `bf` runs millions of steps.
+    assert [task for task, ladder in ladders.items() if len(ladder.levels) == 2] == ["bf"]
 
 
 async def test_the_curriculum_is_measured_on_these_ladders(ladders: dict[str, TaskLadder]) -> None:
@@ -141,14 +142,26 @@ def test_columns_of_repairs_have_one_height() -> None:
         levels_from({"ranges": {"n": [1, 2]}, "values": {"p": [0.5, 0.1]}})
 
 
-async def test_the_table_lists_every_level(ladders: dict[str, TaskLadder]) -> None:
-    with TABLE.open(encoding="utf-8", newline="") as file:
-        found = Counter(row["task"] for row in csv.DictReader(file))
-    assert found == {task: len(ladder.levels) for task, ladder in ladders.items()}
+async def test_the_table_is_of_these_ladders(ladders: dict[str, TaskLadder]) -> None:
+    found = groupby(read_table(), lambda row: row["task"])
+    assert {task: [row["changes"] for row in rows] for task, rows in found} == {
+        task: described(ladder) for task, ladder in ladders.items()
+    }
+
+
+def test_no_level_of_the_table_is_degenerate() -> None:
+    for row in read_table():
+        assert int(row["questions"]) >= 50, row
+        if row["answers"]:
+            assert float(row["chance"]) <= 1 / max(2, int(row["answers"])) + 0.15, row
+        if row["open"] == "yes":
+            assert int(row["answers"]) >= 50, row
 
 
 @pytest.mark.slow
-async def test_every_level_of_every_ladder_is_sound() -> None:
+@pytest.mark.parametrize("seed", [7, 8, 9])
+async def test_every_level_of_every_ladder_is_sound(seed: int) -> None:
     async with TaskPool(PoolSettings(processes=2), Counter()) as pool:
-        proofs = await prove_ladders(pool, await pool.ladders(), items=30, at_once=2)
+        ladders = await pool.ladders()
+        proofs = await prove_ladders(pool, ladders, items=DRAWS, at_once=2, seed=seed)
     assert [fault for of_task in proofs for fault in faults(of_task)] == []
