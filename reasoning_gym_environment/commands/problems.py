@@ -18,7 +18,7 @@ from ..evaluation.store import read_results
 from ..inference.prompts import build_messages, resolve_system_prompt
 from ..integrations.nemo_gym import nemo_gym_row
 from ..integrations.shared import demonstration_row, problem_row
-from ..problems.stream import make_problems, question_hash, select, set_recipes, skip_faulty
+from ..problems.stream import held_out_hashes, make_problems, select, set_recipes, skip_faulty
 from ..records import Ladder, Problem, Recipe, recipe_key
 from ..sandbox.pool import TaskPool, generate_with_retry
 from ..settings import (
@@ -147,9 +147,11 @@ async def make(
                 for task, ladder in ladders.items()
                 for level in levels
             ]
-        held_out = await evaluation_set(pool, config, ladders).items() if trains else []
-        reserved = {question_hash(item.problem.question) for item in held_out}
-        reserved |= {question_hash(sample.question) for sample in evaluated}
+        held_out = evaluation_set(pool, config, ladders)
+        reserved = frozenset().union(
+            *await asyncio.gather(*(held_out.questions(task) for task in ladders if trains)),
+            *(held_out_hashes(s.task, s.question, s.oracle) for s in evaluated),
+        )
         own = config.task_parameters if trains else {}
         counts: Counter[str] = Counter()
         generate = skip_faulty(pool.generate, counts, skip=config.skip_faulty_items)

@@ -19,7 +19,7 @@ from ..errors import INCOMPLETE, GenerationError
 from ..inference.dialects import SamplingParams
 from ..inference.errors import NO_ROOM, InferenceError
 from ..problems.sampler import evaluation_recipe_at, evaluation_recipes
-from ..problems.stream import question_hash, skip_faulty
+from ..problems.stream import held_out_hashes, skip_faulty
 from ..problems.suites import Suite, require_same_questions
 from ..records import (
     Attempt,
@@ -128,12 +128,13 @@ class EvaluationSet:
         return self._items
 
     async def questions(self, task: str) -> frozenset[bytes]:
-        """Return the hashes of a task's questions; generate its missing items."""
+        """Return the `held_out_hashes` of a task's items; generate the missing ones."""
         if task not in self._questions:
             numbers = [n for n, (recipe, _) in enumerate(self._planned) if recipe.task == task]
             items = await asyncio.gather(*map(self._item, numbers))
-            self._questions[task] = frozenset(
-                question_hash(item.problem.question) for item in items if item is not None
+            problems = [item.problem for item in items if item is not None]
+            self._questions[task] = frozenset().union(
+                *(held_out_hashes(task, p.question, p.oracle) for p in problems)
             )
         return self._questions[task]
 

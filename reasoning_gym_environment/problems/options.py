@@ -185,7 +185,7 @@ class StreamOptions(TaskOptions):
     replica: str = option(
         "", "Streams of one seed and different replicas have different problems.", max_length=100
     )
-    reserved: Texts = option([], "Questions to leave out, such as those of an evaluation set.")
+    reserved: Texts = option([], "Questions to leave out; answers, of tasks that disguise them.")
     group_size: Integer | None = option(
         None,
         "Scored completions of each problem; learned from the results if unset.",

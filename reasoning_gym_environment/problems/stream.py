@@ -26,6 +26,7 @@ from ..errors import ConfigurationError, GenerationError, GenerationTimeoutError
 from ..records import FaultKind, GroupResult, Ladder, Problem, Recipe, recipe_key
 from ..sandbox.pool import MAX_TIMEOUTS, Generate, TaskPool
 from ..tasks.catalogue import proven_tasks, require_known, select_tasks, task_weights
+from ..tasks.facts import DISGUISES_ITS_ANSWER
 from ..tasks.ladders import TaskLadder
 from ..tasks.recipes import read_recipe
 from ..util.concurrency import gather_or_cancel
@@ -59,12 +60,23 @@ MAX_FAILED = 20
 """Give up if this many items can't be made before any other."""
 
 ExcludedQuestions = Callable[[str], Awaitable[Collection[bytes]]]
-"""Returns the hashes of a task's questions that training must not see."""
+"""Returns the hashes of a task's questions and answers that training must not see."""
 
 
 def question_hash(question: str) -> bytes:
-    """Return a hash of a question, to compare questions by."""
+    """Return a hash of a question or answer, to compare them by."""
     return hashlib.blake2b(question.encode(), digest_size=16).digest()
+
+
+def held_out_hashes(task: str, question: str, oracle: str | None) -> frozenset[bytes]:
+    """Return the hash of an item's question; and of its answer, where that is the same item."""
+    disguised = oracle if task in DISGUISES_ITS_ANSWER else None
+    return frozenset(question_hash(text) for text in (question, disguised) if text is not None)
+
+
+def _is_held_out(problem: Problem, excluded: Collection[bytes]) -> bool:
+    own = held_out_hashes(problem.recipe.task, problem.question, problem.oracle)
+    return not own.isdisjoint(excluded)
 
 
 def fixed_exclusions(hashes: Collection[bytes]) -> ExcludedQuestions:
@@ -187,7 +199,7 @@ class RecipeStream:
         problem, excluded = await asyncio.gather(
             self._generate(recipe), self._excluded(recipe.task)
         )
-        return None if question_hash(problem.question) in excluded else problem
+        return None if _is_held_out(problem, excluded) else problem
 
     def fill(self) -> None:
         """Start to make problems until `prefetch` are pending: of restored recipes, then new."""
@@ -229,8 +241,8 @@ class RecipeStream:
             if not failed:
                 self._counts["sampling/evaluation_questions_redrawn"] += 1
         raise GenerationError(
-            f"{MAX_SKIPPED} items in a row could not be generated or are in the evaluation set"
-            f"{last}"
+            f"{MAX_SKIPPED} items in a row could not be generated or are in the evaluation set: "
+            f"use fewer evaluation items, or levels with more questions{last}"
         )
 
     def state_dict(self) -> dict[str, Any]:
@@ -273,7 +285,7 @@ async def make_problems(
     """Make the first `count` problems that can be made and are not excluded, in order.
 
     Args:
-        excluded: hashes of the evaluation set's questions.
+        excluded: the `held_out_hashes` of the evaluation set.
         on_excluded, on_made: called once for each problem.
 
     Raises:
@@ -285,7 +297,7 @@ async def make_problems(
             problem = await generate(recipe)
         except GenerationError as error:
             return error
-        if question_hash(problem.question) in excluded:
+        if _is_held_out(problem, excluded):
             on_excluded()
             return None
         on_made()
@@ -303,8 +315,9 @@ async def make_problems(
                 refused += 1
                 if refused == MAX_SKIPPED:
                     raise ConfigurationError(
-                        f"{refused} items in a row can't be made: {recipe.task}: the question is "
-                        "in the evaluation set; use harder levels or fewer evaluation items"
+                        f"{refused} items in a row can't be made: {recipe.task}: the question, or "
+                        "the text that it disguises, is in the evaluation set: use fewer "
+                        "evaluation items, or levels with more questions"
                     )
             else:
                 failed += 1

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
+from ..tasks.facts import DISGUISES_ITS_ANSWER
 from .answers import AnswersProof, Share
 from .findings import Finding, KnownFindings
 from .ladder_proof import DRAWS, LevelProof, count_answers, is_open, ladder_findings
@@ -159,11 +160,12 @@ def overlaps(level: LevelProof) -> tuple[float, float]:
     """Return the shares of the training questions, and answers, that evaluation has too.
 
     Few questions are a matter of the levels, whose training items are compared with those of the
-    neighboring seeds alone. Answers count where they are longer than a choice.
+    neighboring seeds alone. Answers count where they are longer than a choice, but for tasks whose
+    evaluation answers training leaves out.
     """
     shares = []
     counted = count_answers(answer for _, answer in level.training.values())
-    identify = is_open(counted)
+    identify = is_open(counted) and level.task not in DISGUISES_ITS_ANSWER
     columns: list[Mapping[int, str | None]] = [level.questions, level.answers]
     for column, known in enumerate(columns):
         evaluated = {*known.values()}

@@ -47,6 +47,12 @@ SHARES_DATA = frozenset({"codeio"})
 """Tasks whose constructor sets data that all their objects share: only the newest is cached."""
 
 
+DISGUISES_ITS_ANSWER = frozenset(
+    {"caesar_cipher", "emoji_mystery", "letter_jumble", "sentence_reordering"}
+)
+"""Tasks that encode or shuffle a piece of the library's text: two items with one answer are one."""
+
+
 def solved_score(task: str) -> float:
     """Return the score from which an answer to a task is right; all answers from it are right."""
     longer_way = 0.06  # above the 0.05 for legal moves; up to 16 times the shortest way

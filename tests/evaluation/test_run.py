@@ -26,11 +26,17 @@ from reasoning_gym_environment.inference.dialects import SamplingParams
 from reasoning_gym_environment.inference.errors import NO_ROOM, InferenceError
 from reasoning_gym_environment.inference.prompts import build_messages
 from reasoning_gym_environment.problems.sampler import evaluation_recipes
-from reasoning_gym_environment.problems.stream import question_hash
+from reasoning_gym_environment.problems.stream import (
+    make_problems,
+    question_hash,
+    set_recipes,
+    skip_faulty,
+)
 from reasoning_gym_environment.records import GroupResult, Problem, Recipe, Status, Verdict
 from reasoning_gym_environment.sandbox.pool import MAX_TIMEOUTS, TaskPool
 from reasoning_gym_environment.scoring.grading import ScoringSettings
 from reasoning_gym_environment.storage.rows import StoredGroup
+from reasoning_gym_environment.tasks.facts import DISGUISES_ITS_ANSWER
 from reasoning_gym_environment.util.progress import with_progress
 
 LADDER = ({"max_value": 10}, {"max_value": 20}, {"max_value": 30})
@@ -209,6 +215,34 @@ async def test_a_tasks_questions_are_generated_on_demand_and_only_once() -> None
         ("gcd", "3"),
     ]
     assert source.made == 6
+
+
+async def test_a_disguised_answer_is_held_out_with_its_question() -> None:
+    made = EvaluationSet(Numbered().generate, plan("sentence_reordering", "gcd", per_task=1))
+    shuffled = await made.questions("sentence_reordering")
+    assert shuffled == {question_hash("0"), question_hash("1")}  # the oracle is 1
+    assert await made.questions("gcd") == {question_hash("1")}
+
+
+async def test_no_level_is_emptied_by_the_disguised_answers_held_out(pool: TaskPool) -> None:
+    generate, ladders = skip_faulty(pool.generate, Counter()), await pool.ladders()
+    for task in DISGUISES_ITS_ANSWER:
+        levels = {task: ladders[task].levels}
+        planned = planned_recipes(
+            seed=5, tasks=[task], per_task=20, difficulties=[0.0, 0.5, 1.0], ladders=levels
+        )
+        held_out = await EvaluationSet(generate, planned).questions(task)
+        for level, parameters in enumerate(levels[task]):
+            recipes = set_recipes("train", 5, task, level, parameters)
+            counts: Counter[str] = Counter()
+            await make_problems(
+                generate,
+                recipes,
+                20,
+                excluded=held_out,
+                on_excluded=functools.partial(counts.update, "x"),
+            )
+            assert counts["x"] <= 20, (task, level)
 
 
 async def test_an_item_is_generated_though_its_first_caller_is_cancelled() -> None:

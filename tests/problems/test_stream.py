@@ -171,6 +171,19 @@ async def test_an_evaluation_question_is_redrawn_and_counted(make_stream: MakeSt
     assert counts["sampling/evaluation_questions_redrawn"] == 6 - len(left) >= 2
 
 
+async def test_an_item_with_a_disguised_evaluation_answer_is_redrawn_and_counted(
+    make_stream: MakeStream,
+) -> None:
+    shuffled = {"sentence_reordering": 1.0}
+    stream = make_stream(sampler(shuffled))
+    first = await stream.next_problem()
+    assert first.oracle is not None
+    counts: Counter[str] = Counter()
+    without = make_stream(sampler(shuffled), excluded={question_hash(first.oracle)}, counts=counts)
+    assert (await without.next_problem()).oracle != first.oracle
+    assert counts["sampling/evaluation_questions_redrawn"] >= 1
+
+
 async def test_excluded_questions_are_requested_for_drawn_tasks(pool: TaskPool) -> None:
     asked: list[str] = []
 
