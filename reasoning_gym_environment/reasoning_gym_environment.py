@@ -230,8 +230,7 @@ class ReasoningGymEnv(BaseEnv):
         self.delivery = Delivery(self.api, self.statistics, vocabulary, self.jsonl_writer)
         self.backoff = FailureBackoff()
         self.progress = ProgressReporter(
-            self.statistics,
-            waiting=lambda: [self.inference.failover.waiting, self.api.waiting],
+            self.statistics, waiting=lambda: [self.inference.failover.waiting, self.api.waiting]
         )
         self._observers: list[Callable[[GroupResult], None]] = [
             self.backoff.group_finished,
@@ -822,9 +821,7 @@ class ReasoningGymEnv(BaseEnv):
             self.inference.retry_seconds["eval"] = self.outage_seconds
         try:
             await self.evaluation.run(
-                step=self.trainer_step,
-                length_limit=self.length_limit,
-                identity=self.identity(),
+                step=self.trainer_step, length_limit=self.length_limit, identity=self.identity()
             )
         except Exception as error:
             self.statistics.counts["evaluation/failures"] += 1

@@ -18,14 +18,7 @@ from ..records import recipe_key
 from ..storage.rows import StoredGroup, StoredRollout
 from ..tasks.facts import floors
 from ..util.values import group_by
-from .estimators import (
-    Clusters,
-    Estimate,
-    discoveries,
-    macro_share,
-    mean_difference,
-    sign_flip_p,
-)
+from .estimators import Clusters, Estimate, discoveries, macro_share, mean_difference, sign_flip_p
 from .metrics import MAX_TASKS, Coverage
 from .store import EvaluationResults
 
@@ -261,9 +254,7 @@ def suite_floors(suite: Suite) -> dict[str, float]:
     return {task: max(own.chance.solved, own.no_reasoning.solved) for task, own in measured.items()}
 
 
-def common_items(
-    standings: Sequence[Standing],
-) -> tuple[dict[str, list[Clusters]], dict[str, int]]:
+def common_items(standings: Sequence[Standing]) -> tuple[dict[str, list[Clusters]], dict[str, int]]:
     """Return each standing's attempts at the items that all have scored, by task with a weight.
 
     A task has one from LEAST_ITEMS such items on, or if no task of the suite has as many. Of the

@@ -17,14 +17,7 @@ import aiohttp
 
 from ..errors import ConfigurationError
 from ..util.outages import Outage, Retry, UnreachableError
-from .dialects import (
-    ChatText,
-    Dialect,
-    GenerationRequest,
-    SamplingParams,
-    TextSample,
-    parse,
-)
+from .dialects import ChatText, Dialect, GenerationRequest, SamplingParams, TextSample, parse
 from .errors import SEPARATE_THOUGHT, ReplyError, hint_for, is_transient
 from .servers import PROBE_SECONDS, ServerClient
 

@@ -27,14 +27,7 @@ from ..util.concurrency import gather_or_cancel, offload, run_in_thread
 from ..util.outages import Outage, UnreachableError, backoff, require_reachable
 from ._negotiation import PROBE_TEXT, Requirements, negotiate
 from .dialects import ChatText, GenerationRequest, Sample, SamplingParams, TextSample
-from .errors import (
-    NO_ROOM,
-    SEPARATE_THOUGHT,
-    HangingError,
-    InferenceError,
-    describe,
-    is_transient,
-)
+from .errors import NO_ROOM, SEPARATE_THOUGHT, HangingError, InferenceError, describe, is_transient
 from .prompts import (
     PROBE_QUESTION,
     Prompt,

@@ -187,7 +187,5 @@ class StreamOptions(TaskOptions):
     )
     reserved: Texts = option([], "Questions to leave out; answers, of tasks that disguise them.")
     group_size: Integer | None = option(
-        None,
-        "Scored completions of each problem; learned from the results if unset.",
-        ge=1,
+        None, "Scored completions of each problem; learned from the results if unset.", ge=1
     )

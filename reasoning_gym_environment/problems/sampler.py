@@ -30,15 +30,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, convert
 
 from ..records import Ladder, Recipe
 from ..util.values import shorten
-from .levels import (
-    Amount,
-    Count,
-    DefaultLevels,
-    LevelPolicy,
-    LevelsState,
-    level_at,
-    position_of,
-)
+from .levels import Amount, Count, DefaultLevels, LevelPolicy, LevelsState, level_at, position_of
 
 WAIT = 200
 """Draws before a problem is asked again, so that the policy has moved."""

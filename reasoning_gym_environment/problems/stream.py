@@ -31,23 +31,9 @@ from ..tasks.ladders import TaskLadder
 from ..tasks.recipes import read_recipe
 from ..util.concurrency import gather_or_cancel
 from ..util.values import shorten, validate
-from .levels import (
-    Count,
-    Curriculum,
-    DefaultLevels,
-    FixedLevels,
-    LevelPolicy,
-    RandomLevels,
-)
+from .levels import Count, Curriculum, DefaultLevels, FixedLevels, LevelPolicy, RandomLevels
 from .options import TaskOptions
-from .sampler import (
-    Sampler,
-    SamplerState,
-    count_group,
-    evaluation_seed,
-    redrawn_seed,
-    split_seed,
-)
+from .sampler import Sampler, SamplerState, count_group, evaluation_seed, redrawn_seed, split_seed
 
 logger = logging.getLogger(__name__)
 PROBLEM_LOGGER = logging.getLogger(f"{__name__}.problems")
@@ -425,9 +411,7 @@ def require_names(
 
 
 async def require_values(
-    generate: Generate,
-    parameters: Mapping[str, Mapping[str, Any]],
-    ladders: Mapping[str, Ladder],
+    generate: Generate, parameters: Mapping[str, Mapping[str, Any]], ladders: Mapping[str, Ladder]
 ) -> None:
     """Try the parameters: make an item of each task at each of its levels.
 

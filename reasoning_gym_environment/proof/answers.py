@@ -16,16 +16,7 @@ from ..problems.stream import skip_faulty
 from ..records import UPSTREAM_THRESHOLD, Problem, Status, Verdict
 from ..sandbox.pool import TaskPool
 from ..util.values import group_by, shorten
-from .findings import (
-    DEGENERATE,
-    EXECUTED,
-    HOSTILE,
-    Finding,
-    Kind,
-    Probe,
-    constants_for,
-    probes_for,
-)
+from .findings import DEGENERATE, EXECUTED, HOSTILE, Finding, Kind, Probe, constants_for, probes_for
 from .ladder_proof import KILLED
 
 TOLERATED_SHARE = 0.1
@@ -95,10 +86,7 @@ class AnswersProof:
 
 
 async def sample_problems(
-    pool: TaskPool,
-    task: str,
-    count: int,
-    parameters: Mapping[str, Any] = MappingProxyType({}),
+    pool: TaskPool, task: str, count: int, parameters: Mapping[str, Any] = MappingProxyType({})
 ) -> list[Problem]:
     """Generate problems, with others in place of those that fail."""
     problems: list[Problem] = []
@@ -222,8 +210,7 @@ def judge_answers(
 
 
 def shares_of(
-    observations: Iterable[Observation],
-    counts: Callable[[Observation], bool] = attrgetter("paid"),
+    observations: Iterable[Observation], counts: Callable[[Observation], bool] = attrgetter("paid")
 ) -> list[Share]:
     """Return the share of each label that counts, best first."""
     found = [

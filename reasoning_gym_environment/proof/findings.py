@@ -104,11 +104,7 @@ def oracle_probes(oracle: str) -> list[Probe]:
                 answer=form.format(oracle),
                 is_right=kind is Kind.FORM,
             )
-            for kind, forms in (
-                (Kind.FORM, FORMS),
-                (Kind.DENIED, DENIALS),
-                (Kind.HEDGED, HEDGES),
-            )
+            for kind, forms in ((Kind.FORM, FORMS), (Kind.DENIED, DENIALS), (Kind.HEDGED, HEDGES))
             for form in forms
         ),
     ]

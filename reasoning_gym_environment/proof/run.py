@@ -149,11 +149,7 @@ def new_proof(task: str, category: str, ladder: TaskLadder | None, pool: TaskPoo
 
 
 async def prove_task(
-    pool: TaskPool,
-    other: TaskPool,
-    proof: TaskProof,
-    items: int,
-    seconds: float,
+    pool: TaskPool, other: TaskPool, proof: TaskProof, items: int, seconds: float
 ) -> None:
     """Try what is left to try of a task, as long as the seconds last.
 

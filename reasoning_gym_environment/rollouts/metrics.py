@@ -20,14 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..records import (
-    UPSTREAM_THRESHOLD,
-    Attempt,
-    GroupResult,
-    Signal,
-    Status,
-    recipe_key,
-)
+from ..records import UPSTREAM_THRESHOLD, Attempt, GroupResult, Signal, Status, recipe_key
 from ..scoring.grading import signal
 from ..storage.rows import StoredGroup
 from ..tasks.facts import LIBRARY, known_categories

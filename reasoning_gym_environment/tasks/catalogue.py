@@ -12,13 +12,7 @@ from importlib.metadata import version
 from typing import Any, NamedTuple
 
 from ..errors import ConfigurationError, did_you_mean
-from .facts import (
-    NOT_A_TASK,
-    PAYS_ANY_ANSWER,
-    UNTRUSTED_ENTRIES,
-    known_categories,
-    stored_snapshot,
-)
+from .facts import NOT_A_TASK, PAYS_ANY_ANSWER, UNTRUSTED_ENTRIES, known_categories, stored_snapshot
 from .ladders import TaskLadder
 
 

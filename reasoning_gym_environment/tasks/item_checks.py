@@ -269,12 +269,7 @@ def _figlet_font(entry: Entry) -> Fault | None:
     font = entry["metadata"]["font"]
     if font == "b_m__200":
         return _unanswerable("the font b_m__200 draws other signs than letters")
-    look_alike = {
-        "runic": ["QXZ", "UV"],
-        "smisome1": ["DO"],
-        "stencil2": ["CI"],
-        "test1": ["CE"],
-    }
+    look_alike = {"runic": ["QXZ", "UV"], "smisome1": ["DO"], "stencil2": ["CI"], "test1": ["CE"]}
     for letters in look_alike.get(font, ()):
         if found := sorted(set(entry["answer"]) & set(letters)):
             return _ambiguous(f"{found[0]} is one of {letters} in the font {font}")
