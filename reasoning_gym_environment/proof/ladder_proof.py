@@ -186,7 +186,7 @@ async def _compare(
     """Make a problem again from its stored recipe in the other pool, and score its answer there."""
     text = recipe_text(problem.recipe)
     again = await other.generate(read_recipe(json.loads(text)))
-    if difference := await _difference(pool, other, problem, again):
+    if difference := await find_difference(pool, other, problem, again):
         proof.note("reproducible", "differs", difference[0], f"{text}: {difference[1]}")
     elif right and problem.oracle is not None:
         [verdict] = await other.verify(again, [problem.oracle])
@@ -204,7 +204,7 @@ async def _compare(
                 )
 
 
-async def _difference(
+async def find_difference(
     pool: TaskPool, other: TaskPool, problem: Problem, again: Problem
 ) -> tuple[str, str] | None:
     """Return what differs between a problem and the same one of another process, and an example."""
