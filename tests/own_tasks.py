@@ -124,6 +124,14 @@ class Unbuildable(Sums):
         raise RuntimeError("no data here")
 
 
+class Barren(Sums):
+    category = "barren"
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        raise LookupError("no item here")
+
+
 register_dataset("own_sums", Sums, SumConfig, SumCurriculum)
 register_dataset("odd", OddEntries, OddConfig)
 register_dataset("unbuildable", Unbuildable, SumConfig)
+register_dataset("barren", Barren, SumConfig)

@@ -358,12 +358,6 @@ async def select(
     left_out = "".join(f"; {number} left out: {reason}" for reason, number in reasons.items())
     logger.info("%d of %d tasks are used%s", sum(t.used for t in found), len(found), left_out)
     weights = task_weights(found, options.task_weights)
-    parameters, hint = options.task_parameters, "mend it, or leave it out with exclude_tasks"
-    await gather_or_cancel(
-        _require_item(pool.generate, t, parameters.get(t, {}), f"{t}: it makes no item", hint)
-        for t, weight in weights.items()
-        if weight > 0 and pool.module_of(t)
-    )
     ladders: dict[str, Ladder] = {}
     drawn: dict[str, Ladder] = {}
     if options.complexity_mode or options.task_parameters or with_ladders:
@@ -374,6 +368,12 @@ async def select(
             drawn = {task: ladder for task, ladder in ladders.items() if weights[task] > 0}
         used = {t: values for t, values in options.task_parameters.items() if t in ladders}
         await require_values(pool.generate, used, drawn)
+    hint = "mend it, or leave it out with exclude_tasks"
+    await gather_or_cancel(
+        _require_item(pool.generate, task, {}, f"{task}: it makes no item", hint)
+        for task, weight in weights.items()
+        if weight > 0 and pool.module_of(task) and task not in options.task_parameters
+    )
     return Selection(
         categories={task.name: task.category for task in found if task.used},
         weights=weights,

@@ -7,14 +7,17 @@ a worker that did.
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib.machinery import all_suffixes
 from importlib.metadata import version
-from modulefinder import ModuleFinder
+from itertools import accumulate
 from pathlib import Path
 from types import ModuleType
 
@@ -128,10 +131,7 @@ def _digest(module: ModuleType) -> str:
         files = {path for path in folder.rglob("*") if path.is_file()}
     else:
         alone = folder.name in ("site-packages", "dist-packages")
-        finder = ModuleFinder(path=[] if alone else [str(folder)])  # in functions as well
-        finder.run_script(str(file))
-        paths = [getattr(found, "__file__", None) for found in finder.modules.values()]
-        files = {Path(path) for path in paths if path}
+        files = {file} if alone else _with_imports(file)
     content, left = hashlib.sha256(), 64 * 2**20
     for path in sorted(files):
         name, size = path.relative_to(folder), path.stat().st_size
@@ -142,6 +142,28 @@ def _digest(module: ModuleType) -> str:
             content.update(path.read_bytes())
             left -= size
     return f"sha256:{content.hexdigest()[:16]}"
+
+
+def _with_imports(file: Path) -> set[Path]:
+    """Return a file and what it imports from its folder, in functions as well."""
+    files, ahead = set[Path](), [file]
+    while ahead:
+        files.add(path := ahead.pop())
+        nodes: list[ast.AST] = []
+        with suppress(SyntaxError, ValueError):  # it is compiled, or nothing can import it
+            nodes = [*ast.walk(ast.parse(path.read_bytes()))]
+        imported = [(0, name.name) for n in nodes if isinstance(n, ast.Import) for name in n.names]
+        for n in nodes:
+            if isinstance(n, ast.ImportFrom):
+                imported += [(n.level, f"{n.module or ''}.{name.name}") for name in n.names]
+        for level, name in imported:
+            start = [file.parent, *path.parents][level]
+            for place in accumulate(filter(None, name.split(".")), Path.joinpath, initial=start):
+                stems = place, place / "__init__"
+                found = [Path(f"{stem}{suffix}") for stem in stems for suffix in all_suffixes()]
+                ahead += [f for f in found if file.parent in f.parents and f.is_file()]
+        ahead = [path for path in ahead if path not in files]
+    return files
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -82,9 +82,7 @@ def _require_importable(name: str, setting: str) -> None:
     """Raise ConfigurationError unless the module's top level is found, and not by `PYTHONPATH`."""
     spec = None
     with suppress(ValueError):  # a module that somebody made by hand
-        spec = importlib.util.find_spec(
-            name.partition(".")[0]
-        )  # of a top level: it imports nothing
+        spec = importlib.util.find_spec(name.partition(".")[0])  # a top level: imports nothing
     place = [*(spec.submodule_search_locations or []), spec.origin or ""][0] if spec else ""
     path = (Path(place).parent if spec else Path()).joinpath(*name.split("."))
     path = path if path.is_dir() else Path(f"{path}.py")

@@ -78,7 +78,7 @@ def describe_error(error: BaseException) -> str:
 def describe_origin(error: BaseException) -> str:
     """Return an error's type and text, and the line of a user's code that raised it."""
     frames = traceback.extract_tb(error.__traceback__)
-    skipped = rf"importlib|^{re.escape(str(Path(__file__).parents[1]))}"
+    skipped = rf"^<frozen |/importlib/|^{re.escape(str(Path(__file__).parents[1]))}/"
     own = [frame for frame in frames if not re.search(skipped, frame.filename)]
     where = f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""
     return describe_error(error) + where

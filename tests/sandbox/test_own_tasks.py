@@ -64,9 +64,14 @@ async def test_they_are_discovered_with_categories_levels_and_failures(own: Task
     options = TaskOptions(complexity_mode="curriculum", task_weights={"strange": 2})
     chosen = await select(own, options, tasks=["own_tasks", "strange", "gcd"], with_ladders=False)
     assert chosen.weights == {"gcd": 1.0, "odd": 2.0, "own_sums": 1.0}
-    options = TaskOptions(task_parameters={"odd": {"kind": "number"}})
-    with pytest.raises(ConfigurationError, match=r"odd: it makes no item: .*answer must"):
-        await select(own, options, tasks=["odd"], with_ladders=False)
+    for task, parameters, message in (
+        ("barren", {}, r"barren: it makes no item: .*no item here \(.*own_tasks\.py, line \d+\);"),
+        ("odd", {"kind": "number"}, r"task_parameters: no item of odd with .*answer must be a"),
+        ("odd", {"kid": "number"}, r"task_parameters: odd has no parameter 'kid'; did you mean k"),
+    ):
+        options = TaskOptions(task_parameters={task: parameters} if parameters else {})
+        with pytest.raises(ConfigurationError, match=message):
+            await select(own, options, tasks=[task], with_ladders=False)
     [(name, module)] = own.modules.items()
     assert (name, module.threads, module.devices) == ("own_tasks", 2, False)
     assert own.versions == {"own_tasks": module.digest}

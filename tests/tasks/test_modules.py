@@ -14,8 +14,12 @@ from reasoning_gym_environment.tasks.modules import _digest
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.syspath_prepend(tmp_path)
     files = {
-        "digested_file.py": "def f():\n    import digested_helper, json, digested_broken",
+        "digested_file.py": "def f():\n    import digested_helper, json, digested_broken\n"
+        "    from digested_folder import words",
         "digested_helper.py": "",
+        "digested_folder/words.py": "from .more import *\nfrom ... import outside",
+        "digested_folder/more.py": "",
+        "digested_folder/other.py": "",
         "digested_broken.py": "(",
         "digested_beside.py": "",
         "digested_package/__init__.py": "",
@@ -35,7 +39,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.mark.parametrize(
     ("name", "covered", "beside"),
     [
-        ("digested_file", ["digested_helper.py", "digested_file.py"], ["digested_beside.py"]),
+        (
+            "digested_file",
+            [f"digested_{x}.py" for x in ("helper", "folder/more", "folder/words", "file")],
+            ["digested_beside.py", "digested_folder/other.py"],
+        ),
         (
             "digested_package",
             ["digested_package/__init__.py", "digested_package/sub/words.txt"],

@@ -8,7 +8,9 @@ from types import ModuleType
 import pytest
 
 from reasoning_gym_environment.errors import ConfigurationError, WorkerStartError
+from reasoning_gym_environment.util import modules
 from reasoning_gym_environment.util.modules import find_module, import_module
+from reasoning_gym_environment.util.values import describe_origin
 
 
 @pytest.fixture
@@ -102,3 +104,11 @@ def test_a_file_that_is_named_like_another_module_is_not_taken_for_it(
         WorkerStartError, match=r"json.py is named like .*json/__init__\.py: rename it"
     ):
         import_module(find_module("./json.py", "task_modules"))
+
+
+@pytest.mark.parametrize("folder", ["importlib_tasks", "{package}_tasks"])
+def test_the_line_of_an_error_is_named_wherever_a_users_code_stands(folder: str) -> None:
+    file = folder.format(package=Path(modules.__file__).parents[1]) + "/mine.py"
+    with pytest.raises(ZeroDivisionError) as raised:
+        exec(compile("\n1 / 0", file, "exec"))
+    assert describe_origin(raised.value).endswith(f" ({file}, line 2)")
