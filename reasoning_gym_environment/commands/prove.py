@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ..errors import ConfigurationError, FixableError, GenerationError
-from ..problems.stream import question_hash
+from ..problems.stream import held_out_hashes
 from ..problems.suites import built_in, load_suite, question_sha256
 from ..proof.findings import KnownFindings, known_findings
 from ..proof.run import Proofs, prove_tasks
@@ -27,7 +27,7 @@ from ..tasks.recipes import read_recipe
 from ..util.command_line import Parser, number
 from ..util.files import require_place
 from ..util.progress import with_progress
-from ..util.values import escape_control_characters, shorten
+from ..util.values import escape_control_characters, replace_surrogates, shorten
 from .problems import evaluation_set
 
 
@@ -164,7 +164,8 @@ async def check_rows(rows: Sequence[Any], config: EnvironmentSettings) -> list[R
             if isinstance(asked, str):
                 found.append(RowFinding(number, "", "unreadable", asked))
                 continue
-            recipe, question, fault = asked
+            recipe, question, answer, fault = asked
+            hashes = held_out_hashes(recipe.task, question, answer)
             name = partial(RowFinding, number, recipe.task)
             suite = suites.get((recipe.task, question_sha256(question)[:8]))
             if fault is not None:
@@ -173,7 +174,7 @@ async def check_rows(rows: Sequence[Any], config: EnvironmentSettings) -> list[R
                 found.append(name("evaluation", f"in the suite {suite}"))
             elif recipe.is_evaluation:
                 found.append(name("evaluation", "its seed is never trained on"))
-            elif question_hash(question) in await evaluated.questions(recipe.task):
+            elif hashes & await evaluated.questions(recipe.task):
                 found.append(name("evaluation", "in the evaluation set of these settings"))
             if (before := first.setdefault((recipe.task, question), number)) < number:
                 found.append(name("repeat", f"asks what row {before} asks"))
@@ -182,8 +183,8 @@ async def check_rows(rows: Sequence[Any], config: EnvironmentSettings) -> list[R
 
 async def _asked(
     row: Any, pool: TaskPool, tasks: Collection[str]
-) -> tuple[Recipe, str, Fault | None] | str:
-    """Return a row's recipe, question and fault, or why it can't be told; an entry's seed is 0."""
+) -> tuple[Recipe, str, str | None, Fault | None] | str:
+    """Return a row's recipe, question, answer and fault, or why not; an entry's seed is 0."""
     objects = list(_objects(row))
     for each in objects:
         if {"task", "seed"} <= each.keys() <= {field.name for field in fields(Recipe)}:
@@ -193,7 +194,7 @@ async def _asked(
                 return str(error)
             if objects[0].get("question") not in (None, made.question):
                 return "its recipe makes another question with the installed library"
-            return made.recipe, made.question, made.fault
+            return made.recipe, made.question, made.oracle, made.fault
     for each in objects:
         metadata = _parsed(each.get("metadata"))
         if isinstance(metadata, dict) and isinstance(question := each.get("question"), str):
@@ -203,7 +204,10 @@ async def _asked(
                 fault = await pool.fault_of(task, {**each, "metadata": metadata})
             except GenerationError as error:
                 return f"{task}: its entry can't be checked ({error})"
-            return Recipe(task=task, seed=0), question, fault
+            question, answer = (
+                replace_surrogates(str(t))[0] for t in (question, each.get("answer"))
+            )
+            return Recipe(task=task, seed=0), question, answer, fault
     return "it has neither a recipe nor an entry of reasoning-gym"
 
 

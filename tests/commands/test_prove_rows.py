@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,9 @@ async def test_faults_evaluation_questions_and_repeats_are_named(
     pool: TaskPool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     train, held_out = [await pool.generate(Recipe(task="gcd", seed=seed)) for seed in (4, 5)]
-    [evaluated] = [await pool.generate(each) for each in evaluation_recipes(123, ["gcd"], 1)]
+    recipes = evaluation_recipes(123, ["gcd", "letter_jumble"], 1)
+    evaluated, jumbled = [await pool.generate(recipe) for recipe in recipes]
+    entry_of = pickle.loads(jumbled.entry) | {"question": "Unscramble it \ud800"}
     suite = next(recipe for recipe, _, _ in load_suite("small").items() if recipe.task == "gcd")
     of_suite = await pool.generate(suite)
     power = entry("power_function", "Compute -2^2", "4", base=-2, exponent=2)
@@ -61,12 +64,13 @@ async def test_faults_evaluation_questions_and_repeats_are_named(
         entry("power_function", "Compute 2^2"),
         entry("no_task", "Who?"),
         {"prompt": "What is 2 + 2?", "answer": "4"},
+        entry_of,
     ]
     file = tmp_path / "rows.jsonl"
     file.write_text("\n".join([*map(json.dumps, rows), "torn", ""]))
     assert await asyncio.to_thread(prove_rows, file, CONFIG, as_json=True) == 1
     found = json.loads(capsys.readouterr().out)
-    assert found["rows"] == 12
+    assert found["rows"] == 13
     assert [(f["row"], f["task"], f["kind"]) for f in found["findings"]] == [
         (2, "gcd", "repeat"),
         (3, "gcd", "evaluation"),
@@ -74,7 +78,9 @@ async def test_faults_evaluation_questions_and_repeats_are_named(
         (5, "gcd", "evaluation"),
         (6, "power_function", "ambiguous"),
         (7, "ab", "unanswerable"),
-        *((row, "", "unreadable") for row in range(8, 13)),
+        *((row, "", "unreadable") for row in range(8, 12)),
+        (12, "letter_jumble", "evaluation"),
+        (13, "", "unreadable"),
     ]
     details = {finding["row"]: finding["detail"] for finding in found["findings"]}
     assert details[2] == "asks what row 1 asks"
