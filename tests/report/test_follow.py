@@ -170,7 +170,7 @@ def test_a_finished_evaluation_keeps_its_groups_and_ends(tmp_path: Path) -> None
     assert seeds(live) == [3, 1]
     (before,), (after,) = first["runs"], second["runs"]
     assert ["model", "a model"] in after["header"]
-    assert (before["ended"], after["health"][0]["text"]) == ("", "Ended")
+    assert (before["ended"], after["health"][0]["text"][:8]) == ("", "Ended 20")
 
 
 def test_a_resumed_evaluation_asks_its_unscored_items_again(tmp_path: Path) -> None:
@@ -209,7 +209,7 @@ def test_a_run_that_begins_is_shown_before_its_first_group(tmp_path: Path) -> No
     record_path(tmp_path, "new").write_text(record("new", ended=run["updated"]))
     record_path(tmp_path, "next").write_text(record("next"))
     ended, begun = read(live).batch()["runs"]
-    assert (ended["health"][0]["text"], begun["id"]) == ("Ended", "next")
+    assert (ended["health"][0]["text"][:8], begun["id"]) == ("Ended 20", "next")
 
 
 def test_only_what_is_written_from_now_on_is_shown_where_that_is_asked(tmp_path: Path) -> None:
