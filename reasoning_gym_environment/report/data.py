@@ -227,23 +227,18 @@ class RunEntry:
         }
 
     def _training(self) -> dict[str, Any]:
-        record = self.record
+        record = self.record or RunRecord(run=self.key, started="", updated="")
         if not self.numbered:
             groups = f"{self.groups:,}, perhaps a selection: these rows are not numbered"
         elif self.groups >= self.last_number:
             groups = f"all {self.groups:,}"
         else:
             groups = f"a selection: {self.groups:,} of {self.last_number:,}"
-        if record and record.deleted:
+        if record.deleted:
             groups += f"; oldest dump files deleted: {record.deleted} (max_dump_gb)"
-        return {
-            "started": record.started if record else "",
-            "updated": record.updated if record else "",
-            "ended": record.ended if record else "",
-            "warnings": [structs.asdict(each) for each in (record.warnings if record else ())],
-            "settings": record.settings if record else {},
-            "more": [["groups", groups]],
-        }
+        about = {n: getattr(record, n) for n in ("started", "updated", "ended", "settings")}
+        warnings = [structs.asdict(warning) for warning in record.warnings]
+        return {**about, "warnings": warnings, "more": [["groups", groups]]}
 
     def _evaluation(self) -> dict[str, Any]:
         more: list[list[str]] = []

@@ -25,7 +25,7 @@ from ..scoring.grading import signal
 from ..storage.rows import StoredGroup
 from ..tasks.facts import LIBRARY, known_categories
 from ..util.outages import LOG_INTERVAL
-from ..util.values import escape_control_characters, replace_surrogates
+from ..util.values import escape_control_characters, group_by, replace_surrogates
 
 logger = logging.getLogger(__name__)
 line_logger = logging.getLogger(f"{__name__}.line")
@@ -441,15 +441,15 @@ class DriftCheck:
 
     def __init__(self, *, keep: int = 2**40) -> None:
         self._keep = keep
-        self._added = self._checked = 0
-        self._flags: list[dict[str, Any]] = []
+        self._added = 0
+        self._flags: list[dict[str, Any]] | None = None  # unknown since a group was added
         self._categories: dict[str, str] = {}
         self._rows: dict[str, array[float]] = {}  # six numbers a group, see `_changes`
         self._past: dict[str, deque[tuple[str, Counter[int], int]]] = {}
 
     def add(self, group: StoredGroup, category: str) -> None:
         """Take in a group of a task of that category."""
-        self._added += 1
+        self._added, self._flags = self._added + 1, None
         if not (given := [rollout for rollout in group.rollouts if rollout.tokens]):
             return
         self._categories[group.task] = category
@@ -473,23 +473,21 @@ class DriftCheck:
 
     def flags(self) -> list[dict[str, Any]]:
         """Return each change: its task or category (None for all), kind, first group and text."""
-        if self._checked != self._added:
-            self._checked, self._flags = self._added, list(self._find())
+        self._flags = list(self._find()) if self._flags is None else self._flags
         return self._flags
 
     def _find(self) -> Iterator[dict[str, Any]]:
         own = {task: np.array(rows).reshape(-1, 6) for task, rows in self._rows.items() if rows}
-        scopes: dict[tuple[str | None, str | None], list[str]] = {(None, None): [*own]}
-        for name in own:
-            scopes.setdefault((None, self._categories[name]), []).append(name)
-        scopes = {scope: tasks for scope, tasks in scopes.items() if len(tasks) > 1}
-        scopes.update({(name, None): [name] for name in own})
-        found: set[tuple[str, str | None, str | None]] = set()
-        for (task, category), tasks in scopes.items():
-            wider = [(None, None), (None, self._categories[task] if task else None)]
+        scopes: list[tuple[str | None, str | None, list[str]]] = [(None, None, [*own])]
+        by_category = group_by(self._categories.__getitem__, own)
+        scopes += [(None, category, tasks) for category, tasks in by_category.items()]
+        scopes = [scope for scope in scopes if len(scope[2]) > 1]
+        scopes += [(name, None, [name]) for name in own]
+        found: set[tuple[str, str]] = set()  # kind and task
+        for task, category, tasks in scopes:
             for kind, since, text in _changes([own[each] for each in tasks]):
-                if found.isdisjoint((kind, *scope) for scope in wider):
-                    found.add((kind, task, category))
+                if found.isdisjoint((kind, each) for each in tasks):  # no wider scope has changed
+                    found.update((kind, each) for each in tasks)
                     text = f"{task or category or 'all tasks'}: {text}"
                     about = {"task": task, "category": category, "kind": kind}
                     yield {**about, "since": since, "text": text}
