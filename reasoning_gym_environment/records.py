@@ -113,7 +113,7 @@ class FaultKind(str, Enum):
     AMBIGUOUS = "ambiguous"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Fault:
     """A fault of an item; an ambiguous one is left out of evaluation alone."""
 

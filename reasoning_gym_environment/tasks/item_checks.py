@@ -26,16 +26,9 @@ Entry = Mapping[str, Any]
 """An entry of the library: question, answer and metadata."""
 
 
-def _false_label(detail: str) -> Fault:
-    return Fault(kind=FaultKind.FALSE_LABEL, detail=detail)
-
-
-def _ambiguous(detail: str) -> Fault:
-    return Fault(kind=FaultKind.AMBIGUOUS, detail=detail)
-
-
-def _unanswerable(detail: str) -> Fault:
-    return Fault(kind=FaultKind.UNANSWERABLE, detail=detail)
+_false_label = partial(Fault, FaultKind.FALSE_LABEL)
+_ambiguous = partial(Fault, FaultKind.AMBIGUOUS)
+_unanswerable = partial(Fault, FaultKind.UNANSWERABLE)
 
 
 def _ab(entry: Entry) -> Fault | None:
@@ -663,24 +656,13 @@ def _simple_geometry(entry: Entry) -> Fault | None:
 
 
 _EDITS = {
-    ("start", "aa"): ("a", ""),
-    ("start", "ab"): ("ca", ""),
-    ("start", "ac"): ("zz", ""),
-    ("start", "bb"): ("b", ""),
-    ("start", "bc"): ("", "aa"),
-    ("start", "ca"): ("bb", "c"),
-    ("start", "cb"): ("aa", ""),
-    ("start", "cc"): ("", ""),
-    ("end", "aa"): ("cc", ""),
-    ("end", "ac"): ("cb", ""),
-    ("end", "ba"): ("ab", ""),
-    ("end", "bb"): ("", ""),
-    ("end", "ca"): ("c", ""),
-    ("end", "cc"): ("b", "a"),
-    ("inside", "abc"): ("cab", ""),
-    ("inside", "acb"): ("bca", ""),
-    ("inside", "bca"): ("", ""),
-    ("inside", "ca"): ("", ""),
+    (place, part): (new, added)  # of rules `part>new+added`
+    for place, rules in (
+        ("start", "aa>a+ ab>ca+ ac>zz+ bb>b+ bc>+aa ca>bb+c cb>aa+ cc>+"),
+        ("end", "aa>cc+ ac>cb+ ba>ab+ bb>+ ca>c+ cc>b+a"),
+        ("inside", "abc>cab+ acb>bca+ bca>+ ca>+"),
+    )
+    for part, new, added in re.findall(r"(\w+)>(\w*)\+(\w*)", rules)
 }
 """Rules of string_manipulation: what replaces a part, and what is added at the other end."""
 
