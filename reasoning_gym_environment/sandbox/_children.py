@@ -145,7 +145,6 @@ def run_child(
     group_deadline: float = math.inf,
     parent: int | None = None,
     can_kill: bool = True,
-    can_close_reply: bool = False,
     crowded: Callable[[int], bool] | None = None,
 ) -> list[FormScores]:
     """Fork a child and return its scores, up to and including the answer that ends it.
@@ -155,8 +154,8 @@ def run_child(
         timeout, group_deadline, parent: as for `read_scores`.
         can_kill: whether the caller can kill a child that is out of time. Where it can't, it ends
             itself and the child with it.
-        can_close_reply: whether the child can close its reply and live on, as no verifier's can.
-        crowded: tells whether a child has too many threads and processes.
+        crowded: tells whether a child has too many threads and processes. Only a child that may
+            start some can also close its reply and live on.
     """
     pid, reply = start_child(work)
     try:
@@ -171,7 +170,8 @@ def run_child(
         if why is Outcome.TIMEOUT and not can_kill:
             os._exit(_EXIT_CODES[Outcome.TIMEOUT])
         complete = why or len(data) == count * FORM_SCORES.size
-        if can_close_reply and not complete and not _ends_by_itself(pid, crowded):
+        # macOS has waitid from Python 3.13 on
+        if crowded and hasattr(os, "waitid") and not complete and not _ends_by_itself(pid, crowded):
             why = Outcome.CRASHED  # killed by us, not from outside
     finally:
         os.close(reply)
@@ -179,13 +179,13 @@ def run_child(
     return scores_of_ended(data, count, wait_status, why)
 
 
-def _ends_by_itself(pid: int, crowded: Callable[[int], bool] | None) -> bool:
+def _ends_by_itself(pid: int, crowded: Callable[[int], bool]) -> bool:
     """Wait a second for a child whose reply has closed; return whether it ended.
 
     A killed one closes it shortly before its end.
     """
     deadline = time.monotonic() + 1
-    while time.monotonic() < deadline and not (crowded and crowded(pid)):
+    while time.monotonic() < deadline and not crowded(pid):
         if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None:
             return True
         time.sleep(0.001)

@@ -145,7 +145,6 @@ def run(
             timeout=source.timeout,
             group_deadline=deadline,
             parent=requests.fileno(),
-            can_close_reply=hasattr(os, "waitid"),  # macOS has it from Python 3.13 on
             crowded=lambda pid: limits.tasks_of(pid, alone="processes" not in source.allow) > 256,
         )
 

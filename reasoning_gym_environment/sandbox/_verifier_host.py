@@ -245,7 +245,6 @@ def _score_own(group: Group, answers: Sequence[str]) -> list[FormScores]:
         timeout=group.request.timeout,
         group_deadline=group.deadline,
         parent=group.parent,
-        can_close_reply=hasattr(os, "waitid"),  # macOS has it from Python 3.13 on
         crowded=lambda pid: limits.tasks_of(pid, alone=True) > 256,
     )
 
