@@ -655,7 +655,7 @@ def _simple_geometry(entry: Entry) -> Fault | None:
     return _unanswerable(f"no convex polygon has an angle of {entry['answer']} degrees")
 
 
-_EDITS = {
+_EDITS: Mapping[tuple[str, str], tuple[str, str]] = {
     (place, part): (new, added)  # of rules `part>new+added`
     for place, rules in (
         ("start", "aa>a+ ab>ca+ ac>zz+ bb>b+ bc>+aa ca>bb+c cb>aa+ cc>+"),
