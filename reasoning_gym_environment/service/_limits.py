@@ -32,19 +32,6 @@ def error_response(error: HTTPException) -> Response:
     )
 
 
-class TrackedSend:
-    """A `send` that keeps the status of the reply; None before its head is sent."""
-
-    def __init__(self, send: Send) -> None:
-        self._send = send
-        self.status: int | None = None
-
-    async def __call__(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self.status = message["status"]
-        await self._send(message)
-
-
 class RequestMetrics:
     """Middleware that records each request: by its path if `paths` has it, else as `none`."""
 
@@ -71,14 +58,21 @@ class RequestMetrics:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        begin, tracked = time.monotonic(), TrackedSend(send)
+        begin = time.monotonic()
+        status = 499  # as nginx counts requests whose client disconnected
+
+        async def send_recorded(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
         try:
-            await self._app(scope, receive, tracked)
+            await self._app(scope, receive, send_recorded)
         except Exception:
-            tracked.status = 500
+            status = 500
             raise
         finally:
-            status = tracked.status or 499  # as nginx counts requests whose client disconnected
             known = scope["path"] in self._paths and status != 405
             route = scope["path"] if known else "none"
             self._requests.labels(route, status).inc()
@@ -208,22 +202,28 @@ class BodyLimiter:
 
     async def _handle(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
         """Run the application on a body that was read; cancel it if the client disconnects."""
+        started = False
 
         async def receive_body() -> Message:
             return {"type": "http.request", "body": body, "more_body": False}
 
-        task, tracked = asyncio.current_task(), TrackedSend(send)
+        async def send_tracked(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        task = asyncio.current_task()
         assert task is not None
 
         async def cancel_on_disconnect() -> None:
             while (await receive())["type"] != "http.disconnect":
                 pass
-            if tracked.status is None:
+            if not started:
                 task.cancel()
 
         watching = asyncio.create_task(cancel_on_disconnect())
         try:
-            await self._app(scope, receive_body, tracked)
+            await self._app(scope, receive_body, send_tracked)
         except asyncio.CancelledError:
             if not watching.done():
                 raise

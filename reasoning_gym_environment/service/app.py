@@ -30,7 +30,7 @@ from prometheus_client.registry import Collector
 from pydantic_core import to_json
 from starlette.exceptions import HTTPException as RoutingError
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from ..errors import ConfigurationError, GenerationError, PoolClosedError
 from ..gym.asynchronous import AsyncReasoningGym
@@ -42,7 +42,7 @@ from ..util.outages import Retry, is_loopback, limit_loop_errors
 from ..util.values import shorten
 from . import ServiceSettings
 from . import _messages as messages
-from ._limits import BearerToken, BodyLimiter, RequestMetrics, TrackedSend, error_response
+from ._limits import BearerToken, BodyLimiter, RequestMetrics, error_response
 from ._scoring import Scorer, ScoringQueue
 from ._streams import NamedStreams
 from .client import ProblemsReply, StreamedProblem
@@ -480,13 +480,19 @@ class RewardService:
 
     async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the application; requests that draining cancels get 503, not uvicorn's 500."""
-        tracked = TrackedSend(send)
+        started = False
+
+        async def send_tracked(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
         try:
-            await self.app(scope, receive, tracked)
+            await self.app(scope, receive, send_tracked)
         except asyncio.CancelledError:
             if scope["type"] != "http":
                 raise
-            if tracked.status is None:  # else its client has not read the reply
+            if not started:  # else its client has not read the reply
                 await error_response(_shutting_down())(scope, receive, send)
 
     async def __aenter__(self) -> RewardService:
