@@ -48,7 +48,7 @@ _IMPORT_ROOT = Path(__file__).resolve().parents[2]
 def worker_environment() -> dict[str, str]:
     """Return the environment variables of workers: no secrets, and one hash seed for all.
 
-    Five tasks generate other items under another hash seed.
+    Five tasks generate other items under another hash seed, and one some other answers.
     """
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
     return {
