@@ -3,7 +3,7 @@
     python -m research.make_suites FOLDER [--paper published_answers.jsonl.gz] [--only small,full]
 
 The paper's suites need the file of published answers, for its tasks and parameters. Takes minutes.
-A suite whose items change gets another VERSION; keep the file of the one before as NAME@VERSION.
+A suite whose items change gets another version; keep the file of the one before as NAME@VERSION.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from reasoning_gym_environment.util.values import group_by
 from .leaderboard.published import read_published
 
 SEED = 2026
-VERSION = 2
+VERSIONS = {"small": 2, "medium": 3, "full": 3, "paper-easy": 2, "paper-hard": 2}
 PACKAGES = ("reasoning-gym", "reasoning-gym-environment")
 SETTINGS = {
     "system_prompt": (
@@ -110,7 +110,7 @@ def manifest(
     sets = group_by(key, made).values()
     return {
         "name": name,
-        "version": VERSION,
+        "version": VERSIONS[name],
         "about": about,
         "made_with": {package: version(package) for package in PACKAGES},
         "settings": SETTINGS,

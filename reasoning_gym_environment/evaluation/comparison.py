@@ -221,7 +221,7 @@ def standing(results: EvaluationResults, suite: Suite) -> Standing:
     if made_on != suite.identity:
         raise FixableError(
             f"{results.path} was made on {made_on or 'no suite'}, not on {suite.identity}: run "
-            f"`evaluate --suite {suite.name}`, or name version 1 as {suite.name}@1"
+            f"`evaluate --suite {suite.name}`, or name an earlier version, such as {suite.name}@1"
         )
     by_recipe = {recipe_key(sample.recipe): sample.scored for sample in results.samples}
     items: defaultdict[str, list[str]] = defaultdict(list)

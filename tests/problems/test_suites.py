@@ -21,20 +21,22 @@ from reasoning_gym_environment.problems.suites import (
 )
 from reasoning_gym_environment.sandbox.pool import TaskPool
 from reasoning_gym_environment.tasks.facts import ladder_heights
-from research.make_suites import encode_suite
+from research.make_suites import VERSIONS, encode_suite
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 SHA256 = {
     "small": "21dc59e5ae7def7aeae4fc7cfc1b1a4cdde9a10401b72e62fe79d32ae1ad028f",
-    "medium": "1da7d0b196bdcb9d838f6695d22167410741c445c4adfcf57fbce7bfae8dc2be",
-    "full": "0b5861ab5bd9665fe16d6e95da6ae32adf318098e8176caa61add41678205432",
+    "medium": "0be91ed403927ece086cc10ca3d309ab4268824ff56bd5ec9ce2855a91b3e529",
+    "full": "19a61be4a4f27c11baa7fb0f1af54e18e6136508b84af717e8c6f7302b569c2a",
     "paper-easy": "9e888b368654ee578b38f971fe5bd9b57f415418bdb2049491f7b6b75e8bc776",
     "paper-hard": "3f1e897e06c8ce28e270fc10ac31bdd3aa848f5978e30dd3c117227652dc2d67",
     "small@1": "be87686c6aa86ff9c49a8e88f956aa72d722b66ddc883b69619860c88cbb6ffa",
     "medium@1": "90c0df2f06abb191f4f96610b4e9ceb7dbbf03d3649f2bd19f84258c9688b00d",
     "full@1": "8185c3f34081ebcd3be5881882f4ae11bccaf14a5506df50ede8e22fb753e7f3",
+    "medium@2": "1da7d0b196bdcb9d838f6695d22167410741c445c4adfcf57fbce7bfae8dc2be",
+    "full@2": "0b5861ab5bd9665fe16d6e95da6ae32adf318098e8176caa61add41678205432",
     "paper-easy@1": "e6ee0a445d3ab2189a884a8958253dcf11b58ad15787c97c993fc24f690e4d62",
     "paper-hard@1": "12c722a75bbb96dcdfcef46322891820d678b128699ed7fa3d5e80419de9e2d7",
 }
@@ -52,7 +54,7 @@ async def test_the_suites_of_the_package_are_whole(name: str) -> None:
     recipes = [json.dumps(recipe.identity()) for recipe, _ in suite.recipes()]
     assert suite.name == name.partition("@")[0]
     assert len(set(recipes)) == len(recipes) == len(suite)
-    assert suite.version == int(name.partition("@")[2] or 2)
+    assert suite.version == int(name.partition("@")[2] or VERSIONS[name])
     if not name.startswith("paper"):
         assert set(suite.tasks) == set(ladder_heights())
         assert all(recipe.seed % 2 for recipe, _ in suite.recipes())
