@@ -217,6 +217,7 @@ class RunEntry:
             "id": self.key,
             "kind": self.kind,
             "name": self.name,
+            "folder": str(self.folder or ""),
             "header": [*header, ["counts as solved", rules], *about.pop("more")],
             "rules": rules,
             "system_prompt": self.system_prompt,

@@ -1,6 +1,8 @@
 """What changed, evaluations and two checkpoints in a real browser, on the invented run."""
 
+import shlex
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from report.invented_run import (
     write_invented_run,
 )
 
+from reasoning_gym_environment.commands.show import main as show
 from reasoning_gym_environment.report.page import write_report
 
 pytest.importorskip("selenium.webdriver")
@@ -202,6 +205,27 @@ def test_items_that_changed_show_both_answers(browser: Any, page: str) -> None:
     assert len(rows(browser, "history-table")) == 4
     choose(browser, "items", "won")
     assert rows(browser, "item-table") != lost
+
+
+def test_an_evaluations_difficulty_is_that_of_the_copied_command(
+    browser: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_invented_evaluations(tmp_path)
+    write_report([tmp_path], tmp_path / "report.html")
+    page = (tmp_path / "report.html").as_uri()
+    opened(browser, page, "where=task:syllogism difficulty:0.75,none kind:evaluation")
+    until(browser, "document.getElementById('found').textContent.startsWith('160 of')")
+    opened(browser, page, "where=task:syllogism&difficulty=0.75")
+    until(browser, "document.getElementById('found').textContent.startsWith('80 of')")
+    browser.execute_script(
+        """window.copies = []; Object.defineProperty(navigator, "clipboard",
+        {value: {writeText: async (text) => { copies.push(text); }}});
+        document.getElementById("copy-command").click()"""
+    )
+    until(browser, "document.getElementById('selection-said').textContent.includes('selects 80')")
+    (command,) = browser.execute_script("return copies")
+    assert show(shlex.split(command)[2:]) == 0
+    assert "5 of 80 matching rollouts" in capsys.readouterr().err
 
 
 def test_nothing_overflows_and_axe_finds_nothing(browser: Any, page: str) -> None:

@@ -10,7 +10,7 @@ const FIELDS = {
   problems: (_, group) => (data.group.asked_again[group] ? "again" : "fresh"),
   status: (each) => statusOf(each),
   level: (_, group) => data.group.level[group],
-  difficulty: (_, group) => runOf(group).difficulty,
+  difficulty: (_, group) => (runOf(group).kind === "training" ? null : data.group.difficulty[group]),
   step: (_, group) => data.group.step[group],
   group: (_, group) => data.group.number[group],
   reward: (each) => data.rollout.reward[each],

@@ -114,7 +114,10 @@ function openedRollout() {
 async function showRollouts() {
   const where = parseWhere(state.where);
   const tests = testsOf(where);
-  await search(where.words.map(unquoted).join(" "));
+  await search(where.words.map(unquoted).join(" ")).catch((error) => {
+    where.problem = `The texts can't be searched: ${error.message}`;
+    Object.assign(list, { matches: null, searched: "" });
+  });
   const rows = byId("rows");
   const top = list.found[Math.floor(rows.scrollTop / ROW_HEIGHT)];
   const offset = rows.scrollTop % ROW_HEIGHT;
@@ -306,8 +309,8 @@ async function copySelection() {
   const ofTraining = own.filter(({ kind }) => kind === "training").map(({ id }) => id);
   if (!ofTraining.length || ofTraining.length === own.length) add("kind", [own[0].kind]);
   if (NAMES.run().length > 1 && ofTraining.length === own.length) add("run", ofTraining);
-  if (ofTraining.length < own.length)
-    add("difficulty", [...new Set(own.map(({ difficulty }) => String(difficulty ?? "none")))]);
+  if (state.difficulty && !ofTraining.length)
+    add("difficulty", [state.difficulty === "default" ? "none" : state.difficulty]);
   if (parseSpan()) {
     const numbers = list.found.map((each) => data.group.number[data.groupOf[each]]);
     const bounds = [numbers.reduce((a, b) => Math.min(a, b)), numbers.reduce((a, b) => Math.max(a, b))];
@@ -315,7 +318,9 @@ async function copySelection() {
   }
   const text = whereText(where);
   const folders = [...new Set(own.map(({ folder }) => folder))];
-  const files = data.files.map(({ name }) => name).filter((name) => folders.includes(name.replace(/[/][^/]*$/, "")));
+  const files = data.files
+    .filter(({ name, groups }) => groups && folders.includes(name.replace(/[/][^/]*$/, "")))
+    .map(({ name }) => name);
   const paths = files.length && files.length <= 20 ? files : folders;
   if (/[^\x20-\x7e]/.test([text, ...paths].join(""))) {
     sayOfSelection("Names with unusual characters don't go into a command: download the rows");

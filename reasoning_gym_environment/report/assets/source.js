@@ -96,7 +96,9 @@ class HttpSource {
   }
 
   async #get(address) {
-    const response = await fetch(address, { cache: "no-store" });
+    const response = await fetch(address, { cache: "no-store" }).catch(() => {
+      throw new Error(data.ended || "The server doesn't answer."); // not "Failed to fetch"
+    });
     if (response.ok) return response.json();
     const reply = await response.json().catch(() => ({}));
     throw new Error(reply.error ?? `${address.split("?")[0]}: ${response.status} ${response.statusText}`);
