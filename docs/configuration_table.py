@@ -32,9 +32,10 @@ def line(option: Option) -> str:
     differing = [f"{command}: `{o}`" for command, o in others.items() if o != option.default]
     valid = limits(option.field)
     about = " ".join(filter(None, (option.about, valid and f"*{valid[0].upper()}{valid[1:]}.*")))
-    name = option.name.removeprefix("env.")
+    names = filter(None, (option.name.removeprefix("env."), option.also))
+    shown = ", ".join(f"`{name}`" for name in names)
     defaults = ", ".join([f"`{option.default}`", *differing])
-    return f"| `{name}` | {defaults} | {about.replace('<', '&lt;')} |"
+    return f"| {shown} | {defaults} | {about.replace('<', '&lt;')} |"
 
 
 def tables() -> str:

@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import wandb
 from atroposlib.envs.base import BaseEnv, EvalHandlingEnum
 from tenacity import RetryError
 
@@ -487,10 +488,9 @@ class ReasoningGymEnv(BaseEnv):
         has_all_groups = self.serving or self.processing  # otherwise a caller has them
         if has_all_groups and any(unaccounted.values()):
             logger.error("Group accounting mismatch: %s", unaccounted)
-        if self.serving:
-            reported = self.statistics.reported_counts()
+        if self.serving and wandb.run is not None:
             with output.surviving_wandb(self._wandb_failure):
-                output.update_wandb_summary(f"{self.wandb_prepend}_counts/", reported)
+                wandb.run.summary.update({f"perf/{name}": counts[name] for name in output.CURVES})
 
     # Atropos's API: registration and the trainer's step.
 
@@ -876,7 +876,8 @@ class ReasoningGymEnv(BaseEnv):
         if not self.config.use_wandb or self.tokenizer is None:
             return
         keep = self.config.num_rollouts_per_group_for_logging
-        make = functools.partial(output.rollout_rows, self.tokenizer, scored_data, item, keep=keep)
+        more = {"keep": keep, "step": self.curr_step}
+        make = functools.partial(output.rollout_rows, self.tokenizer, scored_data, item, **more)
         tokens = sum(map(len, scored_data["tokens"][: None if keep == -1 else keep]))
         rows = await offload(make, tokens=tokens)
         self.rollouts_for_wandb.append(rows)  # Atropos may have replaced the list
@@ -897,9 +898,13 @@ class ReasoningGymEnv(BaseEnv):
         sampled = self.problems.sampling - self._reported_sampling
         self._reported_sampling = self.problems.sampling.copy()
         curves = self.evaluation.take_curves()
-        metrics = {**counted, **levels, **curves, **sampling_metrics(sampled)}
-        with output.surviving_wandb(self._wandb_failure):
-            await super().wandb_log({**(wandb_metrics or {}), **metrics})
+        metrics = {**(wandb_metrics or {}), **self.perf_stats({}), **counted, **levels, **curves}
+        metrics = await self.create_rollout_table(metrics | sampling_metrics(sampled))
+        self.completion_lengths.clear()
+        self.rollouts_for_wandb.clear()
+        if self.config.use_wandb:  # Atropos's own would log other keys, with the replica's name
+            with output.surviving_wandb(self._wandb_failure):
+                wandb.log(output.grouped(metrics), step=self.curr_step)
 
     def get_curriculum_stats(self) -> dict[str, Any]:
         """Return the curriculum's state."""

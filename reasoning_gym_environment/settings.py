@@ -13,7 +13,6 @@ import json
 import logging
 import math
 import re
-import textwrap
 from argparse import SUPPRESS, ArgumentParser, Namespace, _ArgumentGroup
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -115,9 +114,9 @@ def _atropos_model(section: str) -> type[Section]:
     path = Path(__file__).with_name("atropos") / "fields.json"
     found: dict[str, Any] = {}
     for name, field in json.loads(path.read_text(encoding="utf-8"))[section].items():
-        kind, heading = field.pop("type"), field.pop("heading", "")
+        kind, extra = field.pop("type"), {n: field.pop(n, "") for n in ("heading", "also")}
         field.pop("upstream_default", None)  # for the test alone
-        found[name] = (kind, Field(**field, json_schema_extra={"heading": heading}))
+        found[name] = (kind, Field(**field, json_schema_extra=extra))
     return create_model(f"Atropos {section}", __base__=Section, __module__=__name__, **found)
 
 
@@ -347,6 +346,9 @@ class RunFlags(Section):
         "Evaluate a fixed set of items: a name of `suite list`, or a file.",
         begins="Other options",
     )
+    limit: int | None = option(
+        None, "Evaluate at most this many items, spread over the tasks.", ge=1
+    )
     slurm: bool = option(False, "Find the servers in Slurm's list of nodes.")
     testing: bool = option(False, "Must be false: Atropos's mock server completes no prompt.")
 
@@ -378,17 +380,14 @@ class Option(NamedTuple):
     about: str
     default: str
     field: FieldInfo
+    also: str
 
-    def help(self, columns: int | None = None) -> str:
-        """Return what the option does, its default and its limits, shortened to some columns."""
-        brackets = f"[{'; '.join(filter(None, (self.default, limits(self.field))))}]"
+    def help(self, *, brief: bool = False) -> str:
+        """Return what the option does, in one clause if `brief`, its default and its limits."""
         about = self.about
-        if columns is not None:
-            room = max(24, columns - len(brackets) - 1)
-            # up to its first full stop, colon or semicolon, without parentheses
-            clause = re.split(r"[;:] |\.(?: |$)", re.sub(r" \([^)]*\)", "", about))[0]
-            about = textwrap.shorten(clause, room, placeholder=" …")
-        return f"{about} {brackets}"
+        if brief:  # up to its first full stop, colon or semicolon, without parentheses
+            about = re.split(r"[;:] (?![{\"])|\.(?: |$)", re.sub(r" \([^)]*\)", "", about))[0]
+        return f"{about} [{'; '.join(filter(None, (self.default, limits(self.field))))}]"
 
 
 def list_options(defaults: Settings | None = None) -> list[Option]:
@@ -403,7 +402,8 @@ def list_options(defaults: Settings | None = None) -> list[Option]:
             begun = extra.get("begins", begun)
             about, default = field.description or "", shown(getattr(values, name))
             full = f"{section}.{name}".lstrip(".")
-            found.append(Option(extra.get("heading", begun), full, about, default, field))
+            names = (extra.get("heading", begun), full, about, default)
+            found.append(Option(*names, field, extra.get("also", "")))
     return sorted(found, key=lambda option: HEADINGS.index(option.heading))
 
 
@@ -411,9 +411,8 @@ def add_option(parser: ArgumentParser | _ArgumentGroup, option: Option, **more: 
     """Let a command take an option; its value is checked later, with those of the file."""
     is_flag = bool in types_of(option.field.annotation)
     text = more.pop("help", option.help())
-    extra: Any = option.field.json_schema_extra or {}
     parser.add_argument(
-        *filter(None, (f"--{option.name}", extra.get("also"))),
+        *filter(None, (f"--{option.name}", option.also)),
         default=SUPPRESS,
         nargs="?" if is_flag else None,
         const=True if is_flag else None,
@@ -497,7 +496,7 @@ def check_start(command: str, settings: Settings) -> None:
     from .tasks.catalogue import bundled_snapshot, select_tasks, task_weights
     from .tasks.modules import find_modules
 
-    env, suite = settings.env, settings.flags.suite
+    env = settings.env
     find_modules(env.task_modules)
     # the worker processes check for other versions of the library, and with tasks of modules
     if (known := bundled_snapshot()) and not env.task_modules:
@@ -510,10 +509,13 @@ def check_start(command: str, settings: Settings) -> None:
             "rollout are always equal, so no group would be sent; raise it, or set "
             "--env.ensure_scores_are_not_same false"
         )
-    if suite and command != "evaluate":
-        raise ConfigurationError(
-            f"--suite is for `evaluate` alone, got {suite!r} for `{command}`: leave it out"
-        )
+    for name in ("suite", "limit"):
+        if (value := getattr(settings.flags, name)) and command != "evaluate":
+            raise ConfigurationError(
+                f"--{name} is for `evaluate` alone, got {value!r} for `{command}`: leave it out"
+            )
+    if settings.flags.suite and settings.flags.limit:
+        raise ConfigurationError("--limit: results on a --suite need all its items; leave it out")
     evaluates = command == "evaluate" or (command == "serve" and env.steps_per_eval > 0)
     if evaluates and not env.data_dir_to_save_evals:
         require_place(Path(env.data_dumps_dir), "data_dumps_dir")

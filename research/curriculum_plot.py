@@ -6,8 +6,9 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-import matplotlib.pyplot as plt
+from pictures import figure, save
 from simulation import Group, Rule, Setting, simulate
 
 TASKS = 6
@@ -27,8 +28,7 @@ def plot(path: Path, heights: Mapping[str, int], modes: Mapping[str, tuple[Rule,
         for name, (rule, on) in modes.items()
         if name in SHOWN
     }
-    plt.rcParams["svg.hashsalt"] = "curriculum"  # the same figure, the same file
-    figure, (levels, solved, signal) = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
+    made, (levels, solved, signal) = figure(3, width=13)
     _draw_levels(levels, runs["curriculum, signal"], heights)
     for name, groups in runs.items():
         _draw_shares(solved, name, groups, [group.solved / 8 for group in groups], len(heights))
@@ -36,14 +36,16 @@ def plot(path: Path, heights: Mapping[str, int], modes: Mapping[str, tuple[Rule,
     solved.axhline(0.7, color="0.6", linestyle=":")
     solved.set_title("solved share of all answers")
     signal.set_title("groups with signal")
-    signal.legend(fontsize="small")
+    made.legend(
+        *signal.get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False
+    )
     for axes in (solved, signal):
         axes.set_ylim(0, 1)
         axes.set_xlabel("groups drawn / tasks")
-    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+    save(made, path)
 
 
-def _draw_levels(axes: plt.Axes, groups: Sequence[Group], heights: Mapping[str, int]) -> None:
+def _draw_levels(axes: Any, groups: Sequence[Group], heights: Mapping[str, int]) -> None:
     """Draw each task's place on its ladder, for a few spread over the alphabet."""
     names = sorted(heights)[:: len(heights) // TASKS][:TASKS]
     for name in names:
@@ -58,11 +60,12 @@ def _draw_levels(axes: plt.Axes, groups: Sequence[Group], heights: Mapping[str, 
     axes.set_title("difficulty of six tasks (curriculum, signal)")
     axes.set_xlabel("groups drawn / tasks")
     axes.set_ylim(-0.02, 1.02)
-    axes.legend(fontsize="x-small", loc="upper left", bbox_to_anchor=(0, 0.97))
+    below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.14)}
+    axes.legend(fontsize="x-small", frameon=False, ncols=3, **below)
 
 
 def _draw_shares(
-    axes: plt.Axes, name: str, groups: Sequence[Group], values: Sequence[float], tasks: int
+    axes: Any, name: str, groups: Sequence[Group], values: Sequence[float], tasks: int
 ) -> None:
     size = WINDOW * tasks
     starts = range(0, len(groups) - size + 1, tasks)

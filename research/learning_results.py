@@ -1,6 +1,8 @@
 """Print and draw what the runs of `learning.py` found.
 
     python research/learning_results.py [RESULTS] [--arms "default,curriculum"] [--plot arms.svg]
+    python research/learning_results.py --arms signal --why docs/images/learn.svg
+    python research/learning_results.py --arms "SmolLM2: signal" --why docs/images/smollm2.svg
 
 A row of the CSV is one measure of one run (arm, seed) at one place: `at` counts rollouts, for
 `quarter …` quarters of the run. `all` is the value over all tasks, the other columns are the tasks.
@@ -114,9 +116,9 @@ def to_result(arm: str, seed: int, rows: Sequence[dict[str, str]]) -> Result:
     return result | {name: list(part.values()) for name, part in parts.items()}
 
 
-def held_out(point: Result) -> float:
-    """Return the solved share of all held-out items, every difficulty counting alike."""
-    return statistics.mean(point["solved"].values())
+def held_out(point: Result, difficulty: str = "") -> float:
+    """Return the solved share of the held-out items, of one difficulty or of all alike."""
+    return statistics.mean(v for d, v in point["solved"].items() if difficulty in ("", d))
 
 
 def mean_curve(runs: Sequence[Result]) -> Curve:
@@ -227,10 +229,9 @@ def gains(results: Sequence[Result]) -> str:
 
 def plot(path: Path, results: Sequence[Result]) -> None:
     """Draw the held-out share solved, the groups with signal and the mean level of the arms."""
-    import matplotlib.pyplot as plt
+    from pictures import figure, save  # need matplotlib
 
-    plt.rcParams["svg.hashsalt"] = "learning"  # the same figure, the same file
-    figure, (solved, signal, levels) = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
+    made, (solved, signal, levels) = figure(3, width=13)
     for number, (arm, runs) in enumerate(group_by(lambda r: str(r["arm"]), results).items()):
         curves = [[(each["rollouts"], held_out(each)) for each in run["curve"]] for run in runs]
         draw = partial(_draw, label=arm, color=f"C{number}")
@@ -241,12 +242,49 @@ def plot(path: Path, results: Sequence[Result]) -> None:
     solved.set_title("held-out items solved")
     signal.set_title("groups with signal")
     levels.set_title("mean level of the problems")
-    solved.legend(fontsize="small")
+    made.legend(
+        *solved.get_legend_handles_labels(),
+        loc="outside lower center",
+        ncols=5,
+        frameon=False,
+        fontsize="small",
+    )
     signal.set_ylim(0, 1)
     levels.set_ylim(0)
     for axes in (solved, signal, levels):
         axes.set_xlabel("rollouts")
-    figure.savefig(path, metadata={"Date": None})
+    save(made, path)
+
+
+def plot_why(path: Path, runs: Sequence[Result]) -> None:
+    """Draw what one arm learns, and why the share solved in training does not show it."""
+    from pictures import figure, legend_above, save
+
+    made, (solved, asked) = figure(2, width=10)
+    curves = [[(p["rollouts"], held_out(p, "0.0")) for p in run["curve"]] for run in runs]
+    _draw(solved, curves, label="held-out items", color="C0")
+    training = [_over_time(run, lambda window: window["solved"]) for run in runs]
+    _draw(solved, training, label="problems in training", color="C1")
+    for measure, label, color in (
+        ("again", "groups that ask a problem again", "C2"),
+        ("fresh_signal", "fresh groups with signal", "C3"),
+    ):
+        by_quarter = [
+            [
+                (run["training"][-1]["rollouts"] * (number + 0.5) / 4, quarter[measure])
+                for number, quarter in enumerate(run["quarters"])
+            ]
+            for run in runs
+        ]
+        _draw(asked, by_quarter, label=label, color=color)
+    solved.set_ylabel("share solved")
+    asked.set_ylabel("share, by quarter of the run")
+    for axes in (solved, asked):
+        axes.set_ylim(0, 0.8)
+        axes.set_xlim(0)
+        axes.set_xlabel("rollouts")
+        legend_above(axes)
+    save(made, path)
 
 
 def _over_time(run: Result, value: Callable[[Result], float]) -> list[tuple[int, float]]:
@@ -288,6 +326,7 @@ if __name__ == "__main__":
     parser.add_argument("results", nargs="?", type=Path, default=SHIPPED)
     parser.add_argument("--arms", help="their names, with commas between (default: all)")
     parser.add_argument("--plot", type=Path, help="draw the arms into this file")
+    parser.add_argument("--why", type=Path, help="draw what they learn and ask into this file")
     options = parser.parse_args()
     found = read_results(options.results)
     names = options.arms.split(",") if options.arms else [run["arm"] for run in found]
@@ -296,3 +335,5 @@ if __name__ == "__main__":
         print(f"\n{experiment}\n{summary(own)}\n\n{gains(own)}")
     if options.plot:
         plot(options.plot, runs)
+    if options.why:
+        plot_why(options.why, runs)

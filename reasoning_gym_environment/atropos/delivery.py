@@ -95,6 +95,7 @@ def to_scored_data_group(
         if include_messages
         else None,
         "statuses": [attempt.verdict.status.value for attempt in group.attempts],
+        "answers": [a.answer and replace_surrogates(a.answer)[0] for a in group.attempts],
     }
 
 

@@ -12,9 +12,11 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
+from http.client import HTTPException
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.request import Request, urlopen
 
 import yaml
 
@@ -51,26 +53,23 @@ class Run(NamedTuple):
     example: str
 
 
-_ONE_SERVER = (
-    "reasoning-gym-environment {} --openai.base_url http://localhost:9004/v1 \\\n"
-    "    --openai.model_name MODEL --env.use_wandb False"
-)
+_ONE_SERVER = "reasoning-gym-environment {} --model MODEL --url http://localhost:9004/v1"
 RUNS = {
     "serve": Run(
         "env_manager",
         "Feed a trainer through the Atropos API, until training ends.",
         "run-api &\nreasoning-gym-environment init vllm > vllm.yaml\n"
-        "reasoning-gym-environment serve --config vllm.yaml --env.complexity_mode curriculum",
+        "reasoning-gym-environment serve --config vllm.yaml",
     ),
     "process": Run(
         "process_manager",
         "Collect env.total_steps groups into files, without a trainer.",
-        _ONE_SERVER.format("process"),
+        _ONE_SERVER.format("process") + " \\\n    --env.use_wandb false",
     ),
     "evaluate": Run(
         "_run_evaluate",
         "Run the fixed evaluation set and write its samples and metrics.",
-        _ONE_SERVER.format("evaluate"),
+        _ONE_SERVER.format("evaluate") + " \\\n    --limit 20",
     ),
 }
 
@@ -105,6 +104,7 @@ def run(
     try:
         settings = build_settings(given, defaults)
         check_start(command, settings)
+        require_keys(settings.servers)
         with ExitStack() as stack:
             watch = None
             if options.watch is not None:
@@ -118,11 +118,11 @@ def run(
                 given_folders = (settings.env.data_dumps_dir, settings.env.data_dir_to_save_evals)
                 folders = [Path(folder) for folder in given_folders if folder]
                 watch = stack.enter_context(closing(WatchProcess(folders, options.watch)))
-            live = sys.stderr.isatty() and not options.quiet and not options.json_logs
-            _configure_logging(settings.env, redactor, options, live=live)
+            _configure_logging(settings.env, redactor, options)
             loaded = env_class()
             if watch is not None:
                 logger.info("Watch the run at %s", watch.url())
+            live = sys.stderr.isatty() and not options.json_logs
             launch(loaded, command, settings, progress_interval=1.0 if live else 10.0)
     except FixableError as error:
         error.args = (redactor.clean(str(error)),)
@@ -133,19 +133,36 @@ def run(
     return 0
 
 
-def build_parser(command: str, options: Sequence[Option], *, columns: int | None = None) -> Parser:
-    """Return the parser of a command; `columns` limits the help of an option."""
+def require_keys(servers: Sequence[Any]) -> None:
+    """Raise ConfigurationError for a missing API key, found by an empty request."""
+    from ..inference.servers import api_key  # not for help
+
+    for server in servers:
+        if server.base_url and not api_key(server):
+            url = f"{server.base_url.rstrip('/')}/chat/completions"
+            request = Request(url, b"{}", {"Content-Type": "application/json"})
+            try:
+                urlopen(request, timeout=3.0).close()
+            except (OSError, HTTPException) as error:  # the negotiation waits for a server
+                if getattr(error, "code", 0) == 401:
+                    raise ConfigurationError(
+                        f"the inference server at {server.base_url} wants an API key (401): set "
+                        "OPENAI_API_KEY or --openai.api_key to one that it accepts"
+                    ) from None
+
+
+def build_parser(command: str, options: Sequence[Option], *, brief: bool = False) -> Parser:
+    """Return the parser of a command; `brief` shortens the help of its options."""
     known = RUNS[command]
     parser = Parser(
         prog=f"reasoning-gym-environment {command}",
-        usage="%(prog)s [--config FILE.yaml] [--env.NAME VALUE ...] [--openai.NAME VALUE ...]",
         description=f"{known.about}\n\nFor example:\n{textwrap.indent(known.example, '    ')}",
         add_help=False,
     )
     for heading, members in groupby(options, lambda option: option.heading):
         group = parser.add_argument_group(heading)
         for option in members:
-            add_option(group, option, help=option.help(columns), metavar="")
+            add_option(group, option, help=option.help(brief=brief), metavar="")
     group.add_argument(
         "--config",
         metavar="FILE.yaml",
@@ -169,7 +186,7 @@ def print_help(command: str, defaults: Settings, *, everything: bool) -> None:
     """Print the help: the common options on a line each, or everything in full."""
     options = list_options(defaults)
     shown = [o for o in options if everything or not o.heading.startswith("More ")]
-    parser = build_parser(command, shown, columns=None if everything else 81)
+    parser = build_parser(command, shown, brief=not everything)
     if left := len(options) - len(shown):
         parser.epilog = (
             f"In brackets: the default and the valid values. --help-all has {left} more."
@@ -178,18 +195,15 @@ def print_help(command: str, defaults: Settings, *, everything: bool) -> None:
 
 
 def _configure_logging(
-    env: EnvironmentSettings, redactor: SecretRedactor, options: Namespace, *, live: bool
+    env: EnvironmentSettings, redactor: SecretRedactor, options: Namespace
 ) -> None:
-    """Log without API keys; `live` keeps the progress line at the bottom of the terminal."""
+    """Log without API keys; the progress line stays at the bottom of a terminal."""
     package = __package__.partition(".")[0]
     if options.quiet or options.json_logs:
         os.environ.setdefault("WANDB_SILENT", "true")
-    handler = None
-    if live:
-        from ..util.progress import AboveBars
-
-        handler = AboveBars(f"{package}.rollouts.metrics.line")
-    configure_logging(redactor, quiet=options.quiet, as_json=options.json_logs, handler=handler)
+    line = f"{package}.rollouts.metrics.line"
+    lines = {"quiet": options.quiet, "as_json": options.json_logs, "debug": env.debug_logging}
+    configure_logging(redactor, live=line, **lines)
     if not env.debug_logging:  # these log a line or more per group
         for name in ("problems.stream.problems", "scoring.grading", "storage.dumps"):
             logging.getLogger(f"{package}.{name}").setLevel(logging.WARNING)
@@ -224,8 +238,8 @@ def launch(
     flags = settings.flags
     env = env_class(config, servers, slurm=flags.slurm, testing=flags.testing)
     env.progress_interval = progress_interval
-    if settings.suite:
-        env.evaluation.settings = replace(env.evaluation.settings, suite=settings.suite)
+    only = {"suite": settings.suite, "limit": flags.limit}
+    env.evaluation.settings = replace(env.evaluation.settings, **only)
     if command == "process":
         env.process_mode = True
         env.n_groups_to_process = config.total_steps

@@ -8,6 +8,7 @@ import os
 import re
 import shlex
 import sys
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
@@ -26,6 +27,7 @@ from ..errors import FixableError
 from ..records import Problem
 from ..util.files import replacing
 from ..util.outages import Outage
+from .delivery import trained_tokens
 
 _WANDB_ERRORS = (OSError, MailboxClosedError, wandb.errors.Error)
 
@@ -98,32 +100,56 @@ def surviving_wandb(failure: Outage) -> Iterator[None]:
         failure.end()
 
 
-def update_wandb_summary(prefix: str, values: Mapping[str, float]) -> None:
-    """Write values to the summary of the wandb run, if there is one."""
-    if wandb.run is not None:
-        wandb.run.summary.update({f"{prefix}{name}": value for name, value in values.items()})
+CURVES = [f"groups/{name}" for name in ("collected", "sent", "filtered", "lost", "unscored")]
+
+
+def grouped(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """Return metrics for wandb: parts and events become tables, and CURVES of the events stay."""
+    curves: dict[str, Any] = {}
+    tables: defaultdict[str, dict[Any, dict[str, Any]]] = defaultdict(dict)
+    parts = r"(\w+)/(?:difficulty/([^/]+)/)?(category|task|source)/([^/]+)/(?:level/(\d+)/)?(.+)"
+    for name, value in metrics.items():
+        if found := re.fullmatch(parts, name):
+            group, difficulty, kind, of, level, number = found.groups()
+            at = {"difficulty": difficulty, "level": level}
+            row = {"kind": kind, "name": of, **{n: float(at[n]) for n in at if at[n]}}
+            tables[f"{group}/tasks"].setdefault(tuple(row.items()), row)[number] = value
+        elif name.startswith("counts/"):
+            event = name.removeprefix("counts/")
+            tables["perf/counts"][event] = {"event": event, "count": value}
+            curves |= {f"perf/{event}": value} if event in CURVES else {}
+        elif not re.fullmatch(r"train_perf/\w+_(std|min)", name):
+            curves[name.replace("train_perf/", "perf/")] = value
+    for name, rows in tables.items():
+        columns = dict.fromkeys(column for row in rows.values() for column in row)
+        data = [list(map(row.get, columns)) for row in rows.values()]
+        curves[name] = wandb.Table(columns=[*columns], data=data)
+    return curves
 
 
 def rollout_rows(
-    tokenizer: Any, scored_data: Mapping[str, Any], item: Any, *, keep: int
+    tokenizer: Any, scored_data: Mapping[str, Any], item: Any, *, keep: int, step: int
 ) -> list[tuple[Any, ...]]:
     """Return the first `keep` rollouts of a delivered group as `rollout_table`'s; -1 keeps all."""
-    oracle, task = (item.oracle, item.recipe.task) if isinstance(item, Problem) else (None, None)
-    tokens, statuses = scored_data["tokens"], scored_data.get("statuses") or []
-    if len(statuses) != len(tokens):  # a subclass has made the group, or dropped rows of it
-        statuses = [None] * len(tokens)
-    columns = tokens, scored_data["scores"], statuses
+    recipe = item.recipe if isinstance(item, Problem) else None
+    about = (item.oracle, recipe.task) if recipe else (None, None)
+    tokens, level = scored_data["tokens"], recipe and recipe.level
+    own = [scored_data.get(name) or [] for name in ("statuses", "answers")]
+    if any(len(column) != len(tokens) for column in own):  # a subclass has made or cut the group
+        own = [[None] * len(tokens)] * 2
+    columns = (tokens, scored_data["scores"], *own, scored_data["masks"])
     rows = list(zip(*columns, strict=True))[: None if keep == -1 else keep]
-    return [(tokenizer.decode(list(ids)), score, oracle, task, end) for ids, score, end in rows]
+    return [
+        (tokenizer.decode(list(ids)), score, *about, end, level, step, answer, trained_tokens(mask))
+        for ids, score, end, answer, mask in rows
+    ]
 
 
 def rollout_table(groups: Sequence[Sequence[tuple[Any, ...]]]) -> wandb.Table:
     """Return the wandb table of kept rollouts."""
-    columns: list[str | int] = ["full_text", "score", "expected_answer", "task_name", "status"]
-    table = wandb.Table(columns=columns)
-    for row in (row for group in groups for row in group):
-        table.add_data(*row)
-    return table
+    columns = ("full_text", "score", "expected_answer", "task_name", "status", "level", "step")
+    rows = [list(row) for group in groups for row in group]
+    return wandb.Table(columns=[*columns, "answer", "tokens"], data=rows)
 
 
 def close_groups_file(writer: Any, config: Any) -> None:

@@ -108,14 +108,14 @@ def build_parser() -> Parser:
     return parser
 
 
-def add_output_options(parser: Parser) -> None:
+def add_output_options(parser: Parser, *, required: bool = True) -> None:
     """Add `-o` and `--force`, as of every command that writes training data."""
     parser.option(
         "-o/--output",
         "a .jsonl or .parquet file, or a folder for a Hugging Face dataset",
         metavar="OUT",
         type=Path,
-        required=True,
+        required=required,
     )
     parser.flag("--force", "replace existing output")
 

@@ -27,7 +27,7 @@ def main(arguments: Sequence[str]) -> int:
         epilog="For example: reasoning-gym-environment init vllm -o vllm.yaml",
     )
     engines = "; ".join(f"{name}: {about}" for name, about in ENGINES.items())
-    parser.option("engine", engines, choices=ENGINES)
+    parser.option("engine", engines, choices=ENGINES, metavar="ENGINE")
     parser.option(
         "-o/--output", "file to write (default: print it)", metavar="FILE.yaml", type=Path
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from argparse import ArgumentTypeError, Namespace
+from argparse import SUPPRESS, ArgumentTypeError, Namespace
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -32,7 +32,7 @@ from ..storage.export import require_replaceable, skyrl_row, targets, verl_row, 
 from ..storage.rows import StoredGroup
 from ..util.command_line import Parser, number
 from ..util.progress import Progress, with_progress
-from ..util.values import group_by
+from ..util.values import escape_control_characters, group_by
 from .export import add_output_options, require_jsonl_for_nemo_gym
 
 if TYPE_CHECKING:
@@ -48,12 +48,19 @@ def main(arguments: Sequence[str]) -> int:
         raise ConfigurationError("--levels: --from-evaluation chooses the levels; give one of them")
     if options.target is not None and options.from_evaluation is None:
         raise ConfigurationError("--target needs --from-evaluation")
-    require_jsonl_for_nemo_gym(options)
-    path = targets(options.output, ["train"])["train"]
-    require_replaceable(path, force=options.force)
+    if options.output is not None:
+        require_jsonl_for_nemo_gym(options)
+        path = targets(options.output, ["train"])["train"]
+        require_replaceable(path, force=options.force)
+    elif options.demonstrations or options.format != "prompts":
+        raise ConfigurationError("-o is missing: what is printed is for people")
     rows, tasks, skipped = asyncio.run(make(options, read_environment(options)))
     if not rows:
         raise FixableError(f"no problems to write: {'; '.join(skipped)}")
+    if options.output is None:
+        texts = (f"{r['recipe']}\n{r['question'].strip()}\noracle: {r['oracle']}" for r in rows)
+        print(escape_control_characters("\n\n".join([*texts, *skipped])))
+        return 0
     write_splits(options.output, {"train": rows})
     what = "demonstrations" if options.demonstrations else "problems"
     print(f"{len(rows)} {what} of {tasks} tasks in {path}", *skipped, sep="\n")
@@ -63,10 +70,12 @@ def main(arguments: Sequence[str]) -> int:
 def build_parser() -> Parser:
     parser = Parser(
         "problems",
-        "Write problems of chosen tasks and levels, without the questions of the "
-        "configured evaluation set. No server is used.",
+        "Print problems of chosen tasks and levels, or write them to a file, without the questions "
+        "of the configured evaluation set. No server is used.",
     )
-    add_output_options(parser)
+    tasks: Any = {"nargs": "*", "default": SUPPRESS, "metavar": "TASK"}
+    parser.option("env.include_tasks", "tasks and categories, as env.include_tasks", **tasks)
+    add_output_options(parser, required=False)
     parser.option(
         "--count", "problems of each task and level", type=number(int, ge=1), required=True
     )

@@ -27,7 +27,7 @@ from ..tasks.recipes import read_recipe
 from ..util.command_line import Parser, number
 from ..util.files import require_place
 from ..util.progress import with_progress
-from ..util.values import escape_control_characters, replace_surrogates, shorten
+from ..util.values import escape_control_characters, replace_surrogates, shorten, table
 from .problems import evaluation_set
 
 
@@ -94,18 +94,18 @@ def build_parser() -> Parser:
 
 def as_text(proofs: Proofs) -> str:
     """Return each task's verdict; all checks of a single task, else those that haven't passed."""
-    lines = []
+    lines: list[Sequence[str]] = []
     for task in proofs.tasks.values():
         lines.append(f"{task.task}: {task.verdict.replace('_', ' ')}")
         for name, check in task.checks.items():
             if len(proofs.tasks) == 1 or check.verdict not in ("passed", "known"):
                 verdict = check.verdict.replace("_", " ")
-                lines.append(f"  {name.replace('_', ' '):13} {verdict:9}  {check.reason}")
-                lines += [f"  {'':24} {check.example}"] if check.example else []
+                lines.append([f"  {name.replace('_', ' ')}", verdict, check.reason])
+                lines += [["", "", check.example]] if check.example else []
     counts = Counter(task.verdict.replace("_", " ") for task in proofs.tasks.values())
     for name, task in proofs.tasks.items():  # of the library's: repaired faults, or luck
         lines += [f"not seen: {name}: {', '.join(task.unseen)}"] if task.unseen else []
-    return "\n".join([*lines, ", ".join(f"{count} {name}" for name, count in counts.items())])
+    return table([*lines, ", ".join(f"{n} {name}" for name, n in counts.items())])
 
 
 def as_json(proofs: Proofs) -> str:

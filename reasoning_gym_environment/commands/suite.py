@@ -17,7 +17,7 @@ from ..tasks.facts import known_categories
 from ..util.command_line import Parser
 from ..util.files import require_writable, write_whole
 from ..util.progress import with_progress
-from ..util.values import escape_control_characters
+from ..util.values import escape_control_characters, table
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -53,13 +53,12 @@ def build_parser() -> Parser:
 
 def list_suites(_: Namespace) -> str:
     suites = {name: load_suite(name) for name in built_in()}
-    lines = [f"{'name':12} {'items':>6} {'tasks':>6}  {'sha256':12}  about"]
-    lines += [
-        f"{name:12} {len(s):>6} {len(s.tasks):>6}  {s.sha256[:12]}  {s.about}"
-        + (f"; {len(s.left_out)} faulty ones left out" if s.left_out else "")
-        for name, s in suites.items()
-    ]
-    return "\n".join(lines)
+    rows = [["name", "items", "tasks", "sha256", "about"]]
+    for name, suite in suites.items():
+        left_out = f"; {len(suite.left_out)} faulty ones left out" if suite.left_out else ""
+        sizes = (str(len(suite)), str(len(suite.tasks)))
+        rows.append([name, *sizes, suite.sha256[:12], f"{suite.about}{left_out}"])
+    return table(rows, drop=["sha256"])
 
 
 def verify_suite(options: Namespace) -> str:

@@ -26,6 +26,7 @@ from ..tasks.catalogue import (
 from ..tasks.ladders import TaskLadder
 from ..tasks.modules import find_modules
 from ..util.command_line import Parser
+from ..util.values import table
 
 logger = logging.getLogger(__name__)
 
@@ -81,16 +82,13 @@ def _json(tasks: Sequence[TaskInfo], ladders: Mapping[str, TaskLadder]) -> str:
 
 def _table(tasks: Sequence[TaskInfo], ladders: Mapping[str, TaskLadder]) -> str:
     """Return aligned columns: name, category, levels, and why a task is unused."""
-    width = max(len(task.name) for task in tasks)
-    category = max(len(task.category) for task in tasks)
-    rows = [
-        f"{task.name:{width}}  {task.category:{category}}  "
-        f"{len(ladders[task.name].levels) if task.name in ladders else 0:2} levels  "
-        f"{'used' if task.used else task.reason}"
-        for task in tasks
-    ]
-    used = sum(task.used for task in tasks)
-    return "\n".join([*rows, f"{used} of {len(tasks)} are used"])
+    rows = [["task", "category", "levels", "use"]]
+    for task in tasks:
+        levels = len(ladders[task.name].levels) if task.name in ladders else 0
+        use = "used" if task.used else str(task.reason)
+        rows.append([task.name, task.category, str(levels), use])
+    used = f"{sum(task.used for task in tasks)} of {len(tasks)} are used"
+    return table([*rows, used])
 
 
 async def _levels(pool: TaskPool, task: str, ladder: TaskLadder) -> str:

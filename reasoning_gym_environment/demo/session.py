@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ from ..atropos.config import ReasoningGymEnvConfig
 from ..reasoning_gym_environment import ReasoningGymEnv
 from ..records import FORMAT_FAILURES, Problem, Signal, Status
 from ..rollouts.metrics import Mean, Means, signal_line
+from ..util.values import table
 from .policy import Learner, SimulatedPolicy, spread_skills
 from .server import PolicyServer, build_tokenizer
 from .trainer import ENDLESS, ApiServer, Progress, Trainer
@@ -126,7 +126,7 @@ async def run_demo(
 async def _serve(env: DemoEnv, trainer: Trainer, seconds: float) -> float:
     """Serve until the time is over or a job fails; return the seconds since the first group."""
     jobs = [asyncio.create_task(job) for job in (trainer.run(), env.env_manager())]
-    progress, launched = Progress(sys.stdout), time.monotonic()
+    progress, launched = Progress(), time.monotonic()
     start = served = 0.0
     done: set[asyncio.Task[Any]] = set()
     try:
@@ -182,19 +182,18 @@ class DemoReport:
 def progress_line(seconds: float, means: Means, counts: Mapping[str, int]) -> str:
     collected = counts["groups/collected"]
     return (
-        f"{seconds:4.0f} s  {collected:5d} groups collected  "
-        f"{counts['groups/accepted']:5d} accepted  {counts['groups/sent']:5d} sent  "
-        f"{_percent(means['solved'])} solved  "
-        f"{collected / max(seconds, 1.0):5.1f} groups/s"
+        f"{seconds:4.0f} s  {collected:5d} groups, {collected / max(seconds, 1.0):.1f}/s  "
+        f"{_percent(means['solved'])} solved  {counts['groups/accepted']:5d} accepted  "
+        f"{counts['groups/sent']:5d} sent"
     )
 
 
 def render(report: DemoReport, log: Path) -> str:
     """Return the summary as text."""
-    return "\n".join(_lines(report, log))
+    return table(list(_lines(report, log)))
 
 
-def _lines(report: DemoReport, log: Path) -> Iterator[str]:
+def _lines(report: DemoReport, log: Path) -> Iterator[Sequence[str]]:
     counts, means = report.counts, report.means
     yield ""
     yield f"{report.seconds:.0f} seconds of serving"
@@ -233,18 +232,15 @@ def _lines(report: DemoReport, log: Path) -> Iterator[str]:
             f"of {at['height'] - 1}, in {at['groups']} groups"
         )
     yield ""
-    yield f"Solved              {_percent(means['solved'])}"
+    yield ["", "solved", "", "rollouts", "groups with signal"]
     for name, count in means.counts().items():
         kind, _, rest = name.partition("/")
         category, _, what = rest.partition("/")
-        if (kind, what) == ("category", "solved"):
-            mean = means[name]
-            bar = "#" * round(mean.value * 20)
-            signal = _percent(means[f"category/{category}/groups/{Signal.MIXED.value}"])
-            yield (
-                f"  {category:17} {_percent(mean)}  {bar:20}  of {count} rollouts, "
-                f"{signal.strip()} of groups with signal"
-            )
+        if (kind, what) in (("category", "solved"), ("solved", "")):
+            title, scope = (f"  {category}", f"category/{category}/") if rest else ("all", "")
+            bar = "#" * round(means[name].value * 20)
+            signal = means[f"{scope}groups/{Signal.MIXED.value}"]
+            yield [title, _percent(means[name]), bar, str(count), _percent(signal)]
 
 
 def _share(means: Means, status: Status) -> float:

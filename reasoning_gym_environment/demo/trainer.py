@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import math
 import os
+import shutil
 import socket
 import sys
 import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import aiohttp
 
@@ -133,24 +134,21 @@ class Trainer:
 class Progress:
     """A line that is rewritten on a terminal, and repeated every few seconds elsewhere."""
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._terminal = stream.isatty()
-        self._next = 0.0
+    _next = 0.0
 
     def show(self, line: str) -> None:
         now = time.monotonic()
-        if self._terminal:
-            self._stream.write(f"\r{line}\x1b[K")
+        if sys.stdout.isatty():
+            sys.stdout.write(f"\r{line[: shutil.get_terminal_size().columns - 1]}\x1b[K")
         elif now >= self._next:
-            self._stream.write(f"{line}\n")
+            sys.stdout.write(f"{line}\n")
             self._next = now + 3.0
-        self._stream.flush()
+        sys.stdout.flush()
 
     def close(self) -> None:
         """End the line on a terminal."""
-        if self._terminal:
-            self._stream.write("\n")
+        if sys.stdout.isatty():
+            sys.stdout.write("\n")
 
 
 async def run_alone(trainer: Trainer, *, seconds: float) -> None:
@@ -164,7 +162,7 @@ async def run_alone(trainer: Trainer, *, seconds: float) -> None:
     what, hint = "the Atropos API", "start it with `run-api`"
     await require_reachable([trainer.api_url], what=what, hint=hint, seconds=0.0)
     begin, running = time.monotonic(), asyncio.ensure_future(trainer.run())
-    progress = Progress(sys.stdout)
+    progress = Progress()
     try:
         while not running.done() and time.monotonic() < begin + seconds:
             await asyncio.wait([running], timeout=min(1.0, seconds))

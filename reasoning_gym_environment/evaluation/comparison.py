@@ -17,7 +17,7 @@ from ..problems.suites import Suite
 from ..records import recipe_key
 from ..storage.rows import StoredGroup, StoredRollout
 from ..tasks.facts import floors
-from ..util.values import group_by
+from ..util.values import group_by, table
 from .estimators import Clusters, Estimate, discoveries, macro_share, mean_difference, sign_flip_p
 from .metrics import MAX_TASKS, Coverage
 from .store import EvaluationResults
@@ -140,17 +140,17 @@ def comparison_table(comparison: Comparison) -> str:
 
     Of the others, only the largest changes are shown.
     """
-    return "\n".join(_table_lines(comparison))
+    return table(list(_table_rows(comparison)))
 
 
-def _table_lines(comparison: Comparison) -> Iterator[str]:
+def _table_rows(comparison: Comparison) -> Iterator[Sequence[str]]:
     ranked = sorted(comparison.tasks.items(), key=lambda entry: entry[1].difference.value)
     beyond = [(task, change) for task, change in ranked if change.beyond_noise]
     within = [(task, change) for task, change in ranked if not change.beyond_noise]
     for name, coverage in comparison.coverage.items():
         if coverage.missing:
             yield f"INCOMPLETE: {name} stands on {coverage}"
-    yield f"{'':32} {'items':>6} {'before':>8} {'after':>8} {'change':>8}  {'95 %':>15}"
+    yield ["", "items", "before", "after", "change", "95 %"]
     yield _row("solved, mean over items", comparison.by_items)
     yield _row("solved, mean over tasks", comparison.by_tasks)
     yield _row("score, mean over items", comparison.score)
@@ -174,22 +174,22 @@ def _table_lines(comparison: Comparison) -> Iterator[str]:
         less = "with a smaller change or none" if listed else "without a change"
         yield f"  {left} tasks {less}; --json has all"
     yield ""
-    yield "Beyond noise: paired randomization test at a false discovery rate of 5 % over all tasks"
-    yield "(Benjamini-Hochberg). It needs at least 6 items of a task, better 10 to 20."
-    yield "Each interval is its own row's 95 %: among many tasks, some exclude 0 by chance."
+    yield (
+        "Beyond noise: paired randomization test at a false discovery rate of 5 % over all tasks "
+        "(Benjamini-Hochberg). It needs at least 6 items of a task, better 10 to 20. Each interval "
+        "is its own row's 95 %: among many tasks, some exclude 0 by chance."
+    )
     yield (
         f"Excluded: {comparison.only_before} items only before, {comparison.only_after} only "
         f"after, {comparison.unscored} unscored in one."
     )
 
 
-def _row(title: str, change: Change) -> str:
-    difference = change.difference
-    interval = f"{difference.low * 100:+.1f} to {difference.high * 100:+.1f}"
-    return (
-        f"{title:32} {change.items:>6} {change.before:>8.1%} {change.after:>8.1%} "
-        f"{difference.value * 100:>+8.1f}  {interval:>15}"
-    )
+def _row(title: str, change: Change) -> list[str]:
+    found = change.difference
+    by, low, high = (f"{part * 100:+.1f}" for part in (found.value, found.low, found.high))
+    shares = (f"{change.before:.1%}", f"{change.after:.1%}")
+    return [title, str(change.items), *shares, by, f"{low} to {high}"]
 
 
 LEAST_ITEMS = 20

@@ -6,7 +6,8 @@ same names below `difficulty/<d>/`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import NamedTuple
@@ -14,7 +15,7 @@ from typing import NamedTuple
 from ..records import FORMAT_FAILURES, UPSTREAM_THRESHOLD, Status
 from ..storage.rows import StoredGroup, StoredRollout
 from ..tasks.facts import LIBRARY, floors
-from ..util.values import group_by
+from ..util.values import group_by, table
 from .estimators import Clusters, Estimate, macro_share, pass_at_k, share
 
 Numbers = dict[str, float]
@@ -130,18 +131,17 @@ class Breakdown:
     categories: Mapping[str, Slice]
     tasks: Mapping[str, Slice]
 
-    def numbers(self, of_task: Callable[[Slice], Numbers]) -> Numbers:
-        """Return flat numbers; `of_task` selects those of each task."""
+    def numbers(self) -> Numbers:
+        """Return flat numbers."""
         numbers = self.by_items.numbers()
         numbers |= {f"status/{status.value}": part for status, part in self.statuses.items()}
         numbers |= _below("macro", self.by_tasks.numbers(size_name="tasks"))
         if self.percent_correct is not None:
             numbers["percent_correct"] = self.percent_correct
-        for kind, parts in (("source", self.sources), ("category", self.categories)):
+        kinds = {"source": self.sources, "category": self.categories, "task": self.tasks}
+        for kind, parts in kinds.items():
             for name, part in parts.items():
                 numbers |= _below(f"{kind}/{name}", part.numbers())
-        for name, part in self.tasks.items():
-            numbers |= _below(f"task/{name}", of_task(part))
         return numbers
 
 
@@ -168,23 +168,20 @@ class EvaluationReport:
 
     def numbers(self) -> Numbers:
         """Return all numbers below `eval/`, as in `metrics.json`."""
-        return self._flat(Slice.numbers)
+        numbers = self.default.numbers() if self.default else {}
+        for difficulty, part in self.difficulties.items():
+            numbers |= _below(f"difficulty/{difficulty:g}", part.numbers())
+        return _below("eval", numbers)
 
     def curves(self) -> Numbers:
-        """Return the numbers for wandb: of each task only `solved` and `score`."""
-        return self._flat(
-            lambda task: {
-                name: estimate.value
-                for name, estimate in task.shares.items()
-                if name in ("solved", "score")
-            }
+        """Return the numbers for wandb: the main ones, `solved` and `score` of parts."""
+        main = (
+            f"solved(_low|_high)?|score|percent_correct|pass@{self.attempts}|above_chance|unscored|"
+            "truncated|format_failures|completion_tokens|(scored_)?items|macro/solved"
         )
-
-    def _flat(self, of_task: Callable[[Slice], Numbers]) -> Numbers:
-        numbers = self.default.numbers(of_task) if self.default else {}
-        for difficulty, part in self.difficulties.items():
-            numbers |= _below(f"difficulty/{difficulty:g}", part.numbers(of_task))
-        return _below("eval", numbers)
+        at = "difficulty/[^/]+/"
+        shown = rf"eval/({main}|{at}solved|({at})?(category|task|source)/[^/]+/(solved|score))"
+        return {n: value for n, value in self.numbers().items() if re.fullmatch(shown, n)}
 
 
 def evaluation_report(samples: Sequence[StoredGroup], baselines: Baselines) -> EvaluationReport:
@@ -306,11 +303,12 @@ def headline(report: EvaluationReport) -> str:
 
 def evaluation_table(report: EvaluationReport) -> str:
     """Return a table: overall, by difficulty and category, and the worst and best tasks."""
-    return "\n".join(_table_lines(report))
+    least_telling = ("trivial", "unscored", "score", "format", f"pass@{report.attempts}", "cut")
+    return table(list(_table_rows(report)), drop=least_telling)
 
 
-def _table_lines(report: EvaluationReport) -> Iterator[str]:
-    def rows(slices: Iterable[tuple[str, Slice]]) -> Iterator[str]:
+def _table_rows(report: EvaluationReport) -> Iterator[Sequence[str]]:
+    def rows(slices: Iterable[tuple[str, Slice]]) -> Iterator[list[str]]:
         return (_row(f"  {name}", own, k) for name, own in slices)
 
     def success(entry: tuple[str, Slice]) -> list[float]:
@@ -320,10 +318,8 @@ def _table_lines(report: EvaluationReport) -> Iterator[str]:
     default, k = report.default, report.attempts
     if report.coverage.missing:
         yield from (f"INCOMPLETE: the shares stand on {report.coverage}", "")
-    yield (
-        f"{'':30} {'items':>9} {'solved':>7} {'95 %':>12} {'chance':>7} {'trivial':>7} "
-        f"{'score':>6} {f'pass@{k}':>8} {'unscored':>8} {'format':>7} {'cut':>7} {'tokens':>7}"
-    )
+    names = f"items solved 95_% chance trivial score pass@{k} unscored format cut tokens"
+    yield ["", *(name.replace("_", " ") for name in names.split())]
     none = Slice(coverage=Coverage(scored=0, items=0), shares={}, means={})
     overall, macro = (default.by_items, default.by_tasks) if default else (none, none)
     yield _row("mean over items", overall, k)
@@ -346,13 +342,13 @@ def _table_lines(report: EvaluationReport) -> Iterator[str]:
     yield ""
     yield (
         "chance: what the best constant answer solves; trivial: what a copy from the question "
-        "or a\nsum of its numbers solves; !: the interval is not above it"
+        "or a sum of its numbers solves; !: the interval is not above it"
     )
     yield "format: no answer, or several; cut: truncated"
 
 
-def _row(title: str, own: Slice, k: int) -> str:
-    """Return one line of the table, with pass@k; no items are shown as unknown."""
+def _row(title: str, own: Slice, k: int) -> list[str]:
+    """Return one row of the table, with pass@k; no items are shown as unknown."""
 
     def cell(name: str, form: str) -> str:
         value = own.value(name)
@@ -363,14 +359,13 @@ def _row(title: str, own: Slice, k: int) -> str:
         return cell(name, ".1%") + mark
 
     scored, size = own.coverage
-    items = f"{scored}/{size}" if scored < size else str(size or "-")
-    solved, interval = own.shares.get("solved"), "-"
-    if solved:
-        interval = f"{solved.low * 100:.1f} - {solved.high * 100:.1f}"
-    return (
-        f"{title:30} {items:>9} {cell('solved', '.1%'):>7} {interval:>12} "
-        f"{floor('chance'):>7} {floor('no_reasoning_floor'):>7} "
-        f"{cell('score', '.3f'):>6} {cell(f'pass@{k}', '.1%'):>8} {cell('unscored', '.1%'):>8} "
-        f"{cell('format_failures', '.1%'):>7} {cell('truncated', '.1%'):>7} "
-        f"{cell('completion_tokens', '.0f'):>7}"
-    ).rstrip()
+    solved = own.shares.get("solved")
+    return [
+        title,
+        f"{scored}/{size}" if scored < size else str(size or "-"),
+        cell("solved", ".1%"),
+        f"{solved.low * 100:.1f} - {solved.high * 100:.1f}" if solved else "-",
+        *(floor("chance"), floor("no_reasoning_floor"), cell("score", ".3f")),
+        *(cell(name, ".1%") for name in (f"pass@{k}", "unscored", "format_failures", "truncated")),
+        cell("completion_tokens", ".0f"),
+    ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import shlex
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,7 +34,7 @@ from ..records import (
     Verdict,
     recipe_key,
 )
-from ..rollouts.metrics import GROUPS, AnswerCheck
+from ..rollouts.metrics import GROUPS, AnswerCheck, shorten
 from ..rollouts.rollouts import Rollouts
 from ..sandbox.pool import Generate, generate_with_retry
 from ..scoring.grading import ScoringSettings
@@ -41,6 +42,7 @@ from ..storage.rows import StoredGroup, stable_json
 from ..util.files import LockFile
 from ..util.outages import Outage
 from ..util.progress import with_progress
+from ..util.values import table
 from .metrics import Baselines, EvaluationReport, evaluation_report, evaluation_table, headline
 from .store import EvaluationStore, locked, unused
 
@@ -163,6 +165,7 @@ class EvaluationSettings:
         system_prompt, chat_template: their texts.
         max_eval_workers: concurrent completions; a single item may exceed it.
         suite: the items; None plans them from the settings above.
+        limit: the most items, spread over the planned ones.
     """
 
     eval_attempts: int
@@ -184,6 +187,7 @@ class EvaluationSettings:
     folder: Path
     model: str
     suite: Suite | None = None
+    limit: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the options that determine the results."""
@@ -225,6 +229,7 @@ class Evaluation:
         self.temperature: float | None = settings.eval_temperature
         self._unlogged: EvaluationReport | None = None
         self.has_run = False
+        self._wrong: list[StoredGroup] = []
         self._reasons: Counter[str] = Counter()
         self._resumable = True
         self._failures = Outage()
@@ -247,6 +252,8 @@ class Evaluation:
             num_eval_samples_per_task=self.settings.num_eval_samples_per_task,
             eval_difficulties=self.settings.eval_difficulties,
         )
+        size = min(self.settings.limit or len(planned), len(planned))
+        planned = [planned[number * len(planned) // size] for number in range(size)]
         source = skip_faulty(generate, self._counts, skip=self.settings.skip_faulty_items)
         self.set = EvaluationSet(source, planned)
 
@@ -286,6 +293,7 @@ class Evaluation:
             await self._sample_missing(items, store, length_limit, {**identity, **at})
             keys = dict.fromkeys(item.key for item in items) | dict.fromkeys(store.samples)
             samples = [store.samples[key] for key in keys]  # those of other items come last
+            self._wrong = [s for s in samples if s.rollouts[0].status is Status.WRONG][:1]
             self._reasons = Counter(s.rollouts[0].detail for s in samples if not s.scored)
             baselines = Baselines.at_threshold(
                 self.settings.scoring.solved_threshold,
@@ -428,9 +436,14 @@ class Evaluation:
         return f"repeat the command with --env.data_dir_to_save_evals {self.folder} to complete it"
 
     def show(self, terminal: TextIO) -> None:
-        """Write the last evaluation's table."""
-        table = evaluation_table(self.report)
-        terminal.write(f"\n{table}\n\nresults: {self.folder}\n")
+        """Write the last evaluation's table, headline, a wrong answer and how to see the others."""
+        parts = [f"results: {self.folder}", "", headline(self.report), ""]
+        for sample in self._wrong:
+            answer, oracle = (shorten(str(s)) for s in (sample.rollouts[0].answer, sample.oracle))
+            parts += [f"A wrong answer, in {sample.task}: {shorten(sample.question)}"]
+            parts += [f"answered: {answer}", f"oracle: {oracle}", ""]
+        see = f"See all answers: reasoning-gym-environment report {shlex.quote(str(self.folder))}"
+        terminal.write(f"\n{evaluation_table(self.report)}\n\n{table(parts)}\n{see}\n")
 
 
 def unscored_group(problem: Problem, reason: str, *, attempts: int) -> GroupResult:

@@ -436,7 +436,7 @@ def curriculum_metrics(stats: Mapping[str, Any], categories: Mapping[str, str]) 
         "max_complexity": max(movable.values(), default=0.0),
         **({"avg_recent_accuracy": sum(shares.values()) / len(shares)} if shares else {}),
         **{
-            f"category/{name}": sum(movable[task] for task in tasks) / len(tasks)
+            f"category/{name}/difficulty": sum(movable[task] for task in tasks) / len(tasks)
             for name, tasks in by_category.items()
         },
         **{f"task/{task}/level": one["level"] for task, one in details.items()},

@@ -64,7 +64,8 @@ class Parser(argparse.ArgumentParser):
     """The parser of a command: a mistake is a ConfigurationError, names are not abbreviated."""
 
     def __init__(self, command: str = "", description: str = "", **more: Any) -> None:
-        filled = "\n".join(textwrap.fill(line, 100) for line in description.splitlines())
+        width = shutil.get_terminal_size((100, 24)).columns
+        filled = "\n".join(textwrap.fill(line, width) for line in description.splitlines())
         given = {"prog": f"reasoning-gym-environment {command}", "formatter_class": _Help, **more}
         super().__init__(description=filled, allow_abbrev=False, exit_on_error=False, **given)
 
@@ -111,14 +112,20 @@ class Parser(argparse.ArgumentParser):
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
-    """Help in at most 118 columns; a metavar that is empty is not shown."""
+    """Help in at most 118 columns; its usage names what is needed, not each option."""
 
     def __init__(self, prog: str) -> None:
         columns = shutil.get_terminal_size((120, 24)).columns - 2
-        super().__init__(prog, max_help_position=37, width=min(118, columns))
+        super().__init__(prog, max_help_position=min(37, columns // 3), width=min(118, columns))
 
-    def _format_args(self, action: argparse.Action, default_metavar: str) -> str:
-        return "" if action.metavar == "" else super()._format_args(action, default_metavar)
+    def add_usage(self, usage: Any, actions: Any, groups: Any, prefix: str | None = None) -> None:
+        needed = [one for one in actions if one.required or not one.option_strings]
+        others = argparse.Action(["options"], "options", nargs=0)
+        super().add_usage(usage, [others, *needed], (), prefix)
+
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        names = ", ".join(action.option_strings)  # alone, where the metavar is empty
+        return names if action.metavar == "" else super()._format_action_invocation(action)
 
 
 def _unknown(argument: str, known: Iterable[str]) -> str:

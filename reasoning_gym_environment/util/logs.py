@@ -1,4 +1,4 @@
-"""Logging as plain lines or JSON, without API keys."""
+"""Logging as plain lines, for a terminal or as JSON, without API keys."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ class SecretRedactor:
 class PlainLines(logging.Formatter):
     """A formatter for people; tracebacks have no keys either."""
 
-    def __init__(self, redactor: SecretRedactor) -> None:
-        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
+    def __init__(self, redactor: SecretRedactor, *, brief: bool = False) -> None:
+        name, times = ("", "%H:%M:%S") if brief else (" %(name)s:", None)
+        super().__init__(f"%(asctime)s %(levelname)s{name} %(message)s", times)
         self._redactor = redactor
 
     def format(self, record: logging.LogRecord) -> str:
@@ -63,17 +64,24 @@ def configure_logging(
     *,
     quiet: bool = False,
     as_json: bool = False,
-    handler: logging.Handler | None = None,
+    live: str = "",
+    debug: bool = False,
 ) -> None:
-    """Log to standard error, or a handler; a host's own handlers stay unless `redactor` is given.
+    """Log to standard error; a host's own handlers stay unless `redactor` is given.
 
     Args:
         quiet: log only warnings and errors, even with debug logging.
+        live: the logger whose last line stays at the bottom of a terminal.
+        debug: name the logger of each line on a terminal, too.
     """
-    handler = handler or logging.StreamHandler()
-    handler.setLevel(logging.WARNING if quiet else logging.NOTSET)
+    handler: logging.Handler = logging.StreamHandler()
     form = JsonLines if as_json else PlainLines
-    handler.setFormatter(form(redactor or SecretRedactor()))
+    if terminal := sys.stderr.isatty() and not as_json:
+        from .progress import AboveBars  # slow, and not needed elsewhere
+
+        handler = AboveBars(live)
+    handler.setLevel(logging.WARNING if quiet else logging.NOTSET)
+    handler.setFormatter(form(redactor or SecretRedactor(), brief=terminal and not debug))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=redactor is not None)
     logging.captureWarnings(redactor is not None)
     for chatty in ("httpx", "httpx2"):

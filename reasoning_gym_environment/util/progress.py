@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from tqdm import tqdm
-from tqdm.contrib.logging import logging_redirect_tqdm
 
 from .concurrency import gather_or_cancel
 
@@ -26,27 +27,34 @@ class AboveBars(logging.StreamHandler):  # type: ignore[type-arg]  # no paramete
         super().__init__()
         self._live = live
         self._line: tqdm[Any] | None = None
+        self._warnings: Counter[str] = Counter()  # each is shown once, and its count at the end
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
             if record.name == self._live:
-                if self._line is None:
-                    self._line = tqdm(bar_format="{desc}", leave=False)
+                if self._line is None:  # tqdm cuts at the edge what has a bar, here an empty one
+                    self._line = tqdm(bar_format="{desc}{bar}", leave=False, dynamic_ncols=True)
                 self._line.set_description_str(record.getMessage())
-            else:
-                tqdm.write(self.format(record), file=self.stream)
+                return
+            shown = self.format(record)
+            if record.levelno == logging.WARNING:
+                warning = shown.partition(record.levelname)[2]
+                self._warnings[warning] += 1
+                if self._warnings[warning] > 1:
+                    return
+            if record.levelno >= logging.WARNING and "NO_COLOR" not in os.environ:
+                shown = f"\x1b[33m{shown}\x1b[0m"  # yellow
+            tqdm.write(shown, file=self.stream)
         except (OSError, ValueError):
             self.handleError(record)
 
     def close(self) -> None:
         if self._line is not None:
             self._line.close()
+        for warning, times in self._warnings.items():
+            if times > 1:
+                tqdm.write(f"{times} times:{warning}", file=self.stream)
         super().close()
-
-
-def writes_above_bars() -> bool:
-    """Return whether the log already goes above bars."""
-    return any(isinstance(handler, AboveBars) for handler in logging.root.handlers)
 
 
 class Progress:
@@ -73,13 +81,12 @@ class Progress:
         self._log_every = log_every
         self._note = note
         self._begin = time.monotonic()
-        self.bar = tqdm(total=total, initial=done, desc=description, disable=None)
+        self.bar = tqdm(None, description, total, initial=done, disable=None, dynamic_ncols=True)
 
     @asynccontextmanager
     async def shown(self) -> AsyncIterator[None]:
-        """Show progress during the block; log lines go above the bar."""
-        there = self.bar.disable or writes_above_bars()
-        with nullcontext() if there else logging_redirect_tqdm(), self.bar:
+        """Show progress during the block."""
+        with self.bar:
             repeating = asyncio.ensure_future(self._repeat())
             try:
                 yield

@@ -1,13 +1,16 @@
-"""Untrusted text and values: checked, valid for UTF-8, safe to print, short; items by a key."""
+"""Untrusted text and values: checked, valid for UTF-8, safe to print, short; tables; groups."""
 
 from __future__ import annotations
 
 import json
 import re
 import reprlib
+import shutil
+import sys
+import textwrap
 import traceback
 import unicodedata
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -65,6 +68,30 @@ def shorten(value: object) -> str:
         return _repr.repr(value)[:100]
     except ValueError:  # Python writes no number of more than 4300 digits
         return "a list with a huge number"
+
+
+def table(rows: Sequence[Sequence[str]], *, drop: Sequence[str] = ()) -> str:
+    """Align the cells of rows below the first one, the header; a text is a line between them.
+
+    On a terminal that is too narrow, columns are dropped by name, in order, and the last one wraps.
+    """
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
+    shown = []
+    for column in zip(*(row for row in rows if not isinstance(row, str)), strict=True):
+        numeric = all(re.match(r"[-+]?\d|-|$", cell.strip()) for cell in column[1:])
+        align, size = str.rjust if numeric else str.ljust, max(map(len, column))
+        shown.append([align(cell, size) for cell in column])
+    for name in drop:
+        if sum(len(column[0]) + 2 for column in shown) - 2 > width:
+            shown = [column for column in shown if column[0].strip() != name]
+    aligned, lines = zip(*shown, strict=True), []
+    for row in rows:
+        *first, last = [row] if isinstance(row, str) else next(aligned)
+        margin = "".join(f"{cell}  " for cell in first)
+        indent, room = " " * len(margin), max(width, len(margin) + 20)
+        text = textwrap.fill(margin + last, room, subsequent_indent=indent, break_on_hyphens=False)
+        lines.append(text.rstrip())
+    return "\n".join(lines)
 
 
 def describe_error(error: BaseException) -> str:

@@ -118,11 +118,9 @@ def reason(task: str, entry: Any, rollout: StoredRollout) -> str:
 
 
 def plot(path: Path, folder: Path) -> None:
-    """Draw the solved shares of all suites with their intervals; needs matplotlib."""
-    from matplotlib import pyplot as plt
+    """Draw the solved shares with their intervals, an axis for each suite; needs matplotlib."""
+    from ..pictures import figure, save
 
-    plt.rcParams["svg.hashsalt"] = "leaderboard"
-    figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
     known = {}
     for name, standings, _ in boards(folder):
         ranked = rank(common_items(standings)[0].values())
@@ -131,21 +129,18 @@ def plot(path: Path, folder: Path) -> None:
     for model, solved in chain.from_iterable(own.items() for own in known.values()):
         best[model] = max(best.get(model, 0), solved.value)
     order = sorted(best, key=lambda model: best[model])
-    for number, (suite, own) in enumerate(known.items()):
-        for model, solved in own.items():
-            value, _, low, high = (100 * (part or 0) for part in solved)
-            axes.errorbar(
-                value,
-                order.index(model) + 0.12 * number,
-                xerr=[[max(0, value - low)], [max(0, high - value)]],
-                fmt="o" if number else "s",
-                color=f"C{number}",
-                label=suite if model == next(iter(own)) else None,
-            )
-    axes.set_yticks(range(len(order)), [model.partition("_")[2] or model for model in order])
-    axes.set_xlabel("right answers, %, with 95 % interval")
-    axes.legend(frameon=False)
-    figure.savefig(path, metadata={"Date": None})
+    made, all_axes = figure(len(known), width=3.5 * len(known) + 2)
+    for axes, (suite, own) in zip(all_axes, known.items(), strict=True):
+        shown = [model for model in order if model in own]
+        for place, model in enumerate(shown):
+            value, _, low, high = (100 * (part or 0) for part in own[model])
+            error = [[max(0, value - low)], [max(0, high - value)]]
+            axes.errorbar(value, place, xerr=error, fmt="o", color="C0")
+        axes.set_yticks(range(len(shown)), [model.partition("_")[2] or model for model in shown])
+        axes.set_xlim(0, 100)
+        axes.set_title(suite)
+        axes.set_xlabel("right answers, %, with 95 % interval")
+    save(made, path)
 
 
 def make(docs: Path, imported: Path | None) -> str:

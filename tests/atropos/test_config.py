@@ -45,7 +45,10 @@ def test_nothing_else_is_taken_for_atroposs() -> None:
     assert ServerSettings.model_fields.keys() - APIServerConfig.model_fields.keys() == {
         "api_key_var"
     }
-    assert RunFlags.model_fields.keys() - ServerManagerConfig.model_fields.keys() == {"suite"}
+    assert RunFlags.model_fields.keys() - ServerManagerConfig.model_fields.keys() == {
+        "limit",
+        "suite",
+    }
 
 
 def test_atropos_gets_the_same_settings_in_its_own_classes() -> None:

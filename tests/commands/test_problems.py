@@ -28,6 +28,15 @@ def rows_of(path: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.processes
+def test_problems_are_printed_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gcd", "--count", "3", "--env.task_processes", "1"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.count('"task": "gcd"}') == shown.count("\noracle: ") == 3
+    with pytest.raises(ConfigurationError, match="-o is missing"):
+        main(["gcd", "--count", "3", "--demonstrations"])
+
+
+@pytest.mark.processes
 def test_demonstrations_leave_out_what_has_no_oracle_and_what_is_evaluated(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

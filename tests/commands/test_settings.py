@@ -1,5 +1,6 @@
 """Mistakes in a command line or a file are reported before the heavy imports."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -33,6 +34,7 @@ def refused(*arguments: str) -> str:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
+        ("--limit 20", "--limit is for `evaluate` alone, got 20 for `serve`: leave it out"),
         (
             "--openai.base_ulr x",
             "unknown option --openai.base_ulr; did you mean --openai.base_url?",
@@ -172,9 +174,11 @@ def test_the_short_help_has_a_line_for_each_option_and_counts_the_omitted_ones(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     short, whole = (help_of("serve", name, capsys) for name in ("--help", "--help-all"))
-    assert all(f"  --{option.name} " in whole.replace("\n", " \n") for option in OPTIONS)
-    shown = [option for option in OPTIONS if f"\n  --{option.name} " in short]
-    assert len(shown) == 65
+    in_short, in_whole = (re.findall(r"^  --([\w.]+)", text, re.M) for text in (short, whole))
+    names = [option.name for option in OPTIONS]
+    assert {*names} <= {*in_whole}
+    shown = [name for name in names if name in in_short]
+    assert len(shown) == 66
     assert all(len(line) <= 120 for line in short.splitlines())
     assert f"--help-all has {len(OPTIONS) - len(shown)} more." in short
     headings = [line[:-1] for line in short.splitlines() if line.endswith(":") and line[0] != " "]
@@ -195,7 +199,7 @@ def test_the_help_shows_the_commands_own_defaults(capsys: pytest.CaptureFixture[
         ("serve", "env.dump_all_rollouts", "is set. [unset]"),
         ("process", "env.dump_all_rollouts", "[True]"),
     ):
-        own = texts[command].partition(f"  --{name} ")[2].partition("\n  --")[0]
+        own = texts[command].partition(f"  --{name}")[2].partition("\n  --")[0]
         assert " ".join(own.split()).endswith(end), name
 
 
@@ -269,3 +273,13 @@ def test_modules_of_a_file_are_relative_to_it_and_those_of_an_option_are_not(
     assert read_environment(options).task_modules == expected
     options = problems.build_parser().parse([*needed, "--task-modules", "./b.py,c"])
     assert read_environment(options).task_modules == ["./b.py", "c"]
+
+
+def test_a_model_at_an_endpoint_needs_no_file() -> None:
+    options = ["--model", "good", "--url", "http://other:1/v1", "--limit", "20"]
+    settings = checked("evaluate", *options)
+    [server] = settings.servers
+    assert (server.model_name, server.base_url) == ("good", "http://other:1/v1")
+    assert settings.flags.limit == 20
+    with pytest.raises(FixableError, match="--limit: results on a --suite need all of its items"):
+        checked("evaluate", *options, "--suite", "small")

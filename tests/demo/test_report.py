@@ -56,9 +56,8 @@ def test_the_summary_says_what_happened() -> None:
     [moved, still] = [line for line in text.splitlines() if "from level" in line]
     assert moved.split()[0] == "gcd"
     assert still.strip().startswith("ab")
-    assert (
-        "  games              50.0%  ##########            of 4 rollouts, 50.0% of groups" in text
-    )
+    [games] = [line.split() for line in text.splitlines() if line.startswith("  games")]
+    assert games == ["games", "50.0%", "##########", "4", "50.0%"]
 
 
 def test_a_run_that_never_began_can_be_shown() -> None:

@@ -1,6 +1,8 @@
 """Evaluations through the real command: killed and resumed, refused, compared."""
 
+import dataclasses
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -143,12 +145,19 @@ async def test_the_command_ends_with_a_table(
 ) -> None:
     async with (
         PolicyServer(ONE, tokenizer) as server,
-        bench.unprepared(server.url, include_tasks="gcd,lcm") as env,
+        bench.unprepared(server.url, include_tasks="gcd,lcm", num_eval_samples_per_task=3) as env,
     ):
+        env.evaluation.settings = dataclasses.replace(env.evaluation.settings, limit=4)
         await env._run_evaluate()
+    samples = lines(env.evaluation.folder / "samples.jsonl")
+    assert Counter(sample["recipe"]["task"] for sample in samples) == {"gcd": 2, "lcm": 2}
     shown = capsys.readouterr().out
     assert "tasks, worst first" in shown
-    assert f"results: {env.evaluation.folder}" in shown
+    folder = env.evaluation.folder
+    assert f"results: {folder}" in shown
+    end = shown[shown.index("\nsolved ") :]
+    assert "\nA wrong answer, in " in end
+    assert end.endswith(f"\nSee all answers: reasoning-gym-environment report {folder}\n")
 
 
 class RefusingAQuestion(PolicyServer):

@@ -3,16 +3,20 @@
 import contextlib
 import json
 import os
+import re
 import signal
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import wandb
+from page_blocks import ROOT
 from process_tree import descendants, in_linux
 from serve_loop import HONEST, serving, until_pulled
 from small_disks import memory_disk
+from wandb.proto.wandb_internal_pb2 import Record
 
 from reasoning_gym_environment.demo.policy import Sample
 
@@ -31,11 +35,14 @@ def summary(run: Any) -> dict[str, Any]:
     return dict(run.summary)
 
 
-def rollout_table(run: Any) -> tuple[list[str], list[list[Any]]]:
-    """Columns and rows of the table as wandb has stored it."""
-    [file] = Path(run.dir).glob("media/table/**/*.table.json")
-    table = json.loads(file.read_text())
-    return table["columns"], table["data"]
+def rows_of(run: Any, table: str) -> list[dict[str, Any]]:
+    """The rows of the last table of this name, as wandb has stored it."""
+    group, _, name = table.partition("/")
+    files = sorted(
+        Path(run.dir).glob(f"media/table/{group}/{name}_*.table.json"), key=os.path.getmtime
+    )
+    stored = json.loads(files[-1].read_text())
+    return [dict(zip(stored["columns"], row, strict=True)) for row in stored["data"]]
 
 
 async def test_groups_and_rollouts_are_logged(bench: Any, script: Any, run: Any) -> None:
@@ -63,8 +70,6 @@ async def test_groups_and_rollouts_are_logged(bench: Any, script: Any, run: Any)
     logged = summary(run)
     expected = {
         "train/percent_correct": 1 / 2,
-        "train/category/arithmetic/solved": 1 / 2,
-        "train/task/gcd/solved": 1 / 2,
         "train/status/solved": 1 / 2,
         "train/status/wrong": 1 / 6,
         "train/status/no_answer": 1 / 3,
@@ -75,24 +80,30 @@ async def test_groups_and_rollouts_are_logged(bench: Any, script: Any, run: Any)
         "train/groups/mixed": 1 / 3,
         "train/groups/all_solved": 1 / 3,
         "train/groups/none_solved": 1 / 3,
-        "counts/groups/collected": 3,
-        "counts/groups/accepted": 3,
-        "counts/dumps/FAILED_rollouts": 1,
+        "perf/groups/collected": 3,
     }
     assert {name: logged.get(name) for name in expected} == pytest.approx(expected)
-    columns, rows = rollout_table(run)
-    assert columns == ["full_text", "score", "expected_answer", "task_name", "status"]
-    assert [row[1:] for row in rows] == [
-        [1, problems[0].oracle, "gcd", "solved"],
-        [1, problems[0].oracle, "gcd", "solved"],
-        [1, problems[1].oracle, "gcd", "solved"],
-        [0, problems[1].oracle, "gcd", "wrong"],
-        [0, problems[2].oracle, "gcd", "no_answer"],
-        [0, problems[2].oracle, "gcd", "no_answer"],
+    solved = {(row["kind"], row["name"]): row["solved"] for row in rows_of(run, "train/tasks")}
+    assert solved == {("category", "arithmetic"): 1 / 2, ("task", "gcd"): 1 / 2}
+    counts = {row["event"]: row["count"] for row in rows_of(run, "perf/counts")}
+    assert counts["groups/accepted"] == 3
+    assert counts["dumps/FAILED_rollouts"] == 1
+    rows = rows_of(run, "train/rollouts")
+    shown = ("score", "expected_answer", "task_name", "status", "answer")
+    first, second, third = (problem.oracle for problem in problems)
+    assert [tuple(row[name] for name in shown) for row in rows] == [
+        (1, first, "gcd", "solved", first),
+        (1, first, "gcd", "solved", first),
+        (1, second, "gcd", "solved", second),
+        (0, second, "gcd", "wrong", "nope"),
+        (0, third, "gcd", "no_answer", None),
+        (0, third, "gcd", "no_answer", None),
     ]
     for row, problem in zip(rows, [p for p in problems for _ in range(2)], strict=True):
-        assert problem.question in row[0]
-    assert right[1] in rows[2][0]
+        assert problem.question in row["full_text"]
+        assert (row["level"], row["step"]) == (problem.recipe.level, env.curr_step)
+        assert 0 < row["tokens"] < 100
+    assert right[1] in rows[2]["full_text"]
 
 
 async def test_a_group_of_which_a_subclass_keeps_two_rows_is_in_the_table(
@@ -108,7 +119,8 @@ async def test_a_group_of_which_a_subclass_keeps_two_rows_is_in_the_table(
         kept["group_overrides"] = {"group_size": 2}
         await env.handle_send_to_api({**group, **kept}, problem, do_send_to_api=False)
         await env.wandb_log()
-    assert [row[4] for row in rollout_table(run)[1]] == [None, None]
+    rows = rows_of(run, "train/rollouts")
+    assert [(row["status"], row["answer"]) for row in rows] == [(None, None)] * 2
 
 
 async def test_means_are_of_the_time_since_the_last_log(bench: Any, script: Any, run: Any) -> None:
@@ -120,7 +132,7 @@ async def test_means_are_of_the_time_since_the_last_log(bench: Any, script: Any,
             await env.wandb_log()
             logged = summary(run)
             assert logged["train/percent_correct"] == float(right)
-            assert logged["counts/groups/collected"] == env.curr_step + 1
+            assert logged["perf/groups/collected"] == env.curr_step + 1
 
 
 async def test_an_evaluation_is_logged_once(bench: Any, script: Any, run: Any) -> None:
@@ -132,13 +144,12 @@ async def test_an_evaluation_is_logged_once(bench: Any, script: Any, run: Any) -
         env.curr_step = 1
         await env.wandb_log({"eval/percent_correct": 0.25})
     assert logged["eval/percent_correct"] == 0.0
-    assert logged["eval/task/gcd/solved"] == 0.0
-    assert logged["eval/category/arithmetic/solved"] == 0.0
-    assert logged["eval/status/wrong"] == 1.0
+    solved = {row["name"]: row["solved"] for row in rows_of(run, "eval/tasks")}
+    assert solved == {"arithmetic": 0.0, "gcd": 0.0}
     assert summary(run)["eval/percent_correct"] == 0.25
 
 
-async def test_a_replica_logs_the_curriculum_under_its_name(
+async def test_a_replica_logs_the_curriculum_under_the_same_keys_as_any_other(
     bench: Any, script: Any, run: Any
 ) -> None:
     script.play("<answer>nope</answer>")
@@ -155,15 +166,64 @@ async def test_a_replica_logs_the_curriculum_under_its_name(
         "curriculum/tasks_with_adjustments": 1,
         "curriculum/target_accuracy": 0.6,
         "curriculum/avg_complexity": details["difficulty"],
-        "curriculum/category/arithmetic": details["difficulty"],
-        "curriculum/task/gcd/level": details["level"],
-        f"train/task/gcd/level/{problem.recipe.level}/groups/none_solved": 1,
-        "train/category/arithmetic/groups/mixed": 0,
         "sampling/asked_again": 0,
         "sampling/fresh_with_signal": 0,
     }
     logged = summary(run)
-    assert {name: logged.get(f"env_1_{name}") for name in expected} == pytest.approx(expected)
+    assert {name: logged.get(name) for name in expected} == pytest.approx(expected)
+    levels = {row["name"]: row["level"] for row in rows_of(run, "curriculum/tasks")}
+    assert levels == {"gcd": details["level"], "arithmetic": None}
+    [at_level] = [row for row in rows_of(run, "train/tasks") if row["level"] is not None]
+    assert (at_level["name"], at_level["level"]) == ("gcd", problem.recipe.level)
+    assert at_level["groups/none_solved"] == 1
+
+
+def logged_keys(file: Path) -> set[str]:
+    """The keys in wandb's own file of an offline run: a log of records in blocks of 32 KiB."""
+    content, keys, record, at = file.read_bytes(), set(), b"", 7
+    while at + 7 <= len(content):
+        if (left := -at % 2**15) and left < 7:
+            at += left
+            continue
+        length, kind = struct.unpack_from("<HB", content, at + 4)
+        record += content[at + 7 : at + 7 + length]
+        at += 7 + length
+        if kind in (1, 4):  # a whole record, or the last part of one
+            items = Record.FromString(record).history.item
+            keys |= {item.key or item.nested_key[0] for item in items}  # a table is nested
+            record = b""
+    return {key for key in keys if not key.startswith("_")}
+
+
+async def test_a_run_has_at_most_80_keys_and_each_is_explained(
+    bench: Any, tokenizer: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("WANDB_SERVICE", raising=False)  # that of this process
+    monkeypatch.setenv("WANDB_DIR", str(tmp_path))
+    settings = {
+        "use_wandb": True,
+        "include_tasks": "arithmetic,games,logic",
+        "complexity_mode": "curriculum",
+        "sampling": "signal",
+        "steps_per_eval": 1,
+        "eval_attempts": 2,
+        "eval_difficulties": "0.25,0.5,0.75",
+        "min_items_sent_before_logging": 0,
+    }
+    async with serving(bench, tokenizer, HONEST, **settings) as (command, trainer, _):
+        await command.until_logged("Evaluation: ")
+        await until_pulled(trainer, command, batches=trainer.batches + 3)
+        command.process.send_signal(signal.SIGTERM)
+        assert await command.exit_code() == 143
+    [file] = tmp_path.glob("wandb/offline-run-*/*.wandb")
+    keys = logged_keys(file)
+    page = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    explained = [re.sub("<.*?>", "[^/]+", name) for name in re.findall(r"`([a-z]+/[^`]+)`", page)]
+    assert {key for key in keys if not any(re.fullmatch(name, key) for name in explained)} == set()
+    assert {key.partition("/")[0] for key in keys} == {
+        *("train", "eval", "sampling", "curriculum", "perf")
+    }
+    assert 50 <= len(keys) <= 80
 
 
 @in_linux
@@ -207,6 +267,6 @@ async def test_a_full_disk_of_wandb_costs_only_what_is_logged_meanwhile(
                             pass
                     await env.wandb_log()
                 logged = summary(run)
-    assert logged["counts/groups/accepted"] == 3
+    assert logged["perf/groups/collected"] == 3
     [said] = [text for text in caplog.messages if text.startswith("wandb fails")]
     assert "1 reports lost so far, training continues: [Errno 28] No space left" in said

@@ -3,13 +3,11 @@
 import io
 import json
 import logging
-import sys
 from collections.abc import Iterator
 
 import pytest
 
 from reasoning_gym_environment.util.logs import JsonLines, PlainLines, SecretRedactor
-from reasoning_gym_environment.util.progress import AboveBars, writes_above_bars
 
 KEY = "sk-0123456789"
 
@@ -57,19 +55,3 @@ def test_json_lines_have_no_key(logger: logging.Logger) -> None:
 def test_short_keys_are_kept_and_long_ones_are_replaced_first() -> None:
     redactor = SecretRedactor(["x", None, "secret", "secret-and-more"])
     assert redactor.clean("x secret-and-more secret") == "x withheld withheld"
-
-
-def test_on_a_terminal_one_loggers_line_stays_below_the_others(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    handler = AboveBars("live")
-    handler.setFormatter(logging.Formatter("%(message)s"))
-    for name, message in (("live", "1 group"), ("other", "a message"), ("live", "2 groups")):
-        handler.emit(logging.LogRecord(name, logging.INFO, "", 0, message, (), None))
-    handler.close()
-    shown = capsys.readouterr().err
-    assert "a message\n" in shown
-    assert "\r1 group" in shown
-    assert "2 groups" in shown.rpartition("a message")[2]
-    assert not writes_above_bars()
