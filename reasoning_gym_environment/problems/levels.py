@@ -30,8 +30,7 @@ def require_difficulty_where_fixed(mode: ComplexityMode | None, difficulty: floa
     if fixed != given or not 0 <= (difficulty or 0) <= 1:
         raise ConfigurationError(
             f"difficulty must be {'a number from 0 to 1' if fixed else 'unset'} with "
-            f"complexity_mode {mode or 'unset'}, "
-            f"got {difficulty if given else 'unset'}"
+            f"complexity_mode {mode or 'unset'}, got {difficulty if given else 'unset'}"
         )
 
 

@@ -305,8 +305,7 @@ class GroupIndex:
 
     def identifier(self, number: int) -> str:
         """Return the identifier of the group with that number."""
-        identifier: str = self._groups["id"][number]
-        return identifier
+        return str(self._groups["id"][number])
 
     def batch(self, since: int = 0) -> dict[str, Any]:
         """Return the columns from a number of groups on, and everything of runs and tasks."""

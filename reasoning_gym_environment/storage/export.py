@@ -152,8 +152,7 @@ def is_test(asked: str, share: float) -> bool:
 def repaired(row: dict[str, Any]) -> tuple[dict[str, Any], int]:
     """Replace lone surrogates, which Parquet and Arrow can't store, with U+FFFD; count them."""
     text, count = replace_surrogates(json.dumps(row, ensure_ascii=False))
-    repaired_row: dict[str, Any] = json.loads(text) if count else row
-    return repaired_row, count
+    return (json.loads(text) if count else row), count
 
 
 def targets(out: Path, splits: Sequence[str]) -> dict[str, Path]:
