@@ -14,7 +14,7 @@ from typing import Any
 
 from ..errors import ConfigurationError, did_you_mean
 from ..records import Status
-from ..report.data import EVALUATION, TRAINING, split_of
+from ..report.data import EVALUATION, TRAINING, category_of, split_of
 from ..scoring.extraction import split_thought
 from ..storage.dumps import coverage, read_groups, stored_files
 from ..storage.rows import StoredGroup, StoredRollout
@@ -26,7 +26,7 @@ FIELDS: Mapping[str, Callable[[StoredGroup, StoredRollout], str | float | None]]
     "kind": lambda group, _: split_of(group),
     "run": lambda group, _: group.run,
     "task": lambda group, _: group.task,
-    "category": lambda group, _: known_categories().get(group.task, "other"),
+    "category": lambda group, _: category_of(group),
     "problems": lambda group, _: "again" if group.asked_again else "fresh",
     "status": lambda _, rollout: rollout.status.value,
     "level": lambda group, _: group.recipe.level,

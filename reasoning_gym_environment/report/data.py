@@ -292,7 +292,7 @@ class GroupIndex:
         columns["id"].append(identifier)
         columns["at"].append(at)
         columns["run"].append(self._run(group))
-        columns["task"].append(self._task(group.task, group.source))
+        columns["task"].append(self._task(group))
         problem = blake2b(group.item_key.encode("utf-8", "surrogatepass"), digest_size=8).digest()
         columns["problem"].append(self._problems.setdefault(problem, len(self._problems)))
         for name, value in _GROUP_COLUMNS.items():
@@ -339,18 +339,23 @@ class GroupIndex:
             self._add_run(record.run, _training_name(record.run), TRAINING, folder)
         self.runs[record.run].record = record
 
-    def _task(self, name: str, source: str) -> int:
-        if name not in self._tasks:
+    def _task(self, group: StoredGroup) -> int:
+        if (name := group.task) not in self._tasks:
             own: Floors | None = floors().get(name)
             self._task_numbers[name] = len(self._tasks)
             self._tasks[name] = {
                 "name": name,
-                "category": known_categories().get(name, source or "other"),
+                "category": category_of(group),
                 "chance": own.chance.solved if own else None,
                 "no_reasoning": own.no_reasoning.solved if own else None,
                 "levels": ladder_heights().get(name, 0),
             }
         return self._task_numbers[name]
+
+
+def category_of(group: StoredGroup) -> str:
+    """Return the category of a group's task, or the module of a user's own."""
+    return known_categories().get(group.task, group.source or "other")
 
 
 def group_id(group: StoredGroup) -> str:
@@ -472,7 +477,7 @@ class RunHealth:
         self._first = min(self._first, time) if self._groups else time
         self._last_number, self._last = max((self._last_number, self._last), (group.number, time))
         self._groups += 1
-        self.changes.add(group, known_categories().get(group.task, "other"))
+        self.changes.add(group, category_of(group))
         self._rollouts_at[int(time)] += len(group.rollouts)
         last = self._last
         for second in [s for s in self._rollouts_at if not last - RATE_SECONDS < s <= last + 1]:

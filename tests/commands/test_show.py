@@ -55,6 +55,17 @@ def test_what_matches_is_printed(
     assert "\x1b" not in printed.out
 
 
+def test_the_category_of_an_own_task_is_its_module_as_on_the_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [stored(attempt(1.0, text), task=text) for text in ("my_task", "gcd")]
+    rows[0]["source"] = "my_tasks"
+    assert (
+        main([str(write_dump(tmp_path / "own.jsonl", rows)), "--where", "category:my_tasks"]) == 0
+    )
+    assert replies(capsys.readouterr().out) == ["my_task"]
+
+
 def test_a_limit_says_how_many_more_there_are(
     dump: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
