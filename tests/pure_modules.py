@@ -4,7 +4,6 @@ PURE = [
     "errors",
     "records",
     "evaluation.estimators",
-    "rollouts.metrics",
     "scoring.extraction",
     "scoring.grading",
     "tasks.recipes",
