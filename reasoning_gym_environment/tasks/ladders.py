@@ -240,8 +240,11 @@ def _all_cases(dataset: Any) -> list[Entry]:
 
 
 def _executed(dataset: Any) -> list[Entry]:
-    """Leave out items whose program failed, which have an empty output in `codeio`."""
-    entry = dataset[0]
+    """Leave out items of `codeio` whose program failed: an empty output, or one JSON lacks."""
+    try:
+        entry = dataset[0]
+    except TypeError:  # json.dumps, of sympy's numbers for example
+        return []
     return [entry] if entry["metadata"]["output_data"] != {} else []
 
 

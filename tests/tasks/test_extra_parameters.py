@@ -84,6 +84,11 @@ async def test_a_recipe_of_a_task_with_shared_data_has_one_problem(pool: TaskPoo
     assert len(set(questions)) == 2
 
 
+async def test_a_candidate_whose_output_json_lacks_is_left_out(pool: TaskPool) -> None:
+    recipe = Recipe(task="codeio", seed=145820999513075, parameters={"rank": 0.0})
+    assert (await pool.generate(recipe)).oracle
+
+
 async def test_a_recipe_of_a_generator_with_global_randomness_has_one_problem(
     pool: TaskPool,
 ) -> None:
