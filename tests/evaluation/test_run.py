@@ -32,7 +32,7 @@ from reasoning_gym_environment.problems.stream import (
     set_recipes,
     skip_faulty,
 )
-from reasoning_gym_environment.records import GroupResult, Problem, Recipe, Status, Verdict
+from reasoning_gym_environment.records import GroupResult, Ladder, Problem, Recipe, Status, Verdict
 from reasoning_gym_environment.sandbox.pool import MAX_TIMEOUTS, TaskPool
 from reasoning_gym_environment.scoring.grading import ScoringSettings
 from reasoning_gym_environment.storage.rows import StoredGroup
@@ -43,15 +43,19 @@ LADDER = ({"max_value": 10}, {"max_value": 20}, {"max_value": 30})
 
 
 def plan(
-    *tasks: str, per_task: int = 1, difficulties: Sequence[float] = (), seed: int = 5
+    *tasks: str,
+    per_task: int = 1,
+    difficulties: Sequence[float] = (),
+    seed: int = 5,
+    ladders: Mapping[str, Ladder] | None = None,
 ) -> list[tuple[Recipe, float | None]]:
-    """Only gcd has more than one level."""
+    """Without other ladders only gcd has more than one level."""
     return planned_recipes(
         tasks=tasks,
         eval_seed=seed,
         num_eval_samples_per_task=per_task,
         eval_difficulties=difficulties,
-        ladders={"gcd": LADDER, "coin_flip": ({},)},
+        ladders=ladders or {"gcd": LADDER, "coin_flip": ({},)},
     )
 
 
@@ -130,6 +134,7 @@ async def prepared(
     """An evaluation of gcd with so many items, numbered in their order."""
     settings = EvaluationSettings(
         eval_seed=5,
+        eval_step=None,
         num_eval_samples_per_task=count,
         eval_attempts=attempts,
         eval_difficulties=[],
@@ -228,9 +233,7 @@ async def test_no_level_is_emptied_by_the_disguised_answers_held_out(pool: TaskP
     generate, ladders = skip_faulty(pool.generate, Counter()), await pool.ladders()
     for task in DISGUISES_ITS_ANSWER:
         levels = {task: ladders[task].levels}
-        planned = planned_recipes(
-            seed=5, tasks=[task], per_task=20, difficulties=[0.0, 0.5, 1.0], ladders=levels
-        )
+        planned = plan(task, per_task=20, difficulties=[0.0, 0.5, 1.0], ladders=levels)
         held_out = await EvaluationSet(generate, planned).questions(task)
         for level, parameters in enumerate(levels[task]):
             recipes = set_recipes("train", 5, task, level, parameters)
