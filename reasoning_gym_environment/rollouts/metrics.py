@@ -15,10 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 from statistics import fmean
 from types import MappingProxyType
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
 from ..records import UPSTREAM_THRESHOLD, Attempt, GroupResult, Signal, Status, recipe_key
 from ..scoring.grading import signal
@@ -26,6 +23,9 @@ from ..storage.rows import StoredGroup
 from ..tasks.facts import LIBRARY, known_categories
 from ..util.outages import LOG_INTERVAL
 from ..util.values import escape_control_characters, group_by, replace_surrogates
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 logger = logging.getLogger(__name__)
 line_logger = logging.getLogger(f"{__name__}.line")
@@ -477,6 +477,8 @@ class DriftCheck:
         return self._flags
 
     def _find(self) -> Iterator[dict[str, Any]]:
+        import numpy as np  # slow, not for help
+
         own = {task: np.array(rows).reshape(-1, 6) for task, rows in self._rows.items() if rows}
         scopes: list[tuple[str | None, str | None, list[str]]] = [(None, None, [*own])]
         by_category = group_by(self._categories.__getitem__, own)
@@ -493,7 +495,7 @@ class DriftCheck:
                     yield {**about, "since": since, "text": text}
 
 
-def _changes(tasks: Sequence[NDArray[np.float64]]) -> Iterator[tuple[str, int, str]]:
+def _changes(tasks: Sequence[NDArray[Any]]) -> Iterator[tuple[str, int, str]]:
     """Yield kind, first group and description of each change that all of some tasks show.
 
     Args:
@@ -501,6 +503,8 @@ def _changes(tasks: Sequence[NDArray[np.float64]]) -> Iterator[tuple[str, int, s
             the mean logarithm of tokens, how often answers to two problems with different right
             answers are the same, mean reward.
     """
+    import numpy as np  # slow, not for help
+
     order = np.concatenate([rows[:, 0] for rows in tasks]).argsort(kind="stable")
     raw = np.concatenate(tasks)[order]
     rows = np.concatenate([rows - rows.mean(axis=0) for rows in tasks])[order]  # the mix may change

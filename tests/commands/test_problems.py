@@ -20,7 +20,7 @@ from reasoning_gym_environment.tasks.catalogue import bundled_snapshot
 
 SMALL = ["--env.task_processes", "1", "--count", "12"]
 COINS = ["--env.include_tasks", "coin_flip", "--levels", "0", "--env.system_prompt", "direct"]
-HELD_OUT = ["--env.eval_difficulties", "0", "--env.num_eval_samples_per_task", "6"]
+HELD_OUT = ["--env.eval_difficulties", "0", "--env.num_eval_samples_per_task", "20"]
 
 
 def rows_of(path: Path) -> list[dict[str, Any]]:

@@ -281,5 +281,5 @@ def test_a_model_at_an_endpoint_needs_no_file() -> None:
     [server] = settings.servers
     assert (server.model_name, server.base_url) == ("good", "http://other:1/v1")
     assert settings.flags.limit == 20
-    with pytest.raises(FixableError, match="--limit: results on a --suite need all of its items"):
+    with pytest.raises(FixableError, match="--limit: results on a --suite need all its items"):
         checked("evaluate", *options, "--suite", "small")
