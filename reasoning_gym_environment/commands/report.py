@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..report.page import write_report
 from ..util.command_line import Parser
 
 
@@ -21,8 +22,6 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.option("-o/--output", "file to write", type=Path, default=Path("report.html"))
     options = parser.parse(arguments)
-    from ..report.page import write_report  # heavy, and not needed for --help
-
     changes = write_report(options.files, options.output)
     print(
         f"{options.output.resolve()} ({options.output.stat().st_size / 1e6:.1f} MB)",

@@ -51,7 +51,7 @@ def test_groups_make_the_whole_way(
 async def test_a_signal_leaves_no_process_behind(number: signal.Signals, tmp_path: Path) -> None:
     demo = await start_demo(tmp_path, "--seconds", "600")
     assert demo.stdout is not None
-    while b" sent " not in await demo.stdout.readline():
+    while b" sent" not in await demo.stdout.readline():
         pass
     started = descendants(demo.pid)
     demo.send_signal(number)
