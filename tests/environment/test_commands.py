@@ -14,7 +14,7 @@ from serve_loop import serving
 
 from reasoning_gym_environment import ReasoningGymEnv, ReasoningGymEnvConfig
 from reasoning_gym_environment.atropos.config import ServerConfig
-from reasoning_gym_environment.atropos.launch import headline, launch
+from reasoning_gym_environment.atropos.launch import launch
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.errors import ConfigurationError
@@ -99,7 +99,7 @@ async def test_a_servers_message_is_quoted_without_the_key(bench: Any, tokenizer
 def test_a_servers_settings_are_shown_without_the_key() -> None:
     server = ServerConfig(api_key=KEY, base_url="http://host/v1", model_name="m")
     config, [default_server] = ReasoningGymEnv.config_init()
-    for shown in (repr(server), str(server), f"{server}", headline("serve", config, [server])):
+    for shown in (repr(server), str(server), f"{server}"):
         assert "http://host/v1" in shown
         assert KEY not in shown
     assert "x" not in repr(default_server).partition("api_key")[2]

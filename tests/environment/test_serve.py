@@ -112,7 +112,7 @@ async def test_the_evaluation_of_the_last_step_is_finished_and_logged(
     assert folders, command.said()
     assert all((folder / "metrics.json").exists() for folder in folders), command.said()
     [stored] = bench.folder.glob("wandb/offline-run-*/*.wandb")
-    assert b"env_0_eval/percent_correct" in stored.read_bytes()
+    assert b"eval/percent_correct" in stored.read_bytes()
 
 
 async def test_hostile_answers_cost_their_own_rollout_and_nothing_else(
