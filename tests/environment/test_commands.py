@@ -98,7 +98,7 @@ async def test_a_servers_message_is_quoted_without_the_key(bench: Any, tokenizer
 
 def test_a_servers_settings_are_shown_without_the_key() -> None:
     server = ServerConfig(api_key=KEY, base_url="http://host/v1", model_name="m")
-    config, [default_server] = ReasoningGymEnv.config_init()
+    _, [default_server] = ReasoningGymEnv.config_init()
     for shown in (repr(server), str(server), f"{server}"):
         assert "http://host/v1" in shown
         assert KEY not in shown
