@@ -62,6 +62,7 @@ async def test_commands_keep_everything_but_the_api_key(bench: Any, tokenizer: A
         options = [*bench.options(server.url, **settings), "--openai.api_key", KEY]
         printed, logged = await said_by(bench, "process", *options)
         assert any("returns only text" in line for line in logged)
+        assert any(" process: " in line and f"at {server.url}" in line for line in logged)
         assert any("gcd: answer '1'" in line for line in logged)
         assert not any("Traceback" in line or KEY in line for line in logged)
         files = sorted((bench.folder / "dumps").glob("*.jsonl"))
