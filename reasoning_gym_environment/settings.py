@@ -422,11 +422,12 @@ def add_option(parser: ArgumentParser | _ArgumentGroup, option: Option, **more: 
     )
 
 
-def add_settings(parser: ArgumentParser, names: Sequence[str]) -> None:
-    """Let a command take a file of settings and the named settings of the environment."""
+def add_settings(parser: ArgumentParser, *names: str) -> None:
+    """Let a command take a file of settings, those of its workers and the named ones."""
     parser.add_argument("--config", metavar="FILE.yaml", type=Path, help="settings, as for serve")
+    workers = ("task_modules", "task_environment", "task_processes")
     for known in list_options():
-        if known.name in {f"{ENV}.{name}" for name in names}:
+        if known.name in {f"{ENV}.{name}" for name in (*workers, *names)}:
             add_option(parser, known)
 
 

@@ -96,10 +96,6 @@ def build_parser() -> Parser:
         default=1,
         metavar="N",
     )
-    names = (
-        *TaskOptions.model_fields,
-        *("include_tasks", "seed", "answer_tolerance", "skip_faulty_items", "task_processes"),
-        *("require_containment", "task_modules", "task_environment"),
-    )
-    add_settings(parser, names)
+    others = ("include_tasks", "seed", "answer_tolerance", "skip_faulty_items")
+    add_settings(parser, *TaskOptions.model_fields, *others, "require_containment")
     return parser

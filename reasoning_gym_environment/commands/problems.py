@@ -115,12 +115,12 @@ def build_parser() -> Parser:
         choices=("prompts", "nemo-gym", "verl", "skyrl"),
         default="prompts",
     )
-    names = (
-        *("task_modules", "task_environment", "include_tasks", "exclude_tasks", "task_parameters"),
-        *("seed", "system_prompt", "eval_seed", "eval_difficulties", "num_eval_samples_per_task"),
-        *("skip_faulty_items", "solved_threshold", "generation_timeout", "task_processes"),
+    add_settings(
+        parser,
+        *("include_tasks", "exclude_tasks", "task_parameters", "seed", "system_prompt"),
+        *("eval_seed", "eval_difficulties", "num_eval_samples_per_task", "skip_faulty_items"),
+        *("solved_threshold", "generation_timeout"),
     )
-    add_settings(parser, names)
     return parser
 
 

@@ -86,9 +86,8 @@ def build_parser() -> Parser:
         metavar="FILE",
         type=Path,
     )
-    names = ["generation_timeout", "task_processes", "task_modules", "task_environment"]
-    names += ["eval_seed", "eval_difficulties", "num_eval_samples_per_task", "skip_faulty_items"]
-    add_settings(parser, names)
+    evaluation = ("eval_seed", "eval_difficulties", "num_eval_samples_per_task")
+    add_settings(parser, *evaluation, "skip_faulty_items", "generation_timeout")
     return parser
 
 

@@ -110,6 +110,5 @@ def build_parser() -> Parser:
         "leave out rows whose label is known to be false, or whose question has no or "
         "several right answers",
     )
-    names = ["generation_timeout", "task_processes", "task_modules", "task_environment"]
-    add_settings(parser, [*names, *(field.name for field in fields(ScoringSettings))])
+    add_settings(parser, "generation_timeout", *(field.name for field in fields(ScoringSettings)))
     return parser

@@ -40,7 +40,7 @@ def build_parser() -> Parser:
         "verify", help="generate every item of a suite and compare its question's hash"
     )
     verify.option("suite", "a name of `suite list`, or a file")
-    add_settings(verify, ("task_modules", "task_environment", "task_processes"))
+    add_settings(verify)
     verify.set_defaults(run=verify_suite)
     table = commands.add_parser("table", help="print the leaderboard of evaluations on a suite")
     table.option("results", "folders of evaluations", nargs="+", type=Path)
