@@ -655,14 +655,25 @@ def _simple_geometry(entry: Entry) -> Fault | None:
     return _unanswerable(f"no convex polygon has an angle of {entry['answer']} degrees")
 
 
-_EDITS: Mapping[tuple[str, str], tuple[str, str]] = {
-    (place, part): (new, added)  # of rules `part>new+added`
-    for place, rules in (
-        ("start", "aa>a+ ab>ca+ ac>zz+ bb>b+ bc>+aa ca>bb+c cb>aa+ cc>+"),
-        ("end", "aa>cc+ ac>cb+ ba>ab+ bb>+ ca>c+ cc>b+a"),
-        ("inside", "abc>cab+ acb>bca+ bca>+ ca>+"),
-    )
-    for part, new, added in re.findall(r"(\w+)>(\w*)\+(\w*)", rules)
+_EDITS = {
+    ("start", "aa"): ("a", ""),
+    ("start", "ab"): ("ca", ""),
+    ("start", "ac"): ("zz", ""),
+    ("start", "bb"): ("b", ""),
+    ("start", "bc"): ("", "aa"),
+    ("start", "ca"): ("bb", "c"),
+    ("start", "cb"): ("aa", ""),
+    ("start", "cc"): ("", ""),
+    ("end", "aa"): ("cc", ""),
+    ("end", "ac"): ("cb", ""),
+    ("end", "ba"): ("ab", ""),
+    ("end", "bb"): ("", ""),
+    ("end", "ca"): ("c", ""),
+    ("end", "cc"): ("b", "a"),
+    ("inside", "abc"): ("cab", ""),
+    ("inside", "acb"): ("bca", ""),
+    ("inside", "bca"): ("", ""),
+    ("inside", "ca"): ("", ""),
 }
 """Rules of string_manipulation: what replaces a part, and what is added at the other end."""
 
