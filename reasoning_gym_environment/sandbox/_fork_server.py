@@ -233,7 +233,8 @@ class ForkServer:
             if isinstance(error, asyncio.TimeoutError):
                 why = f"its imports and warm-up took longer than {START_TIMEOUT:g} s"
                 if self._imports and self._process is not None:
-                    self._process.send_signal(signal.SIGUSR1)  # it prints where it is
+                    with contextlib.suppress(ProcessLookupError):
+                        self._process.send_signal(signal.SIGUSR1)  # it prints where it is
                     await asyncio.sleep(1)
                     why += ": an import that takes long belongs into the functions; it is at"
             failure = self._failure(role, why)
