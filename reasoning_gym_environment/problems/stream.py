@@ -368,7 +368,7 @@ async def select(
             drawn = {task: ladder for task, ladder in ladders.items() if weights[task] > 0}
         used = {t: values for t, values in options.task_parameters.items() if t in ladders}
         await require_values(pool.generate, used, drawn)
-    hint = "mend it, or leave it out with exclude_tasks"
+    hint = "fix it, or leave it out with exclude_tasks"
     await gather_or_cancel(
         _require_item(pool.generate, task, {}, f"{task}: it makes no item", hint)
         for task, weight in weights.items()

@@ -51,7 +51,7 @@ class Proofs:
         try:
             stored = msgspec.json.decode(path.read_bytes(), type=Proofs)
         except msgspec.DecodeError as error:
-            raise ConfigurationError(f"{path} is no file of proofs: {error}") from None
+            raise ConfigurationError(f"{path} is not a file of proofs: {error}") from None
         if stored.versions.items() <= self.versions.items():
             self.tasks |= stored.tasks
             self.unfinished |= stored.unfinished

@@ -198,5 +198,5 @@ def test_a_proof_goes_on_from_its_file_unless_a_version_has_changed(tmp_path: Pa
 def test_a_file_that_is_no_proof_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "proof.json"
     file.write_text('{"tasks": []}')
-    with pytest.raises(ValueError, match="is no file of proofs: "):
+    with pytest.raises(ValueError, match="is not a file of proofs: "):
         Proofs(versions={}).read(file)
