@@ -12,6 +12,7 @@ from msgspec import structs
 from ..errors import ConfigurationError, FixableError
 from ..evaluation.store import SAMPLES
 from ..integrations.nemo_gym import stored_nemo_gym_rows
+from ..report.data import FIELDS, select
 from ..storage.dumps import read_groups, stored_files
 from ..storage.export import (
     Item,
@@ -29,7 +30,6 @@ from ..storage.export import (
 from ..storage.rows import StoredGroup
 from ..util.command_line import Parser, number
 from ..util.files import require_not_read
-from .show import add_where_option, select
 
 logger = logging.getLogger(__name__)
 
@@ -118,6 +118,17 @@ def add_output_options(parser: Parser, *, required: bool = True) -> None:
         required=required,
     )
     parser.flag("--force", "replace existing output")
+
+
+def add_where_option(parser: Parser) -> None:
+    """Add `--where`, as of every command that selects rollouts."""
+    parser.option(
+        "--where",
+        f"conditions such as 'task:maze,gcd level:>=3 reward:0..0.5 status:wrong'; fields are "
+        f"{', '.join(FIELDS)}; other words are searched in questions and completions",
+        default="",
+        metavar="TEXT",
+    )
 
 
 def require_jsonl_for_nemo_gym(options: Namespace) -> None:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import heapq
 import json
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import operator
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -21,7 +23,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import structs
 
-from ..errors import FixableError
+from ..errors import ConfigurationError, FixableError, did_you_mean
 from ..evaluation.store import METRICS, PARTIAL_SAMPLES, RUN, SAMPLES, settings_in
 from ..records import FORMAT_FAILURES, Signal, Status
 from ..rollouts.metrics import GROUPS, NEARLY_ALL, AnswerCheck, DriftCheck
@@ -356,6 +358,91 @@ class GroupIndex:
 def category_of(group: StoredGroup) -> str:
     """Return the category of a group's task, or the module of a user's own."""
     return known_categories().get(group.task, group.source or "other")
+
+
+FIELDS: Mapping[str, Callable[[StoredGroup, StoredRollout], str | float | None]] = {
+    "kind": lambda group, _: split_of(group),
+    "run": lambda group, _: group.run,
+    "task": lambda group, _: group.task,
+    "category": lambda group, _: category_of(group),
+    "problems": lambda group, _: "again" if group.asked_again else "fresh",
+    "status": lambda _, rollout: rollout.status.value,
+    "level": lambda group, _: group.recipe.level,
+    "difficulty": lambda group, _: group.difficulty,
+    "step": lambda group, _: group.step,
+    "group": lambda group, _: group.number,
+    "reward": lambda _, rollout: round(rollout.score, 4),
+    "tokens": lambda _, rollout: rollout.length,
+}
+"""What a condition can be about: names, then numbers. The report's page has the same fields."""
+
+
+def select(groups: Sequence[StoredGroup], where: str) -> Iterator[tuple[StoredGroup, list[int]]]:
+    """Yield each group with the places of its rollouts that meet all conditions, unless none does.
+
+    Several values of a field, separated by commas or in several conditions, are alternatives.
+
+    Raises:
+        ConfigurationError: a field or a value is unknown.
+    """
+    tests: defaultdict[str, list[Callable[[Any], bool]]] = defaultdict(list)
+    words = []
+    for term in re.findall(r'(?:"[^"]*"|[^\s"])+|"', where):
+        field, colon, values = term.partition(":")
+        if not colon or not re.fullmatch("[a-z]+", field):
+            words.append(term.strip('"'))
+        elif field not in FIELDS:
+            hint = did_you_mean(field, FIELDS, otherwise=f"fields are {', '.join(FIELDS)}")
+            quoted = f"or quote {term!r} to search for it"
+            raise ConfigurationError(f"--where: unknown field {field!r}; {hint}, {quoted}")
+        else:
+            given = re.findall(r'"[^"]*"|[^,"]+', values) or [""]
+            tests[field] += [_test(field, value.strip('"'), groups) for value in given]
+    text = " ".join(words).lower()
+    for group in groups:
+        asked = any(text in m["content"].lower() for m in group.prompt if m["role"] != "system")
+        places = [
+            place
+            for place, rollout in enumerate(group.rollouts)
+            if asked or text in rollout.text.lower()
+            if all(any(t(FIELDS[f](group, rollout)) for t in own) for f, own in tests.items())
+        ]
+        if places:
+            yield group, places
+
+
+def _test(field: str, value: str, groups: Sequence[StoredGroup]) -> Callable[[Any], bool]:
+    """Return the test of a field's value that a condition stands for."""
+    fixed: Mapping[str, Iterable[str]] = {
+        "task": known_categories(),
+        "category": known_categories().values(),
+        "problems": ("fresh", "again"),
+        "status": [status.value for status in Status],
+        "kind": (TRAINING, EVALUATION),
+        "run": (),
+    }
+    if field in fixed:
+        there = {str(FIELDS[field](group, r)) for group in groups for r in group.rollouts}
+        known = {*fixed[field], *there}
+        if value not in known:
+            listed = f"the files have {', '.join(sorted(there)) or 'none'}"
+            hint = did_you_mean(value, sorted(known), otherwise=listed)
+            raise ConfigurationError(f"--where: unknown {field} {value!r}; {hint}")
+        return lambda own: bool(own == value)
+    if value == "none":
+        return lambda own: own is None
+    figure = r"(-?\d+(?:\.\d+)?)"
+    if found := re.fullmatch(rf"{figure}\.\.{figure}", value):
+        low, high = map(float, found.groups())
+        return lambda own: own is not None and low <= own <= high
+    if not (found := re.fullmatch(rf"(<=|>=|<|>|){figure}", value)):
+        raise ConfigurationError(
+            f"--where: {field} must be a number, a comparison such as >=2, a range such as 2..5, "
+            f"or none, got {value!r}"
+        )
+    names = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "": "eq"}
+    compare, bound = getattr(operator, names[found[1]]), float(found[2])
+    return lambda own: own is not None and bool(compare(own, bound))
 
 
 def group_id(group: StoredGroup) -> str:

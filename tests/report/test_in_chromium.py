@@ -12,10 +12,9 @@ from chromium import chromium, needs_chromium
 from report_files import row, write
 
 from reasoning_gym_environment.commands.show import main as show
-from reasoning_gym_environment.commands.show import select
 from reasoning_gym_environment.evaluation.comparison import compare
 from reasoning_gym_environment.evaluation.estimators import share
-from reasoning_gym_environment.report.data import read_report_data
+from reasoning_gym_environment.report.data import read_report_data, select
 from reasoning_gym_environment.report.page import write_report
 from reasoning_gym_environment.scoring.extraction import split_thought
 from reasoning_gym_environment.storage.dumps import read_groups
