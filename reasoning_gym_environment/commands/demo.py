@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import closing, nullcontext
 from pathlib import Path
 
+from ..errors import FixableError
 from ..util.command_line import Parser, number
 from ..util.files import require_place
 
@@ -59,7 +60,7 @@ def build_parser() -> Parser:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the demo; 0 only if groups were collected, sent and received by the trainer."""
+    """Run the demo; raise FixableError unless groups were collected, sent and received."""
     options = build_parser().parse(arguments)
     if "trainer_only" in options:
         from ..demo.trainer import Trainer, run_alone  # slow, and not needed for --help
@@ -98,4 +99,6 @@ def main(arguments: Sequence[str]) -> int:
             print(f"\nOpen the rollouts in a browser: {page.resolve()}", flush=True)
             if watch is not None:
                 watch.close(page.resolve())
-    return 0 if report.succeeded else 1
+    if not report.succeeded:
+        raise FixableError(f"the trainer received no group: see {log}, or try more --seconds")
+    return 0
