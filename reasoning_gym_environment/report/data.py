@@ -348,7 +348,6 @@ class GroupIndex:
             self._tasks[name] = {
                 "name": name,
                 "category": category_of(group),
-                "chance": own.chance.solved if own else None,
                 "no_reasoning": own.no_reasoning.solved if own else None,
                 "levels": ladder_heights().get(name, 0),
             }
@@ -493,11 +492,12 @@ def _signal(group: StoredGroup) -> int | None:
     return int(group.signal is Signal.MIXED) if len(group.scored) > 1 else None
 
 
-def _has_floors(group: StoredGroup) -> int:
-    """Return whether its task's floors apply: to default items and right answers."""
+def _chance(group: StoredGroup) -> float | None:
+    """Return what a constant answer solves; of the library's tasks it is known at the default."""
     recipe = group.recipe
     default = recipe.level is None and not recipe.parameters
-    return int(default and group.task in floors(group.solved_threshold))
+    own = floors(group.solved_threshold).get(group.task) if default else None
+    return own.chance.solved if own else group.chance
 
 
 def _rounded(value: float | None, digits: int = 4) -> float | None:
@@ -516,7 +516,7 @@ _GROUP_COLUMNS: Mapping[str, Callable[[StoredGroup], Any]] = {
     "difficulty": lambda group: _rounded(difficulty_of(group)),
     "signal": _signal,
     "asked_again": lambda group: int(group.asked_again),
-    "floors": _has_floors,
+    "chance": _chance,
     "size": lambda group: len(group.rollouts),
     "oracle": lambda group: _brief(group.oracle),
 }

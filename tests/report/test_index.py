@@ -21,14 +21,15 @@ def index_of(*rows: dict[str, object], file: Path | None = None) -> GroupIndex:
     return index
 
 
-def test_an_own_task_has_the_category_of_its_module() -> None:
+def test_an_own_task_has_the_category_of_its_module_and_the_chance_of_its_proof() -> None:
     rows = [
-        row([1.0], task="mine") | {"source": "my_tasks"},
+        row([1.0], task="mine", level=2.0) | {"source": "my_tasks", "chance": 0.25},
         row([1.0], task="unknown"),
         row([1.0]),
     ]
-    tasks = index_of(*rows).batch()["tasks"]
-    assert [task["category"] for task in tasks] == ["my_tasks", "other", "arithmetic"]
+    batch = index_of(*rows).batch()
+    assert [task["category"] for task in batch["tasks"]] == ["my_tasks", "other", "arithmetic"]
+    assert batch["groups"]["chance"][:2] == [0.25, None]
 
 
 def test_columns_stand_in_parallel() -> None:
@@ -38,10 +39,10 @@ def test_columns_stand_in_parallel() -> None:
     assert {len(values) for values in groups.values()} == {3}
     assert {len(values) for values in rollouts.values()} == {sum(groups["size"])}
     assert [batch["tasks"][task]["name"] for task in groups["task"]] == ["lcm", "gcd", "gcd"]
-    assert (groups["signal"], groups["at"], groups["floors"]) == (
+    assert (groups["signal"], groups["at"], [own is not None for own in groups["chance"]]) == (
         [1, None, None],
         [0, 1, 2],
-        [0, 1, 1],
+        [False, True, True],
     )
     assert groups["level"] == [1.0, None, None]
     assert groups["difficulty"][0] > 0

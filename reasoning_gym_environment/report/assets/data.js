@@ -190,7 +190,7 @@ const inOrder = (groups) => [...groups].sort((a, b) => data.place[a] - data.plac
 function countGroups(groups) {
   const count = { rollouts: 0, scored: 0, reward: 0, score: 0, unscoredGroups: 0, allSolved: 0 };
   Object.assign(count, { given: 0, tokens: 0, truncated: 0, format: 0 }); // with a completion
-  Object.assign(count, { withFloors: 0, chance: 0, noReasoning: 0 });
+  Object.assign(count, { withChance: 0, chance: 0, noReasoning: 0 });
   Object.assign(count, { fresh: [0, 0], again: [0, 0], leveled: 0, levels: 0, lastLevel: null });
   const clusters = new Map();
   const columns = data.group;
@@ -198,10 +198,10 @@ function countGroups(groups) {
     const [scored, solved] = countRollouts(group, count);
     if (scored) addCluster(clusters, columns.problem[group], scored, solved);
     else count.unscoredGroups += 1;
-    if (columns.floors[group]) {
-      count.withFloors += scored;
-      count.chance += scored * taskOf(group).chance;
-      count.noReasoning += scored * taskOf(group).no_reasoning;
+    if (columns.chance[group] !== null) {
+      count.withChance += scored;
+      count.chance += scored * columns.chance[group];
+      count.noReasoning += scored * (taskOf(group).no_reasoning ?? NaN); // a user's own has none
     }
     if (columns.signal[group] !== null) {
       const kind = columns.asked_again[group] ? count.again : count.fresh;
@@ -245,14 +245,14 @@ function figuresOf(groups) {
   const count = countGroups(groups);
   const { rollouts, scored, given, tokens, unscoredGroups, lastLevel } = count;
   const of = (total, number) => (number ? total / number : null);
-  const floorsApply = scored > 0 && count.withFloors === scored;
+  const chanceKnown = scored > 0 && count.withChance === scored;
   const withSignal = count.fresh[0] + count.again[0];
   const told = count.fresh[1] + count.again[1];
   return {
     ...{ groups: groups.length, unscoredGroups, rollouts, scored, tokens, lastLevel },
     solved: scored ? share([...count.clusters.values()]) : null,
-    chance: floorsApply ? count.chance / scored : null,
-    noReasoning: floorsApply ? count.noReasoning / scored : null,
+    chance: chanceKnown ? count.chance / scored : null,
+    noReasoning: chanceKnown ? count.noReasoning / scored : NaN,
     reward: of(count.reward, scored),
     score: of(count.score, scored),
     length: of(tokens, given),

@@ -142,7 +142,8 @@ function tilesOf(groups) {
 function solvedTiles({ solved, ...own }) {
   const notes = [`95% ${percent(solved.low)} to ${percent(solved.high)}`];
   if (own.chance !== null) {
-    notes.push(`chance ${percent(own.chance)}, no reasoning ${percent(own.noReasoning)}`);
+    notes.push(`chance ${percent(own.chance)}`);
+    if (own.noReasoning >= 0) notes.push(`no reasoning ${percent(own.noReasoning)}`);
   }
   if (own.unscoredGroups) notes.push(`${whole(own.unscoredGroups)} groups not scored`);
   return [
