@@ -103,6 +103,7 @@ def explain_reward(rollout: StoredRollout, scoring: Mapping[str, object]) -> str
     """Return how the reward was calculated; `scoring` has the settings that are known.
 
     Example:
+        >>> from reasoning_gym_environment.records import Status
         >>> rollout = StoredRollout(conversation=[], score=0.5, answer="4", status=Status.SOLVED,
         ...     detail="", raw_score=1.0, raw_form_score=1.0, tagged_form_score=None,
         ...     length_factor=0.5, verify_seconds=0.1, finish_reason="stop", tokens=9,
