@@ -51,8 +51,11 @@ def train(config: TrainingConfig, layers: int) -> None:
 def hand_on(learner: Learner, config: TrainingConfig) -> None:
     """Write the weights in bfloat16, half of what they take here, and have vLLM read them."""
     weights = {name: w.to(torch.bfloat16) for name, w in learner.model.state_dict().items()}
-    learner.model.save_pretrained(Path(config.save_path) / "served", state_dict=weights)
-    learner.tokenizer.save_pretrained(Path(config.save_path) / "served")
+    served = Path(config.save_path) / "served"
+    learner.model.save_pretrained(served, state_dict=weights)
+    learner.tokenizer.save_pretrained(served)
+    # A downloaded model in several files leaves it, and vLLM would look for these.
+    (served / "model.safetensors.index.json").unlink(missing_ok=True)
     reload(f"http://localhost:{config.vllm_port}")
 
 
