@@ -81,7 +81,7 @@ async def coroutine(text: str, data: Any) -> float:
 
 
 def naps(text: str, data: Any) -> float:
-    time.sleep(2)
+    time.sleep(float(text))
     return 1.0
 
 

@@ -4,6 +4,7 @@ import asyncio
 import os
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -31,14 +32,24 @@ def is_alive(pid: int) -> bool:
     return found is not None and found[0] not in "ZX"
 
 
+def _families() -> dict[int, set[int]]:
+    """Return the children of every process; reading all of them is slow on a busy machine."""
+    families: defaultdict[int, set[int]] = defaultdict(set)
+    for pid in (int(path.name) for path in PROC.iterdir() if path.name.isdigit()):
+        if found := _state_and_parent(pid):
+            families[found[1]].add(pid)
+    return families
+
+
 def children(pid: int) -> set[int]:
-    pids = [int(path.name) for path in PROC.iterdir() if path.name.isdigit()]
-    return {p for p in pids if (found := _state_and_parent(p)) is not None and found[1] == pid}
+    return _families().get(pid, set())
 
 
 def descendants(pid: int) -> set[int]:
-    found = children(pid)
-    return found.union(*(descendants(child) for child in found))
+    families, found, parents = _families(), set[int](), {pid}
+    while parents := set().union(*(families.get(parent, set()) for parent in parents)) - found:
+        found |= parents
+    return found
 
 
 async def survivors(pids: Iterable[int], *, patience: float = 120.0) -> set[int]:
