@@ -4,10 +4,12 @@ REAL_VENV ?= .venv-real
 REAL_MODEL ?= $(REAL_VENV)/model
 LLAMA_VENV ?= .venv-llama
 FALSEPASS_VENV ?= .venv-falsepass
+RELEASE_VENV ?= .venv-release
 export PYTHONDONTWRITEBYTECODE =# the tests start hundreds of interpreters: none compiles again
 PYTEST = $(VENV)/bin/python -m pytest -n 6 --dist worksteal
 
-.PHONY: demo learn labels train-language-model test test-learn test-integrations test-real test-llama falsepass quick lint docs clean
+.PHONY: demo learn labels train-language-model test test-learn test-integrations test-real test-llama falsepass quick lint docs \
+	release clean
 
 demo: $(VENV)/.installed  # everything for half a minute, without a GPU
 	$(VENV)/bin/python -m reasoning_gym_environment demo
@@ -24,7 +26,7 @@ test: $(VENV)/.installed-dev  # all tests, and which ten took longest
 	$(PYTEST) --durations=10 --durations-min=2
 
 labels: $(VENV)/.installed-dev  # check all labels by solvers: takes long; or ARGS="against 0.1.26"
-	$(VENV)/bin/python -m research.labels $(or $(ARGS),check --markdown docs/labels.md)
+	$(VENV)/bin/python -m research.labels $(or $(ARGS),check --markdown research/labels/labels.md)
 
 test-learn: $(VENV)/.installed-dev $(VENV)/.installed-learn  # what needs PyTorch: a minute or two
 	$(VENV)/bin/python -m pytest tests/learn --durations=5
@@ -60,6 +62,30 @@ docs: $(VENV)/.installed-dev  # write the tables that are made from the code, an
 	$(VENV)/bin/python docs/configuration_table.py
 	$(VENV)/bin/python docs/task_table.py
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m mkdocs build --quiet --strict
+
+release:  # dist/: a sdist and the wheel built from it, checked and tested in a fresh environment
+	rm -rf dist build/release
+	mkdir -p build/release
+	git ls-files -z | tar cf - --null -T - | tar xf - -C build/release  # no untracked file gets in
+	$(PYTHON) -m venv --clear $(RELEASE_VENV)
+	$(RELEASE_VENV)/bin/python -m pip install --quiet build==1.6.1 twine==7.0.0 \
+		'validate-pyproject[all]==0.27'
+	$(RELEASE_VENV)/bin/validate-pyproject pyproject.toml
+	$(RELEASE_VENV)/bin/python -m build --quiet --outdir dist build/release
+	$(RELEASE_VENV)/bin/python -m twine check --strict dist/*
+	! $(RELEASE_VENV)/bin/python -m zipfile -l dist/*.whl | grep -v '^File Name\|^reasoning_gym_'
+	! tar tzf dist/*.tar.gz | grep -E '^[^/]+/(benchmarks|data_dumps|docs|research|tests)/'
+	$(PYTHON) -m venv --clear $(RELEASE_VENV)
+	$(RELEASE_VENV)/bin/python -m pip install --quiet --constraint requirements.txt \
+		"$$(echo dist/*.whl)[dev,docs]"
+	$(RELEASE_VENV)/bin/reasoning-gym-environment --version
+	set -e; cd build/release; rm -r *.egg-info; \
+	packages=$$(echo $(abspath $(RELEASE_VENV))/lib/python3*/site-packages); \
+	for name in reasoning_gym_environment reasoning_gym_taskset.py; do \
+		diff -r -x __pycache__ $$name $$packages/$$name; rm -r $$name; ln -s $$packages/$$name $$name; \
+	done; \
+	pwd > $$packages/checkout.pth; \
+	$(abspath $(RELEASE_VENV))/bin/pytest -o pythonpath=tests -n 6 --dist worksteal
 
 clean:  # remove the virtual environment
 	rm -rf $(VENV)

@@ -15,7 +15,7 @@ from reasoning_gym_environment.settings import (
     default_settings,
     list_options,
 )
-from reasoning_gym_environment.util.command_line import limits
+from reasoning_gym_environment.util.command_line import choices_of, limits
 
 PAGE = Path(__file__).with_name("configuration.md")
 BEGIN, END = "<!-- configuration table: begin -->", "<!-- configuration table: end -->"
@@ -28,21 +28,23 @@ BY_COMMAND = {
 
 def line(option: Option) -> str:
     """Return a line of a table; defaults of single commands follow the common one."""
-    others = {command: defaults[option.name] for command, defaults in BY_COMMAND.items()}
-    differing = [f"{command}: `{o}`" for command, o in others.items() if o != option.default]
-    valid = limits(option.field)
-    about = " ".join(filter(None, (option.about, valid and f"*{valid[0].upper()}{valid[1:]}.*")))
+    defaults = {command: names[option.name] for command, names in BY_COMMAND.items()}
+    own = [f"{command}: `{o}`" for command, o in defaults.items() if o != option.default]
+    common = [f"`{option.default}`"] if option.default != "unset" else []
+    choices = choices_of(option.field)
+    told = choices and all(choice in option.about for choice in choices)
+    valid = "" if told else limits(option.field)
+    about = f"{option.about} {valid and f'*{valid}*'}".strip().replace("<", "&lt;")
     names = filter(None, (option.name.removeprefix("env."), option.also))
     shown = ", ".join(f"`{name}`" for name in names)
-    defaults = ", ".join([f"`{option.default}`", *differing])
-    return f"| {shown} | {defaults} | {about.replace('<', '&lt;')} |"
+    return f"| {shown} | {', '.join(common + own)} | {about}"
 
 
 def tables() -> str:
     """Return a table for each heading of --help-all."""
     lines = []
     for heading, members in groupby(list_options(), lambda option: option.heading):
-        head = [f"### {heading}", "", "| setting | default | meaning |", "| --- | --- | --- |"]
+        head = [f"### {heading}", "", "| setting | default | meaning", "|---|---|---"]
         lines += [*head, *map(line, members), ""]
     return "\n".join(lines)
 

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from posixpath import dirname, join, normpath, relpath
 
 from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.structure.files import File, Files
+from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = {
     "README.md": "index.md",
+    "ARCHITECTURE.md": "architecture.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
     "LICENSE": "license.md",
 }
 """What lies at the top of the repository, and its page."""
 
-FOLDERS = ("examples", "deploy")
-"""Folders at the top whose files are on the site as they are."""
+BESIDE = (
+    *("examples/*.*", "deploy/*.*", "benchmarks/*.md"),
+    *(f"research/**/*.{suffix}" for suffix in ("md", "svg", "json", "csv", "txt")),
+)
+"""Files that the pages link to; they are on the site as they are, at the same path."""
 
-_TARGET = re.compile(r"(\]\()([^)#\s]+)")
+_TARGET = re.compile(r"(\]\()([^)#\s:]+)(?=[)#])")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -31,20 +36,20 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         if source == "LICENSE":
             text = f"# Licence\n\n```text\n{text}```\n"
         files.append(File.generated(config, page, content=text))
-    for path in sorted(path for folder in FOLDERS for path in (ROOT / folder).glob("*.*")):
-        name = path.relative_to(ROOT).as_posix()
-        files.append(File.generated(config, name, abs_src_path=str(path)))
+    for path in sorted(path for pattern in BESIDE for path in ROOT.glob(pattern)):
+        name, out = path.relative_to(ROOT).as_posix(), InclusionLevel.NOT_IN_NAV
+        files.append(File.generated(config, name, abs_src_path=str(path), inclusion=out))
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Point links at pages: `docs/data.md` in README, `../README.md` in docs/."""
-    at_top = page.file.src_uri in PAGES.values()
+    uri = page.file.src_uri
+    at_top = {name: source for source, name in PAGES.items()}
+    source = at_top.get(uri, uri if (ROOT / uri).is_file() else f"docs/{uri}")
 
     def target(match: re.Match[str]) -> str:
-        path = match[2] if at_top else match[2].removeprefix("../")
-        if at_top or path != match[2]:
-            path = PAGES.get(path, path.removeprefix("docs/"))
-        return match[1] + path
+        path = normpath(join(dirname(source), match[2]))
+        return match[1] + relpath(PAGES.get(path, path.removeprefix("docs/")), dirname(uri) or ".")
 
     return _TARGET.sub(target, markdown)

@@ -5,10 +5,10 @@ python docs/task_table.py [--check]
 
 from __future__ import annotations
 
-import csv
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from reasoning_gym_environment.tasks.catalogue import (
     LibrarySnapshot,
@@ -20,31 +20,42 @@ from reasoning_gym_environment.tasks.facts import NOT_A_TASK, floors
 from reasoning_gym_environment.util.values import group_by
 
 PAGE = Path(__file__).with_name("tasks.md")
-LEVELS = PAGE.with_name("difficulty-levels.csv")
 BEGIN, END = "<!-- task table: begin -->", "<!-- task table: end -->"
 
 
-def row(task: TaskInfo, levels: Sequence[Mapping[str, str]]) -> str:
+def changed_parameters(levels: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the parameters in which levels differ, `x` for `min_x` and `max_x`.
+
+    `candidates` is left out: it spreads the answers, and makes no problem harder.
+
+    Example:
+        >>> list(changed_parameters([{"min_n": 2, "max_n": 4, "p": 1}, {"min_n": 2, "max_n": 8}]))
+        ['n', 'p']
+    """
+    names = dict.fromkeys(name for level in levels for name in level)
+    differ = [n for n in names if any(level.get(n) != levels[0].get(n) for level in levels)]
+    shown = dict.fromkeys(
+        name[4:] if {f"min_{name[4:]}", f"max_{name[4:]}"} <= names.keys() else name
+        for name in differ
+    )
+    yield from (name for name in shown if name != "candidates")
+
+
+def row(task: TaskInfo, levels: Sequence[Mapping[str, Any]]) -> str:
     used = "" if task.used else " (left out unless named)"
     floor = floors()[task.name]
     shares = f"{floor.chance.solved:.0%} | {floor.no_reasoning.solved:.0%}"
-    chances = ", ".join(f"{float(level['chance']):.0%}" for level in levels if level["chance"])
-    answers = ", ".join(level["answers"] for level in levels)
-    return f"| `{task.name}`{used} | {len(levels)} | {shares} | {chances} | {answers.strip(', ')} |"
+    changes = ", ".join(changed_parameters(levels))
+    return f"| `{task.name}`{used} | {len(levels)} | {changes} | {shares} |"
 
 
 def table(snapshot: LibrarySnapshot) -> str:
     """Every task, by category."""
     tasks = [task for task in select_tasks(snapshot.discovery) if task.name not in NOT_A_TASK]
-    with LEVELS.open(encoding="utf-8", newline="") as file:
-        levels = group_by(lambda level: level["task"], csv.DictReader(file))
-    lines = [
-        "| task | levels | chance | no reasoning | chance by level | answers by level |",
-        "| --- | --- | --- | --- | --- | --- |",
-    ]
+    lines = ["| task | levels | what levels change | chance | no reasoning |", f"|{' --- |' * 5}"]
     for category, members in sorted(group_by(lambda task: task.category, tasks).items()):
-        lines.append(f"| **{category}** | | | | | |")
-        lines += [row(task, levels[task.name]) for task in members]
+        lines.append(f"| **{category}** | | | | |")
+        lines += [row(task, snapshot.ladders[task.name].levels) for task in members]
     return "\n".join(lines)
 
 

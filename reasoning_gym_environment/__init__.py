@@ -25,7 +25,7 @@ itself and from packages listed before it:
     demo                    a simulated policy behind real HTTP
     commands, cli           one command per module
 
-docs/architecture.md follows one training group through them.
+ARCHITECTURE.md follows one training group through them.
 """
 
 from __future__ import annotations

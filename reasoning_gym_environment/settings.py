@@ -142,27 +142,25 @@ class EnvironmentSettings(AtroposEnvironment, TaskOptions):
 
     system_prompt: str = option(
         "think",
-        f"A built-in system prompt ({', '.join(SYSTEM_PROMPTS)}) or the text of one; "
-        "empty sends none.",
+        f"Built-in system prompt ({', '.join(SYSTEM_PROMPTS)}) or your own text; empty sends none.",
         begins="Common options",
     )
     chat_template: str = option(
         "",
-        f"Chat template for a model without one: {', '.join(CHAT_TEMPLATES)}, or a file with a "
-        "Jinja template.",
+        f"Chat template for a model without one: {', '.join(CHAT_TEMPLATES)}, or a Jinja file.",
     )
     temperature: float = option(1.0, "Sampling temperature in training.", ge=0)
     top_p: float = option(1.0, "Nucleus sampling in training.", gt=0, le=1)
     seed: int = option(42, "Seed of the training stream.")
     include_tasks: Names = option(
         [],
-        "Tasks and categories to train on, as a list or separated by commas; empty means all.",
+        "Tasks and categories to train on, separated by commas; empty means all.",
         begins="Tasks and difficulty",
     )
     task_modules: Names = option(
         [],
-        "Modules with tasks of your own, as a list or separated by commas: importable names, or "
-        "paths such as ./my_tasks.py, in a file relative to that file.",
+        "Modules with your own tasks: importable names, or paths such as ./my_tasks.py, in a YAML "
+        "file relative to it.",
         also="--task-modules",
         paths=True,
     )
@@ -172,46 +170,44 @@ class EnvironmentSettings(AtroposEnvironment, TaskOptions):
         also="--task-environment",
     )
     accept_changed_modules: bool = option(
-        False, "Continue a checkpoint although a module of task_modules has changed since."
+        False, "Continue a checkpoint whose task_modules have changed since."
     )
     curriculum_url: str | None = option(
         None,
-        "Stream of a reward service that chooses the problems of all replicas, such as "
-        "http://127.0.0.1:8080/run-1; unset: each replica chooses its own.",
+        "Stream of a reward service that chooses all replicas' problems, such as "
+        "http://127.0.0.1:8080/run-1.",
     )
     skip_faulty_items: bool = option(
         True,
-        "Draw again where an item's label is known to be false or its question to have no answer; "
-        "in evaluation, several answers too.",
+        "Skip problems whose reference answer is known to be wrong or that have no answer; in "
+        "evaluation, ambiguous ones too.",
     )
     score_mode: ScoreMode = option(
         "partial",
-        "Rewards before the length penalty: partial (the verifier's score), threshold "
-        f"(0 below solved_threshold, by default {UPSTREAM_THRESHOLD}) or binary (1 at full "
-        "credit, else 0).",
+        "Reward before the length penalty: partial (the verifier's score), threshold (0 below "
+        f"solved_threshold, default {UPSTREAM_THRESHOLD}) or binary (1 at full credit, else 0).",
         begins="Scoring",
     )
     solved_threshold: float | None = option(
         None,
-        "Score from which an answer counts as solved; by default full credit, but where less is "
-        f"right. {UPSTREAM_THRESHOLD} is upstream's rule.",
+        "Least score of a solved answer; by default full credit, or less where less is right. "
+        f"Upstream's is {UPSTREAM_THRESHOLD}.",
         gt=0,
         le=1,
     )
     answer_tolerance: bool = option(
         False,
-        "Remove surrounding form (bold, $, boxed, code fences, a full stop) from an "
-        "answer where that earns more.",
+        "Remove bold, $, boxed, code fences or a full stop around an answer where that earns more.",
     )
     length_penalty_start: float = option(
         0.75,
-        "Fraction of max_token_length from which the rewards of an all-solved group "
-        "fall, to 0 at max_token_length.",
+        "Fraction of max_token_length from which an all-solved group's rewards fall, to 0 at the "
+        "full length.",
         ge=0,
         lt=1,
     )
     mask_too_long_completions: bool = option(
-        True, "Tell the trainer to set truncated completions' advantages to 0."
+        True, "Have the trainer set truncated completions' advantages to 0."
     )
     verify_timeout: float = option(5.0, "Timeout for scoring one answer in seconds.", gt=0)
     num_eval_samples_per_task: int = option(
@@ -220,56 +216,50 @@ class EnvironmentSettings(AtroposEnvironment, TaskOptions):
     eval_attempts: int = option(1, "Completions of each evaluation item: the k of pass@k.", ge=1)
     eval_difficulties: Difficulties = option(
         [],
-        "Difficulties from 0 to 1 to evaluate as well as the default configuration, "
-        "as a list or separated by commas: as many items of each task with levels at each.",
+        "Difficulties from 0 to 1 to evaluate as well, separated by commas: as many items at each, "
+        "of every task with levels.",
     )
-    eval_seed: int = option(123, "Seed of the evaluation set; no other seed affects it.")
+    eval_seed: int = option(123, "Seed of the evaluation set; no other affects it.")
     eval_step: int | None = option(
-        None, "Trainer's step of the checkpoint that `evaluate` evaluates, for its rows.", ge=0
+        None, "Trainer's step of the evaluated checkpoint, stored in its rows.", ge=0
     )
     eval_temperature: float = option(0.1, "Sampling temperature in evaluation.", ge=0)
     data_dumps_dir: str = option(
         "data_dumps",
-        "Folder of the dumps, and of evaluation results unless data_dir_to_save_evals is set.",
+        "Folder of dumps, and of evaluation results unless data_dir_to_save_evals is set.",
         min_length=1,
         begins="Storage",
     )
     dump_all_rollouts: bool | None = option(
         None,
-        "Dump every group to JSONL files; unset, this happens unless dump_rollouts or "
-        "dump_failed_rollouts is set.",
+        "Dump every group to JSONL; the default unless dump_rollouts or dump_failed_rollouts is "
+        "set.",
     )
-    dump_rollouts: bool | None = option(None, "Dump successful groups to JSONL files.")
-    dump_failed_rollouts: bool | None = option(
-        None, "Dump groups in which every score is 0 to JSONL files."
-    )
+    dump_rollouts: bool | None = option(None, "Dump successful groups.")
+    dump_failed_rollouts: bool | None = option(None, "Dump groups whose scores are all 0.")
     max_dump_gb: float | None = option(
         None,
-        "Most gigabytes of this run's dumps: its oldest files are deleted first. Unset means "
-        "2 where no option asks for dumps, else no limit.",
+        "Most gigabytes of this run's dumps: the oldest files are deleted. By default 2, or no "
+        "limit where a dump option is set.",
         gt=0,
     )
     rollout_save_score_threshold: float = option(
-        0.7, "A group is successful if one of its scores is above this.", ge=0, le=1
+        0.7, "A group is successful if a score is above this.", ge=0, le=1
     )
     sync_dumps: bool = option(False, "fsync each group.")
     replica: Annotated[str, BeforeValidator(parse_name)] = option(
         "",
-        "Name of this replica, such as 0: a restart under the same name continues its "
-        "stream and curriculum, and `process` runs of one seed and different names draw different "
-        "problems. Unset, the API numbers replicas in order of registration.",
+        "Name of this replica, such as 0; unset, the API numbers replicas. A restart under its "
+        "name continues its stream and curriculum. `process` runs of one seed differ by name.",
         begins="Processes and logs",
     )
     task_processes: int | None = option(
         None,
-        "Processes that make problems, and as many that score answers; unset means "
-        "half the cores, from 2 to 8.",
+        "Processes that make problems, and as many that score; by default half the cores, 2 to 8.",
         ge=1,
     )
     generation_timeout: float = option(10.0, "Generation timeout in seconds.", gt=0)
-    require_containment: bool = option(
-        False, "Refuse to start where the sandbox is incomplete, as without a system call filter."
-    )
+    require_containment: bool = option(False, "Refuse to start where the sandbox is incomplete.")
     debug_logging: bool = option(False, "Log every extraction and both scores of the dual format.")
     suppress_base_env_logs: bool = option(True, "Hide the INFO messages of Atropos's base class.")
 
@@ -343,12 +333,10 @@ class RunFlags(Section):
 
     suite: str | None = option(
         None,
-        "Evaluate a fixed set of items: a name of `suite list`, or a file.",
+        "Fixed items to evaluate: a name of `suite list`, or a file.",
         begins="Other options",
     )
-    limit: int | None = option(
-        None, "Evaluate at most this many items, spread over the tasks.", ge=1
-    )
+    limit: int | None = option(None, "Most items to evaluate, spread over the tasks.", ge=1)
     slurm: bool = option(False, "Find the servers in Slurm's list of nodes.")
     testing: bool = option(False, "Must be false: Atropos's mock server completes no prompt.")
 

@@ -1,9 +1,10 @@
 """Compare the curriculum and sampling by signal with other rules, on simulated learners.
 
-    python research/curriculum.py [--seeds 5] [--plot docs/curriculum.svg] [--read-ladders]
+    python research/curriculum.py [--seeds 5] [--plot research/curriculum.svg] [--read-ladders]
 
 The heights of the ladders come from ladder_heights.json; `--read-ladders` only writes that file,
-from the installed library. docs/curriculum.md has the figures and the assumptions about learners.
+from the installed library. research/curriculum.md has the figures and the assumptions about
+learners.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from fewer_layers import Unsandboxed, pool_of
 from hypothesis import HealthCheck, settings
 from worker_stock import WorkerStock
 
+import reasoning_gym_environment
 from reasoning_gym_environment.records import Problem, Recipe
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
 from reasoning_gym_environment.tasks.facts import known_categories
@@ -48,6 +49,10 @@ def _refuse_processes(event: str, _: object) -> None:
 
 
 sys.addaudithook(_refuse_processes)
+
+
+def pytest_report_header() -> str:
+    return f"package: {reasoning_gym_environment.__file__}"  # `make release` tests an installed one
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from page_blocks import ROOT, blocks
+from page_blocks import ROOT, Block, blocks
 
 PROGRAMS = Path(sys.executable).parent
 """Where the framework's own commands are."""
@@ -25,15 +25,26 @@ def environment(home: Path) -> dict[str, str]:
     return {**os.environ, "PATH": f"{PROGRAMS}:{os.environ['PATH']}", "HOME": str(home)}
 
 
-def page_program(page: str) -> str:
-    """The one program of a page that needs a framework; it has at most 25 lines."""
+def blocks_of(framework: str) -> list[Block]:
+    """The blocks of a framework's section."""
+    return blocks(ROOT / "docs" / "frameworks.md", framework)
+
+
+def page_program(framework: str) -> str:
+    """The one program of a section that needs the framework; it has at most 25 lines."""
     [text] = [
         block.text
-        for block in blocks(ROOT / "docs" / page)
+        for block in blocks_of(framework)
         if block.language == "python" and "test-integrations" in block.reason
     ]
     assert len(text.splitlines()) <= 25
     return text
+
+
+def shown_output(framework: str) -> str:
+    """The line that a section shows below its program."""
+    [text] = [block.text for block in blocks_of(framework) if block.language == "text"]
+    return text.strip()
 
 
 def run_python(program: str, folder: Path) -> str:

@@ -7,6 +7,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))
+BESIDE = (
+    *(ROOT / "ARCHITECTURE.md", ROOT / "benchmarks" / "README.md"),
+    *sorted((ROOT / "research").glob("**/*.md")),
+)
+"""What only maintainers read, beside the code that it is about."""
 
 _BLOCK = re.compile(
     r"(?:^<!-- not run: (?P<reason>.+?) -->\n+)?^```(?P<language>\w*)\n(?P<text>.*?)^```$",
@@ -31,11 +36,18 @@ class Block:
 
 
 @cache
-def blocks(page: Path) -> list[Block]:
-    """The blocks of a page; what stands behind `$ ` in one without a language is `sh`."""
+def blocks(page: Path, section: str = "") -> list[Block]:
+    """The blocks of a page, or of what stands below one of its `##` headings.
+
+    What stands behind `$ ` in a block without a language is `sh`.
+    """
+    text = page.read_text(encoding="utf-8")
+    if section:
+        below = rf"^## {re.escape(section)}\n(.*?)(?=^## |\Z)"
+        [text] = re.findall(below, text, re.MULTILINE | re.DOTALL)
     found = [
         Block(language=match["language"], text=match["text"], reason=match["reason"] or "")
-        for match in _BLOCK.finditer(page.read_text(encoding="utf-8"))
+        for match in _BLOCK.finditer(text)
     ]
     return [
         Block(language="sh", text="\n".join(prompts), reason=block.reason)
@@ -48,6 +60,13 @@ def blocks(page: Path) -> list[Block]:
 def to_run(page: Path, language: str) -> list[str]:
     """The texts of a page's blocks that can run here."""
     return [b.text for b in blocks(page) if b.language == language and not b.reason]
+
+
+def prose(text: str) -> str:
+    """The text of a page without blocks of code, tables and comments."""
+    text = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    lines = [line for line in text.splitlines() if not line.lstrip().startswith("|")]
+    return re.sub(r"<!--.*?-->", "", "\n".join(lines), flags=re.DOTALL)
 
 
 def links(page: Path) -> list[str]:

@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from docs import verifier_audit
+from research import verifier_audit
 from research.labels import check
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -26,15 +26,15 @@ def test_the_tables_are_those_of_the_code(table: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "render"), [("labels", check), ("verifier-audit", verifier_audit)]
+    ("name", "render"), [("labels/labels", check), ("verifier-audit", verifier_audit)]
 )
 def test_the_pages_of_the_audits_are_those_of_their_data(name: str, render: ModuleType) -> None:
-    data = json.loads((ROOT / "docs" / f"{name}.json").read_text(encoding="utf-8"))
-    page = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+    data = json.loads((ROOT / "research" / f"{name}.json").read_text(encoding="utf-8"))
+    page = (ROOT / "research" / f"{name}.md").read_text(encoding="utf-8")
     assert page == render.as_markdown(data)
 
 
-PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
 PATHS = sorted({*re.findall(r"`((?:[a-z_]+/)+[a-z_]*(?:\.\w+)?|[a-z_]+\.py)`", PAGE)})
 
 

@@ -2,7 +2,7 @@
 
 The curriculum moves each task to the level where the target share of answers is solved. A logistic
 curve of the solved share over the ladder is fitted to each task's recent groups, and the task moves
-to where the curve meets the target. docs/curriculum.md explains and compares this rule.
+to where the curve meets the target. research/curriculum.md explains and compares this rule.
 """
 
 from __future__ import annotations

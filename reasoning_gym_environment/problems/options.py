@@ -134,24 +134,22 @@ class TaskOptions(Section):
 
     exclude_tasks: Names = option(
         [],
-        "Tasks and categories to leave out; wins over those to use.",
+        "Tasks and categories to leave out in any case.",
         begins="Tasks and difficulty",
     )
     task_weights: Weights = option(
         {},
-        "Relative weight of tasks or categories in the draw, such as gcd=2,games=0.5; 1 where none "
-        "is given.",
+        "Draw weights of tasks or categories, such as gcd=2,games=0.5; others have 1.",
     )
     task_parameters: Parameters = option(
         {},
-        'Dataset parameters of single tasks in training, such as {"chain_sum": {"min_terms": 2, '
-        '"max_terms": 9}}; they win over the level\'s own.',
+        'Dataset parameters by task in training, such as {"gcd":{"max_value":9}}; they override '
+        "the level's.",
     )
     complexity_mode: ComplexityMode | None = option(
         None,
-        "Difficulty of training problems: unset (the library's default), random (all "
-        "levels alike), curriculum (each task where the target accuracy is met) or fixed "
-        "(difficulty).",
+        "Difficulty of training problems: unset (the library's default), random (all levels "
+        "alike), curriculum (each task at the target accuracy) or fixed (difficulty).",
     )
     difficulty: float | None = option(
         None,
@@ -160,13 +158,12 @@ class TaskOptions(Section):
         le=1,
     )
     curriculum_target_accuracy: float = option(
-        0.7, "Share of solved rollouts to hold with complexity_mode curriculum.", gt=0, lt=1
+        0.7, "Share of solved rollouts that the curriculum holds.", gt=0, lt=1
     )
     sampling: TaskSampling = option(
         "uniform",
-        "How tasks are drawn, times their weight: uniform, or signal (by the estimated "
-        "chance that some rollouts of a group are solved and some are not; problems whose "
-        "group had both are asked again).",
+        "How tasks are drawn: by weight (uniform), or also by the chance of a group with solved "
+        "and unsolved rollouts, whose problem is asked again (signal).",
     )
 
     def task_options(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ items and draw evaluation items.
 
 Problems whose last group had signal are asked again. Questions of one level differ in difficulty,
 so a problem that some rollouts solved and others didn't is likelier to have signal again than a
-fresh one. docs/curriculum.md has the measurements.
+fresh one. research/curriculum.md has the measurements.
 """
 
 from __future__ import annotations

@@ -421,15 +421,16 @@ def as_markdown(data: Mapping[str, Any]) -> str:
 
 
 _HEAD = """\
-# Whether the labels are true
+# The labels of every task
 
 <!-- generated: do not edit -->
 Solvers that read nothing but the text of a question check the labels of reasoning-gym {version}:
 {summary}.
-The solvers find what they know: the readings that [two readers](#the-second-reading) found.
-The environment asks no item that its check knows as faulty
-([scoring](scoring.md#items-with-a-false-label)). {solved} of {tasks} tasks have a solver, {checked}
-a property that is checked instead, and {others} neither.
+Problems that an item check knows as faulty are skipped
+([scoring](../../docs/scoring.md#items-with-a-false-label)). Solvers and checks know only the
+readings of a question that [two readers](#the-second-reading) found. {solved} of {tasks} tasks have
+a solver, {checked} a property that is checked instead, and {others} neither.
+[Labels](../../docs/labels.md) is the summary.
 
 `make labels` writes this page and, beside it, [the counts of every task and the
 examples](labels.json) with recipe and question. `python -m research.labels check --json` prints all

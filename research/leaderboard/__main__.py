@@ -67,7 +67,8 @@ def build_parser() -> ArgumentParser:
     floors.set_defaults(run=write_floors)
     docs = commands.add_parser(
         "docs",
-        help="fill docs/leaderboard.md from docs/leaderboard/SUITE/*.json and draw its picture",
+        help="fill docs/leaderboard.md and tables.md from docs/leaderboard/SUITE/*.json and draw "
+        "the picture",
     )
     docs.add_argument("docs", type=Path)
     docs.add_argument(

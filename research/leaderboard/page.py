@@ -1,6 +1,7 @@
-"""Make docs/leaderboard.md and its picture from standings, and explain how ranks move.
+"""Make docs/leaderboard.md, its picture and tables.md from standings; explain how ranks move.
 
-Standings are the files DOCS/leaderboard/SUITE/*.json.
+Standings are the files DOCS/leaderboard/SUITE/*.json. docs/leaderboard.md has the main columns,
+tables.md beside this module all of them.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import pickle
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,12 @@ from .published import STORED_SCORE
 from .standings import PublishedStanding, means, published_table, read_standings
 
 BEGIN, END = "<!-- table: {} -->", "<!-- end of table -->"
+TABLES = Path(__file__).with_name("tables.md")
+"""The page with all columns."""
+
+MAIN = ("rank", "model", "solved", "95 %", "above chance", "score as published")
+"""The columns of docs/leaderboard.md, as far as a table has them."""
+
 EQUAL = 1e-6
 """Published scores are rounded."""
 
@@ -41,15 +48,29 @@ def boards(folder: Path) -> Iterator[tuple[str, list[PublishedStanding], Suite]]
         yield suite, [each for file in files for each in read_standings(file, known)], known
 
 
-def fill(page: str, folder: Path) -> str:
-    """Return the page with the table of each suite between its marks."""
+def fill(page: str, folder: Path, change: Callable[[str], str] = str) -> str:
+    """Return the page with the table of each suite between its marks, changed by a function."""
     for name, standings, suite in boards(folder):
         head, mark, rest = page.partition(BEGIN.format(name))
         if not mark:
             raise SystemExit(f"the page has no {BEGIN.format(name)}")
-        table = published_table(standings, suite)
+        table = change(published_table(standings, suite))
         page = f"{head}{mark}\n\n{table}\n\n{END}{rest.partition(END)[2]}"
     return page
+
+
+def main_columns(table: str) -> str:
+    """Return a table's columns of MAIN alone, without the text below it.
+
+    Example:
+        >>> print(main_columns("| rank | solved (5) | tokens |\\n\\nIn brackets: items."))
+        | rank | solved (5) |
+    """
+    head, *rows = [line[2:-2].split(" | ") for line in table.splitlines() if line[:1] == "|"]
+    places = [place for place, name in enumerate(head) if name.partition(" (")[0] in MAIN]
+    return "\n".join(
+        f"| {' | '.join(cells[place] for place in places)} |" for cells in (head, *rows)
+    )
 
 
 def causes(folders: Sequence[Path], suite: str) -> str:
@@ -144,12 +165,14 @@ def plot(path: Path, folder: Path) -> None:
 
 
 def make(docs: Path, imported: Path | None) -> str:
-    """Write the page and its picture; return what the imported answers say, if any."""
-    page = docs / "leaderboard.md"
-    page.write_text(fill(page.read_text(encoding="utf-8"), docs / "leaderboard"), encoding="utf-8")
-    plot(docs / "images" / "leaderboard.svg", docs / "leaderboard")
-    said = [str(page)]
-    for folder in sorted(imported.iterdir()) if imported else ():
-        models = sorted(folder.iterdir())
-        said += [folder.name, causes(models, folder.name), asyncio.run(differences(models))]
+    """Write the pages and the picture; return what the imported answers say, if any."""
+    page, folder = docs / "leaderboard.md", docs / "leaderboard"
+    short = fill(page.read_text(encoding="utf-8"), folder, main_columns)
+    page.write_text(short, encoding="utf-8")
+    TABLES.write_text(fill(TABLES.read_text(encoding="utf-8"), folder), encoding="utf-8")
+    plot(docs / "images" / "leaderboard.svg", folder)
+    said = [str(page), str(TABLES)]
+    for suite in sorted(imported.iterdir()) if imported else ():
+        models = sorted(suite.iterdir())
+        said += [suite.name, causes(models, suite.name), asyncio.run(differences(models))]
     return "\n\n".join(said)

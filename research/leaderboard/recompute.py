@@ -1,4 +1,4 @@
-"""Recompute the tables of docs/leaderboard.md without this package, and compare.
+"""Recompute the tables of docs/leaderboard.md and tables.md without this package, and compare.
 
     python research/leaderboard/recompute.py [--imported FOLDER]
 
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 ROOT = Path(__file__).parents[2]
 TASKS = ROOT / "reasoning_gym_environment" / "tasks"
+TABLES = Path(__file__).with_name("tables.md")
 LEAST = 20
 Attempts = NDArray[np.int64]
 """Right and scored attempts by item, in two columns."""
@@ -139,17 +140,21 @@ def shown(page: str, suite: str) -> dict[tuple[str, str], float]:
 
 
 def disagreements(docs: Path) -> list[str]:
-    """Return what the page says otherwise, lacks, or has too much."""
-    found, page = [], (docs / "leaderboard.md").read_text(encoding="utf-8")
+    """Return what the pages say otherwise, what tables.md lacks, and what they have too much."""
+    found = []
+    short, whole = (path.read_text(encoding="utf-8") for path in (docs / "leaderboard.md", TABLES))
     for folder in sorted(each for each in (docs / "leaderboard").iterdir() if each.is_dir()):
-        figures = shown(page, folder.name)
+        main, figures = shown(short, folder.name), shown(whole, folder.name)
         for model, column, value, allowed in expected(folder.name, folder):
-            on_page = figures.pop((model, column), None)
-            if on_page is None or abs(on_page - value) > allowed:
-                found.append(f"{folder.name}, {model}, {column}: {on_page}, recomputed {value:.3f}")
+            of_tables = figures.pop((model, column), None)
+            for on_page in {of_tables, main.pop((model, column), of_tables)}:
+                if on_page is None or abs(on_page - value) > allowed:
+                    found.append(
+                        f"{folder.name}, {model}, {column}: {on_page}, recomputed {value:.3f}"
+                    )
         found += [
             f"{folder.name}, {model}, {column}: not recomputed"
-            for model, column in figures
+            for model, column in (*figures, *main)
             if column != "tokens"
         ]
     return found

@@ -7,21 +7,29 @@ from pathlib import Path
 
 import pytest
 import yaml
-from page_blocks import PAGES, ROOT, anchors, blocks, links
+from page_blocks import BESIDE, PAGES, ROOT, anchors, blocks, links, prose
 
 from reasoning_gym_environment.cli import COMMANDS
 from reasoning_gym_environment.settings import EnvironmentSettings
 
 PACKAGE = ROOT / "reasoning_gym_environment"
-TROUBLES = ROOT / "docs" / "troubleshooting.md"
+TROUBLES = ROOT / "docs" / "reliability.md"
 EXPLAINED = re.compile(r"^\*\*(`+)(.+?)\1\*\*<br>$", re.MULTILINE)
 MESSAGES = EXPLAINED.findall(TROUBLES.read_text(encoding="utf-8"))
 
 of_pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+of_all_pages = pytest.mark.parametrize("page", (*PAGES, *BESIDE), ids=lambda page: page.name)
 
 
 def test_the_readme_is_read_in_a_minute() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 60
+
+
+def test_the_pages_are_few_and_short() -> None:
+    texts = [page.read_text(encoding="utf-8") for page in (ROOT / "docs").glob("*.md")]
+    assert len(texts) <= 28
+    assert sum(len(text.split()) for text in texts) <= 30_000
+    assert sum(len(prose(text).split()) for text in texts) <= 15_000
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/train.md"])
@@ -31,7 +39,7 @@ def test_the_server_beside_init_vllm_serves_the_model_of_that_configuration(page
     assert re.findall(r"^vllm serve (\S+)", block, re.M) == [settings["openai"][0]["model_name"]]
 
 
-@of_pages
+@of_all_pages
 def test_every_link_leads_somewhere(page: Path) -> None:
     for link in links(page):
         path, _, anchor = link.partition("#")

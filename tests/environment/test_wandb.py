@@ -217,7 +217,7 @@ async def test_a_run_has_at_most_80_keys_and_each_is_explained(
         assert await command.exit_code() == 143
     [file] = tmp_path.glob("wandb/offline-run-*/*.wandb")
     keys = logged_keys(file)
-    page = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "data.md").read_text(encoding="utf-8")
     explained = [re.sub("<.*?>", "[^/]+", name) for name in re.findall(r"`([a-z]+/[^`]+)`", page)]
     assert {key for key in keys if not any(re.fullmatch(name, key) for name in explained)} == set()
     assert {key.partition("/")[0] for key in keys} == {

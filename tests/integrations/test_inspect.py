@@ -13,6 +13,7 @@ from integration_programs import (
     page_program,
     run,
     run_python,
+    shown_output,
 )
 from scripted_server import answering
 from suite_values import RECIPES, manifest, write_suite
@@ -42,7 +43,7 @@ print(log.status, score.value, score.reason, score.metadata["status"])
 
 
 def test_the_page_program_scores_half_of_the_answers_as_right(tmp_path: Path) -> None:
-    assert run_python(page_program("inspect.md"), tmp_path).startswith("{'mean': 0.5, 'stderr': ")
+    assert run_python(page_program("Inspect"), tmp_path) == shown_output("Inspect")
 
 
 async def test_the_command_evaluates_held_out_problems_and_logs_statuses(tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ import time
 from pathlib import Path
 
 import pytest
-from integration_programs import page_program, run_python
+from integration_programs import run_python
+from page_blocks import ROOT, blocks
 
 from reasoning_gym_environment import ContainedFunction, Status, contain
 
@@ -39,7 +40,9 @@ def reward(function: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Cont
 
 
 def test_the_program_of_the_page_runs(tmp_path: Path) -> None:
-    assert run_python(page_program("contain.md"), tmp_path) == "0.0 timeout"
+    page = blocks(ROOT / "docs" / "containment.md")
+    [program] = [block.text for block in page if "test-integrations" in block.reason]
+    assert run_python(program, tmp_path) == "0.0 timeout"
 
 
 @pytest.mark.parametrize("function", ["without_own_timeouts", "with_own_timeouts"])

@@ -1,13 +1,21 @@
 """SkyRL-gym makes and steps our environment."""
 
 import json
+import runpy
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from integration_programs import ATROPOS, UNMAKABLE, loaded, page_program, run_python
-from page_blocks import ROOT, blocks
+from integration_programs import (
+    ATROPOS,
+    UNMAKABLE,
+    loaded,
+    page_program,
+    run_python,
+    shown_output,
+)
+from page_blocks import ROOT
 from pyarrow import parquet
 from served_rewards import served_rewards
 
@@ -54,7 +62,7 @@ def right(row: dict[str, Any], gym: ReasoningGym) -> str:
 
 
 def test_the_page_program_scores_a_row(tmp_path: Path) -> None:
-    assert run_python(page_program("skyrl.md"), tmp_path) == "1.0 solved"
+    assert run_python(page_program("SkyRL"), tmp_path) == shown_output("SkyRL")
 
 
 def test_rows_are_asked_and_scored_and_statuses_are_metrics(
@@ -116,18 +124,12 @@ def test_a_stream_of_the_service_learns_from_rows_that_have_its_url(
 
 
 @ignores_warnings
-def test_the_pages_data_set_follows_the_scores_in_the_loader_of_the_trainer(
+def test_the_data_set_of_the_example_follows_the_scores_in_the_loader_of_the_trainer(
     gym: ReasoningGym,
 ) -> None:
     from torchdata.stateful_dataloader import StatefulDataLoader
 
-    [program] = [
-        block.text
-        for block in blocks(ROOT / "docs" / "skyrl.md")
-        if "a test of the integration runs it" in block.reason
-    ]
-    names: dict[str, Any] = {}
-    exec(program, names)
+    names = runpy.run_path(str(ROOT / "examples" / "skyrl_stream.py"))
     stream = gym.stream(["chain_sum"], complexity_mode="curriculum", group_size=4)
     prompts = names["StreamedPrompts"](stream, size=60)
     loader = StatefulDataLoader(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from integration_programs import ATROPOS, loaded, page_program, run_python
+from integration_programs import ATROPOS, loaded, page_program, run_python, shown_output
 
 from reasoning_gym_environment import Problem, ReasoningGym, Score, Status
 from reasoning_gym_environment.demo.server import build_tokenizer
@@ -57,7 +57,7 @@ def group(problem: Problem, renderer: Any, size: int) -> Any:
 
 
 def test_the_page_program_rolls_a_group_out(tmp_path: Path) -> None:
-    assert run_python(page_program("tinker.md"), tmp_path) == "[1.0, 0.0]"
+    assert run_python(page_program("Tinker"), tmp_path) == shown_output("Tinker")
 
 
 async def test_a_group_is_scored_and_every_status_is_a_metric(

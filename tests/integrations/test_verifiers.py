@@ -1,5 +1,6 @@
 """verifiers runs our taskset with its own `vf-eval`, and its NeMo Gym client our rows."""
 
+import ast
 import json
 from pathlib import Path
 from typing import Any
@@ -8,14 +9,15 @@ import pytest
 from integration_programs import (
     ATROPOS,
     UNMAKABLE,
+    blocks_of,
     environment,
     loaded,
     page_program,
     run,
     run_python,
+    shown_output,
 )
 from openenv_server import serving
-from page_blocks import ROOT, blocks
 from scripted_server import answering
 from served_rewards import served_rewards
 
@@ -114,18 +116,45 @@ print(json.dumps([[each["seed"], each["level"]] for each in drawn]))
 """
 
 
-def of_page(page: str) -> str:
-    """Return the one command of a page that needs the framework."""
-    [text] = [
-        block.text
-        for block in blocks(ROOT / "docs" / page)
-        if "vf-eval" in block.text and "test-integrations" in block.reason
-    ]
+OF_NEMO_GYM = """
+cat > nemo-gym.toml <<END
+[env.taskset]
+id = "nemo-gym"
+dataset = "rows.jsonl"
+task.resources_url = "$REWARDS"
+[env.agent]
+harness.id = "null"
+runtime.type = "subprocess"
+END
+vf-eval @ nemo-gym.toml --model simulated --client.base-url "$URL" --client.api-key-var API_KEY \\
+    --no-push --no-rich
+"""
+OF_OPENENV = """
+cat > openenv.toml <<END
+[env.taskset]
+id = "openenv"
+base_url = "$OPENENV"
+resets = [
+    {dataset_name = "gcd", seed = 7, size = 1},
+    {dataset_name = "lcm", seed = 7, size = 1},
+]
+[env.player]
+harness.id = "null"
+runtime.type = "subprocess"
+END
+vf-eval @ openenv.toml --model simulated --client.base-url "$URL" --client.api-key-var API_KEY \\
+    --no-push --no-rich
+"""
+
+
+def of_page(program: str) -> str:
+    """Return the one command of the page's section that runs a program of verifiers."""
+    [text] = [block.text for block in blocks_of("verifiers") if program in block.text]
     return text
 
 
 async def run_shell(command: str, folder: Path, **variables: str) -> list[dict[str, Any]]:
-    """Run a page's command, and return its traces."""
+    """Run a command of verifiers, and return its traces."""
     env = {**environment(folder), "API_KEY": "x", "UV_HTTP_TIMEOUT": "180", **variables}
     await run("bash", "-euc", command, cwd=folder, env=env)
     [file] = (folder / "outputs").glob("*/traces.jsonl")
@@ -139,7 +168,7 @@ async def test_the_page_command_scores_held_out_problems(tmp_path: Path) -> None
     replies = {p.question: f"<think>…</think><answer>{p.oracle}</answer>" for p in problems}
     replies[problems[0].question] = "no idea"
     async with answering(replies) as (url, asked):
-        traces = await run_shell(of_page("verifiers.md"), tmp_path, URL=url)
+        traces = await run_shell(of_page("vf-eval"), tmp_path, URL=url)
     system, user = asked[0]
     assert (system["content"], user["role"]) == (SYSTEM_PROMPTS["think"], "user")
     assert len(asked) == 4
@@ -166,8 +195,7 @@ async def test_the_nemo_gym_taskset_scores_rows_through_the_reward_service(tmp_p
         replies = {p.question: f"<answer>{p.oracle}</answer>" for p in problems}
         replies[wrong.question] = "<answer>x</answer>"
         async with answering(replies) as (url, _):
-            command = of_page("nemo-gym.md")
-            traces = await run_shell(command, tmp_path, URL=url, REWARDS=service.url)
+            traces = await run_shell(OF_NEMO_GYM, tmp_path, URL=url, REWARDS=service.url)
     found = {trace["task"]["data"]["row"]["question"]: trace for trace in traces}
     rewards = [found[p.question]["rewards"]["nemo_gym"]["score"] for p in problems]
     assert rewards == [1.0, 0.0, 1.0]
@@ -176,10 +204,11 @@ async def test_the_nemo_gym_taskset_scores_rows_through_the_reward_service(tmp_p
 
 
 def test_the_page_program_shows_training_problems(tmp_path: Path) -> None:
-    line = run_python(page_program("verifiers.md"), tmp_path)
-    name, recipe = line.split(" ", 1)
-    assert json.loads(recipe)["task"] == name
-    assert json.loads(recipe)["seed"] % 2 == 0
+    program = page_program("verifiers")
+    assert run_python(program, tmp_path) == shown_output("verifiers")
+    of_each = "print([task.data.recipe for task in taskset.take(3)])\n"
+    recipes = ast.literal_eval(run_python(program + of_each, tmp_path))
+    assert all(json.loads(recipe)["seed"] % 2 == 0 for recipe in recipes)
 
 
 def test_only_held_out_problems_are_finite(tmp_path: Path) -> None:
@@ -210,8 +239,7 @@ def test_a_resumed_run_takes_the_same_tasks_and_then_those_that_follow(tmp_path:
 
 
 async def test_validate_checks_the_tasks_own_answers(tmp_path: Path) -> None:
-    [command] = [b.text for b in blocks(ROOT / "docs" / "verifiers.md") if "vf-validate" in b.text]
-    await run("bash", "-euc", command, cwd=tmp_path, env=environment(tmp_path))
+    await run("bash", "-euc", of_page("vf-validate"), cwd=tmp_path, env=environment(tmp_path))
     [file] = (tmp_path / "outputs").glob("*/summary.json")
     checks = json.loads(file.read_text())["checks"]
     assert {name: each["valid"] for name, each in checks.items()} == {"gold": 4, "noop": 4}
@@ -236,10 +264,9 @@ async def test_the_openenv_taskset_plays_episodes_of_our_environment(tmp_path: P
     with ReasoningGym(processes=1) as gym:
         gcd, lcm = (gym.problem({"task": task, "seed": 7}) for task in ("gcd", "lcm"))
     replies = ByQuestion({gcd.question: str(gcd.oracle), lcm.question: "<answer>0</answer>"})
-    [command] = [b.text for b in blocks(ROOT / "docs" / "openenv.md") if "vf-eval" in b.text]
     with serving() as (openenv, _):
         async with answering(replies) as (url, _):
-            traces = await run_shell(command, tmp_path, URL=url, OPENENV=openenv)
+            traces = await run_shell(OF_OPENENV, tmp_path, URL=url, OPENENV=openenv)
     rewards = {t["task"]["data"]["name"]: t["rewards"]["openenv_reward"]["score"] for t in traces}
     assert rewards == {f"{openenv}#0": 1.0, f"{openenv}#1": 0.0}
     assert not [trace for trace in traces if trace["errors"]]

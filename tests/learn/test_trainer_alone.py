@@ -1,4 +1,4 @@
-"""The trainer of `docs/smollm2.md`, with a tiny model, the real API and no vLLM."""
+"""The trainer of `docs/first-model.md`, with a tiny model, the real API and no vLLM."""
 
 import asyncio
 import math

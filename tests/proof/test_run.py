@@ -10,7 +10,6 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from docs.verifier_audit import as_markdown, page_data
 from reasoning_gym_environment.cli import main
 from reasoning_gym_environment.commands.prove import as_json, as_text
 from reasoning_gym_environment.commands.prove import main as prove
@@ -22,6 +21,7 @@ from reasoning_gym_environment.records import Recipe
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
 from reasoning_gym_environment.tasks.ladders import TaskLadder
 from reasoning_gym_environment.tasks.modules import Proof, find_modules, read_proof
+from research.verifier_audit import as_markdown, page_data
 
 SESSION = pytest.mark.asyncio(loop_scope="session")
 

@@ -16,7 +16,7 @@ from reasoning_gym_environment.problems.suites import load_suite
 from reasoning_gym_environment.sandbox.pool import TaskPool
 from research.leaderboard import recompute
 from research.leaderboard.__main__ import main
-from research.leaderboard.page import fill
+from research.leaderboard.page import TABLES, fill, main_columns
 from research.leaderboard.standings import published_table, read_standings
 
 SESSION = pytest.mark.asyncio(loop_scope="session")
@@ -97,14 +97,15 @@ def test_a_file_has_one_model_on_its_suite(path: Path) -> None:
     assert standing.model == path.stem
 
 
-def test_the_page_has_the_tables_of_the_files() -> None:
-    text = PAGE.read_text(encoding="utf-8")
-    assert fill(text, ROOT / "docs" / "leaderboard") == text
-    assert text.count("openai_o3-mini") == 2
+def test_the_pages_have_the_tables_of_the_files() -> None:
+    for page, change in ((PAGE, main_columns), (TABLES, str)):
+        text = page.read_text(encoding="utf-8")
+        assert fill(text, ROOT / "docs" / "leaderboard", change) == text
+        assert text.count("| openai_o3-mini |") == 2
 
 
 def test_the_page_names_the_tasks_whose_labels_follow_a_convention() -> None:
-    labels = (ROOT / "docs" / "labels.md").read_text(encoding="utf-8")
+    labels = (ROOT / "research" / "labels" / "labels.md").read_text(encoding="utf-8")
     conventions = labels.partition("## Conventions")[2].partition("\n## ")[0]
     named = PAGE.read_text(encoding="utf-8").partition("- **Labels.**")[2].partition("## ")[0]
     tasks = re.findall(r"^- (`\w+`):", conventions, re.MULTILINE)

@@ -1,7 +1,7 @@
-"""Write docs/verifier-audit.md and its data from a file of proofs.
+"""Write research/verifier-audit.md and its data from a file of proofs.
 
 reasoning-gym-environment prove --all -o proofs.json
-python docs/verifier_audit.py proofs.json
+python research/verifier_audit.py proofs.json
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _HEAD = """\
 
 <!-- generated: do not edit -->
 {summary}. `reasoning-gym-environment prove --all -o proofs.json` and
-`python docs/verifier_audit.py proofs.json` write this page and, beside it,
-[a row for every task](verifier-audit.json): whether its own
-answers have full credit, the answers that reach [the floors](tasks.md#all-tasks), what wrong texts
-and right answers with additions earn, which forms of a right answer lose credit, and the verifier's
-times. Answers pass the processes that score rollouts, with screen, guards and limits. A wrong text
-is a finding if it earns at least {score} on more than {share:.0%} of the items.
+`python research/verifier_audit.py proofs.json` write this page and, beside it,
+[a row for every task](verifier-audit.json): whether its own answers have full credit, the answers
+that reach [the floors](../docs/tasks.md#all-tasks), what wrong texts and right answers with
+additions earn, which forms of a right answer lose credit, and the verifier's times. Answers pass
+the processes that score rollouts, with screen, guards and limits. A wrong text is a finding if it
+earns at least {score} on more than {share:.0%} of the items.
 """
 
 
@@ -122,7 +122,7 @@ def finding_rows(proofs: Proofs) -> list[dict[str, str]]:
 
 
 def page_data(proofs: Proofs) -> dict[str, Any]:
-    """Return what the documentation tells, as plain JSON."""
+    """Return what the page tells, as plain JSON."""
     return {
         "summary": summary(proofs),
         "tasks": [row(task) for task in proofs.tasks.values()],
@@ -132,7 +132,7 @@ def page_data(proofs: Proofs) -> dict[str, Any]:
 
 
 def as_markdown(data: Mapping[str, Any]) -> str:
-    """Return the page of the documentation, in Markdown, from `page_data`."""
+    """Return the page in Markdown, from `page_data`."""
     table = ["| why | findings |", "| --- | --- |"]
     for why, own in group_by(lambda finding: finding["why"], data["findings"]).items():
         found = "; ".join(f"`{one['task']}` {one['finding']}: {one['detail']}" for one in own)
