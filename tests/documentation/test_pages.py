@@ -18,7 +18,7 @@ EXPLAINED = re.compile(r"^\*\*(`+)(.+?)\1\*\*<br>$", re.MULTILINE)
 MESSAGES = EXPLAINED.findall(TROUBLES.read_text(encoding="utf-8"))
 
 of_pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-of_all_pages = pytest.mark.parametrize("page", (*PAGES, *BESIDE), ids=lambda page: page.name)
+of_all_pages = pytest.mark.parametrize("page", [*PAGES, *BESIDE], ids=lambda page: page.name)
 
 
 def test_the_readme_is_read_in_a_minute() -> None:
