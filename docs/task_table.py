@@ -42,7 +42,7 @@ def changed_parameters(levels: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def row(task: TaskInfo, levels: Sequence[Mapping[str, Any]]) -> str:
-    used = "" if task.used else " (left out unless named)"
+    used = "" if task.used else " (only if named)"
     floor = floors()[task.name]
     shares = f"{floor.chance.solved:.0%} | {floor.no_reasoning.solved:.0%}"
     changes = ", ".join(changed_parameters(levels))
