@@ -190,7 +190,7 @@ class EnvironmentSettings(AtroposEnvironment, TaskOptions):
     )
     solved_threshold: float | None = option(
         None,
-        "Least score of a solved answer; by default full credit, or less where less is right. "
+        "Minimum score of a solved answer; by default full credit, or less where less is right. "
         f"Upstream's is {UPSTREAM_THRESHOLD}.",
         gt=0,
         le=1,
@@ -216,8 +216,8 @@ class EnvironmentSettings(AtroposEnvironment, TaskOptions):
     eval_attempts: int = option(1, "Completions of each evaluation item: the k of pass@k.", ge=1)
     eval_difficulties: Difficulties = option(
         [],
-        "Difficulties from 0 to 1 to evaluate as well, separated by commas: as many items at each, "
-        "of every task with levels.",
+        "More difficulties to evaluate, from 0 to 1, separated by commas; each adds as many items of "
+        "every task with levels.",
     )
     eval_seed: int = option(123, "Seed of the evaluation set; no other affects it.")
     eval_step: int | None = option(
@@ -239,7 +239,7 @@ class EnvironmentSettings(AtroposEnvironment, TaskOptions):
     dump_failed_rollouts: bool | None = option(None, "Dump groups whose scores are all 0.")
     max_dump_gb: float | None = option(
         None,
-        "Most gigabytes of this run's dumps: the oldest files are deleted. By default 2, or no "
+        "Maximum gigabytes of this run's dumps; the oldest files are deleted. By default 2, or no "
         "limit where a dump option is set.",
         gt=0,
     )
@@ -255,7 +255,7 @@ class EnvironmentSettings(AtroposEnvironment, TaskOptions):
     )
     task_processes: int | None = option(
         None,
-        "Processes that make problems, and as many that score; by default half the cores, 2 to 8.",
+        "Processes that generate problems, and as many that score; by default half the cores, 2 to 8.",
         ge=1,
     )
     generation_timeout: float = option(10.0, "Generation timeout in seconds.", gt=0)
@@ -336,7 +336,7 @@ class RunFlags(Section):
         "Fixed items to evaluate: a name of `suite list`, or a file.",
         begins="Other options",
     )
-    limit: int | None = option(None, "Most items to evaluate, spread over the tasks.", ge=1)
+    limit: int | None = option(None, "Maximum items to evaluate, spread over the tasks.", ge=1)
     slurm: bool = option(False, "Find the servers in Slurm's list of nodes.")
     testing: bool = option(False, "Must be false: Atropos's mock server completes no prompt.")
 

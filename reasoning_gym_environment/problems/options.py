@@ -134,12 +134,12 @@ class TaskOptions(Section):
 
     exclude_tasks: Names = option(
         [],
-        "Tasks and categories to leave out in any case.",
+        "Tasks and categories to exclude, even if included.",
         begins="Tasks and difficulty",
     )
     task_weights: Weights = option(
         {},
-        "Draw weights of tasks or categories, such as gcd=2,games=0.5; others have 1.",
+        "Sampling weights of tasks or categories, such as gcd=2,games=0.5; others have 1.",
     )
     task_parameters: Parameters = option(
         {},
@@ -149,7 +149,7 @@ class TaskOptions(Section):
     complexity_mode: ComplexityMode | None = option(
         None,
         "Difficulty of training problems: unset (the library's default), random (all levels "
-        "alike), curriculum (each task at the target accuracy) or fixed (difficulty).",
+        "equally), curriculum (each task at the target accuracy) or fixed (difficulty).",
     )
     difficulty: float | None = option(
         None,
@@ -158,12 +158,12 @@ class TaskOptions(Section):
         le=1,
     )
     curriculum_target_accuracy: float = option(
-        0.7, "Share of solved rollouts that the curriculum holds.", gt=0, lt=1
+        0.7, "Share of solved rollouts that the curriculum aims at.", gt=0, lt=1
     )
     sampling: TaskSampling = option(
         "uniform",
-        "How tasks are drawn: by weight (uniform), or also by the chance of a group with solved "
-        "and unsolved rollouts, whose problem is asked again (signal).",
+        "How tasks are drawn: by weight (uniform), or also by the chance that a group has solved "
+        "and unsolved rollouts; such problems are asked again (signal).",
     )
 
     def task_options(self) -> dict[str, Any]:
