@@ -216,8 +216,8 @@ class EnvironmentSettings(AtroposEnvironment, TaskOptions):
     eval_attempts: int = option(1, "Completions of each evaluation item: the k of pass@k.", ge=1)
     eval_difficulties: Difficulties = option(
         [],
-        "More difficulties to evaluate, from 0 to 1, separated by commas; each adds as many items of "
-        "every task with levels.",
+        "More difficulties to evaluate, from 0 to 1, separated by commas; each adds as many items "
+        "of every task with levels.",
     )
     eval_seed: int = option(123, "Seed of the evaluation set; no other affects it.")
     eval_step: int | None = option(
@@ -255,7 +255,8 @@ class EnvironmentSettings(AtroposEnvironment, TaskOptions):
     )
     task_processes: int | None = option(
         None,
-        "Processes that generate problems, and as many that score; by default half the cores, 2 to 8.",
+        "Processes that generate problems, and as many that score; by default half the cores, "
+        "2 to 8.",
         ge=1,
     )
     generation_timeout: float = option(10.0, "Generation timeout in seconds.", gt=0)
