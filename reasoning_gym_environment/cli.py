@@ -22,12 +22,12 @@ COMMANDS = SERVING | {
     "init": "write a commented configuration to start from",
     "rewards": "serve scores and problems over HTTP to any trainer",
     "openenv": "serve an OpenEnv environment",
-    "tasks": "list all tasks and which are used; --levels TASK shows a task's levels",
-    "problems": "write problems of chosen tasks and levels, with or without their solutions",
-    "prove": "prove tasks, the library's or your own: what they pay for, their levels, more",
+    "tasks": "list all tasks and which are used, or the levels of one",
+    "problems": "write problems of chosen tasks and levels, or demonstrations",
+    "prove": "prove tasks, the library's or your own, or check rows",
     "rescore": "score stored rollouts again under other settings, without inference",
     "show": "print stored rollouts for people",
-    "export": "write stored rollouts for SFT or DPO, or whole, as JSONL, Parquet or a dataset",
+    "export": "write stored rollouts as training data",
     "compare": "compare two evaluation results, paired by item",
     "suite": "fixed evaluation sets: list, verify, leaderboard",
     "report": "make an HTML page from dumps and evaluation results",
@@ -42,7 +42,7 @@ def usage() -> str:
     return """\
 usage: reasoning-gym-environment COMMAND [options]
 
-Train language models on reasoning-gym's tasks, with Atropos or any other trainer.
+Train language models on reasoning-gym's tasks, with Atropos or any trainer.
 
 commands that use an inference server (for options: COMMAND --help):
 {}
@@ -50,8 +50,9 @@ commands that use an inference server (for options: COMMAND --help):
 commands that need no server:
 {}
 
-Settings are options, --env.NAME VALUE (the environment) and --openai.NAME VALUE (the
-inference server), or come from a file: --config FILE.yaml. --version prints the version.
+Settings are options, --env.NAME VALUE (the environment) and --openai.NAME VALUE
+(the inference server), or come from a file: --config FILE.yaml.
+--version prints the version.
 """.format("\n".join(serving), "\n".join(others))
 
 

@@ -32,7 +32,7 @@ from ..settings import (
     list_options,
     sections,
 )
-from ..util.command_line import ENV, SERVER, Parser, number, read_given
+from ..util.command_line import ENV, KEY_VARIABLE, SERVER, Parser, number, read_given
 from ..util.concurrency import SWITCH_SECONDS
 from ..util.files import replacing
 from ..util.logs import SecretRedactor, configure_logging
@@ -53,7 +53,7 @@ class Run(NamedTuple):
     example: str
 
 
-_ONE_SERVER = "reasoning-gym-environment {} --model MODEL --url http://localhost:9004/v1"
+_ONE_SERVER = "reasoning-gym-environment {} \\\n    --model MODEL --url http://localhost:9004/v1"
 RUNS = {
     "serve": Run(
         "env_manager",
@@ -64,12 +64,12 @@ RUNS = {
     "process": Run(
         "process_manager",
         "Collect env.total_steps groups into files, without a trainer.",
-        _ONE_SERVER.format("process") + " \\\n    --env.use_wandb false",
+        _ONE_SERVER.format("process") + " --env.use_wandb false",
     ),
     "evaluate": Run(
         "_run_evaluate",
         "Run the fixed evaluation set and write its samples and metrics.",
-        _ONE_SERVER.format("evaluate") + " \\\n    --limit 20",
+        _ONE_SERVER.format("evaluate") + " --limit 20",
     ),
 }
 
@@ -145,9 +145,10 @@ def require_keys(servers: Sequence[Any]) -> None:
                 urlopen(request, timeout=3.0).close()
             except (OSError, HTTPException) as error:  # the negotiation waits for a server
                 if getattr(error, "code", 0) == 401:
+                    unread = "--openai.api_key_var" if server.server_type != "openai" else ""
                     raise ConfigurationError(
                         f"the inference server at {server.base_url} wants an API key (401): set "
-                        "OPENAI_API_KEY or --openai.api_key to one that it accepts"
+                        f"{unread or KEY_VARIABLE} or --openai.api_key to one that it accepts"
                     ) from None
 
 

@@ -104,7 +104,10 @@ def as_text(proofs: Proofs) -> str:
     counts = Counter(task.verdict.replace("_", " ") for task in proofs.tasks.values())
     for name, task in proofs.tasks.items():  # of the library's: repaired faults, or luck
         lines += [f"not seen: {name}: {', '.join(task.unseen)}"] if task.unseen else []
-    return table([*lines, ", ".join(f"{n} {name}" for name, n in counts.items())])
+    lines.append(", ".join(f"{n} {name}" for name, n in counts.items()))
+    if counts["not tried"]:
+        lines.append("not tried: time ran out; go on with the same command and more --seconds")
+    return table(lines)
 
 
 def as_json(proofs: Proofs) -> str:

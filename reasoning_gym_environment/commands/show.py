@@ -58,7 +58,7 @@ def render_rollout(group: StoredGroup, number: int, *, full: bool) -> str:
     level = "" if recipe.level is None else f", level {recipe.level:g}"
     parameters = f", {json.dumps(recipe.parameters)}" if recipe.parameters else ""
     name = f"{recipe.task} (seed {recipe.seed}{level}{parameters})"
-    title = f"── {name}, rollout {number + 1} of {len(group.rollouts)} ".ljust(100, "─")
+    title = f"── {name}, rollout {number + 1} of {len(group.rollouts)} ".ljust(80, "─")
     thought, reply = split_thought(rollout.text)
     system = [m["content"] for m in rollout.conversation if m["role"] == "system"]
     parts = [

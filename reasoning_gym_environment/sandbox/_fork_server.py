@@ -152,6 +152,7 @@ class ForkServer:
         hash_seed: of its processes.
     """
 
+    in_worker = False
     _program = (
         "import sys; sys.path.remove(''); "  # import nothing from the working directory
         "from reasoning_gym_environment.sandbox._fork_server import main; main()"
@@ -165,6 +166,9 @@ class ForkServer:
         environment: Sequence[str] = (),
         hash_seed: int = 0,
     ) -> None:
+        if self.in_worker:
+            guard = 'put what does so under `if __name__ == "__main__":`'
+            raise ConfigurationError(f"a module that workers import can't start a gym: {guard}")
         argument = [] if source is None else [msgspec.json.encode(source).decode()]
         self._command = "-c", program or self._program, *argument
         own = worker_environment() | {"PYTHONHASHSEED": str(hash_seed)}
@@ -375,6 +379,7 @@ def run_server(load_roles: Callable[[], Roles]) -> None:
     Standard input is the control socket. A message is a role, with the worker's end of a socket
     pair, or `kill` and a process id.
     """
+    ForkServer.in_worker = True
     faulthandler.register(signal.SIGUSR1, all_threads=False)
     os.nice(5)  # the event loop must not wait for the processor because of its workers
     control = socket.socket(fileno=os.dup(0))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import pickle
 import struct
@@ -324,6 +325,7 @@ class TaskPool(WorkerPool):
         self._sources: list[TaskSource] = []
         self._by_task: dict[str, TaskSource] = {}
         self._stateless = settings.stateless or frozenset()
+        self._raised: Counter[str] = Counter()  # of users' own verifiers, by task
         self.modules: dict[str, ModuleTasks] = {}
         self._chance: dict[str, float] = {}
         servers = []
@@ -551,11 +553,19 @@ class TaskPool(WorkerPool):
         reply = await hosts.submit(pickle.dumps(request), timeout=timeout)
         try:
             solved_from = settings.solved_threshold or solved_score(request.task)
-            return unpack_verdicts(reply, len(answers), solved_from=solved_from)
+            verdicts = unpack_verdicts(reply, len(answers), solved_from=solved_from)
         except ValueError as error:
             self._counts["verify/malformed_replies"] += 1
             logger.warning("%s: malformed reply of a verifier host: %s", request.task, error)
             raise WorkerLostError(str(error)) from error
+        for verdict in verdicts if request.own else ():
+            if verdict.status is Status.VERIFIER_ERROR:
+                self._raised[request.task] += 1
+                if math.log10(count := self._raised[request.task]).is_integer():
+                    logger.warning(
+                        "%s: verifier %s (error %d)", request.task, verdict.detail, count
+                    )
+        return verdicts
 
 
 def verdict_of_lost(error: WorkerLostError) -> Verdict:

@@ -120,7 +120,7 @@ async def test_what_a_recipe_may_not_ask_is_said(
 
 @where_filtered
 async def test_whatever_a_verifier_does_is_a_verdict_and_leaves_the_next_answers_as_they_were(
-    own: TaskPool,
+    own: TaskPool, caplog: pytest.LogCaptureFixture
 ) -> None:
     problem = await own.generate(Recipe(task="odd", seed=2, parameters={"kind": "none"}))
     assert problem.oracle is None
@@ -150,6 +150,7 @@ async def test_whatever_a_verifier_does_is_a_verdict_and_leaves_the_next_answers
     for answer, verdict in zip(numberless, verdicts[-3:], strict=True):
         assert (verdict.status, verdict.score) == (Status.VERIFIER_ERROR, 0.0), answer
         assert "a score must be a number, got" in verdict.detail
+    assert r"odd: verifier raised ValueError: no \x1b[31mnumber (error 1)" in caplog.messages
     assert not Path("/tmp/own-tasks-wrote").exists()
 
 
@@ -208,6 +209,10 @@ REGISTERS = (
     [
         ("import nothing_like_this", r"ModuleNotFoundError: No module .*\(.*/first\.py, line 1\)"),
         ("raise SystemExit(3)", "first.py: SystemExit: 3"),
+        (
+            "import reasoning_gym_environment as r\nr.ReasoningGym().problems('gcd')",
+            "a module that workers import can't start a gym: put",
+        ),
         ("x = 1", "first.py registers no task: call reasoning_gym.factory.register_dataset"),
         (
             f"{REGISTERS}register_dataset('gcd', GCDDataset, GCDConfig)",
