@@ -14,7 +14,7 @@ from ..evaluation.store import EvaluationResults, read_results
 from ..records import UPSTREAM_THRESHOLD
 from ..tasks.facts import LIBRARY
 from ..util.command_line import Parser
-from ..util.values import escape_control_characters
+from ..util.values import escape_control_characters, table
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -66,7 +66,8 @@ def main(arguments: Sequence[str]) -> int:
         )
     if options.without_faulty_items:
         lines.append(f"{left_out} faulty items left out")
-    print(escape_control_characters("\n".join([*lines, comparison_table(comparison)])))
+    told = f"{table(lines)}\n{comparison_table(comparison)}"
+    print(escape_control_characters(told.lstrip("\n")))
     return 0
 
 

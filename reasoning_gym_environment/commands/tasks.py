@@ -106,4 +106,4 @@ async def _levels(pool: TaskPool, task: str, ladder: TaskLadder) -> str:
         difficulty = level / max(1, len(levels) - 1)
         title = f"level {level}  difficulty {difficulty:.2f}  {shown or 'the default'}"
         parts.append(f"{title}\n{indent(question, '    ')}")
-    return "\n\n".join(parts)
+    return table("\n\n".join(parts).splitlines())

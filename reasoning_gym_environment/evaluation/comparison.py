@@ -220,8 +220,9 @@ def standing(results: EvaluationResults, suite: Suite) -> Standing:
     made_on = results.settings.get("suite")
     if made_on != suite.identity:
         raise FixableError(
-            f"{results.path} was made on {made_on or 'no suite'}, not on {suite.identity}: run "
-            f"`evaluate --suite {suite.name}`, or name an earlier version, such as {suite.name}@1"
+            f"{results.path} was made on {made_on or 'no suite'}, not on {suite.name}@"
+            f"{suite.version}: run `evaluate --suite {suite.name}`, or name an earlier version, "
+            f"such as {suite.name}@1"
         )
     by_recipe = {recipe_key(sample.recipe): sample.scored for sample in results.samples}
     items: defaultdict[str, list[str]] = defaultdict(list)

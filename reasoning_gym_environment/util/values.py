@@ -88,7 +88,8 @@ def table(rows: Sequence[Sequence[str]], *, drop: Sequence[str] = ()) -> str:
     for row in rows:
         *first, last = [row] if isinstance(row, str) else next(aligned)
         margin = "".join(f"{cell}  " for cell in first)
-        indent, room = " " * len(margin), max(width, len(margin) + 20)
+        indent = " " * (len(margin) or len(last) - len(last.lstrip()))
+        room = max(width, len(margin) + 20)
         text = textwrap.fill(margin + last, room, subsequent_indent=indent, break_on_hyphens=False)
         lines.append(text.rstrip())
     return "\n".join(lines)
