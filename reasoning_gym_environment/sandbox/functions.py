@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import pickle
 from collections import Counter
@@ -15,11 +14,9 @@ from ..util.values import escape_control_characters
 from ._fork_server import ForkServer
 from ._function_host import PROGRAM, ROLE, FunctionSource
 from ._protocol import FormScores, Outcome, to_verdict
-from .pool import HOST_GRACE_SECONDS, WorkerGroup, WorkerPool, verdict_of_lost
+from .pool import HOST_GRACE_SECONDS, WorkerGroup, WorkerPool, verdict_of_lost, warn_of_error
 
 __all__ = ["MAX_TEXT", "FunctionPool", "FunctionSource"]
-
-logger = logging.getLogger(__name__)
 
 MAX_TEXT = 16 * 2**20
 """Characters of a text, and of its data as JSON. A longer text is wrong."""
@@ -62,10 +59,7 @@ class FunctionPool(WorkerPool):
         else:
             verdict = await self._call(text, data)
         self._counts[verdict.status.value] += 1
-        count = self._counts[Status.VERIFIER_ERROR.value]
-        # the first error, the tenth, the hundredth and so on
-        if verdict.status is Status.VERIFIER_ERROR and math.log10(count).is_integer():
-            logger.warning("%s %s (error %d)", self._source.shown, verdict.detail, count)
+        warn_of_error(self._source.shown, verdict, self._counts[Status.VERIFIER_ERROR.value])
         return verdict
 
     async def _call(self, text: str, data: str) -> Verdict:

@@ -559,13 +559,15 @@ class TaskPool(WorkerPool):
             logger.warning("%s: malformed reply of a verifier host: %s", request.task, error)
             raise WorkerLostError(str(error)) from error
         for verdict in verdicts if request.own else ():
-            if verdict.status is Status.VERIFIER_ERROR:
-                self._raised[request.task] += 1
-                if math.log10(count := self._raised[request.task]).is_integer():
-                    logger.warning(
-                        "%s: verifier %s (error %d)", request.task, verdict.detail, count
-                    )
+            self._raised[request.task] += verdict.status is Status.VERIFIER_ERROR
+            warn_of_error(f"{request.task}: verifier", verdict, self._raised[request.task])
         return verdicts
+
+
+def warn_of_error(name: str, verdict: Verdict, count: int) -> None:
+    """Log the first error of a user's own function, the tenth, the hundredth and so on."""
+    if verdict.status is Status.VERIFIER_ERROR and math.log10(count).is_integer():
+        logger.warning("%s %s (error %d)", name, verdict.detail, count)
 
 
 def verdict_of_lost(error: WorkerLostError) -> Verdict:
