@@ -64,20 +64,21 @@ def to_run(page: Path, language: str) -> list[str]:
 
 def prose(text: str) -> str:
     """The text of a page without blocks of code, tables and comments."""
-    text = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
-    lines = [line for line in text.splitlines() if not line.lstrip().startswith("|")]
+    lines = [
+        line for line in _BLOCK.sub("", text).splitlines() if not line.lstrip().startswith("|")
+    ]
     return re.sub(r"<!--.*?-->", "", "\n".join(lines), flags=re.DOTALL)
 
 
 def links(page: Path) -> list[str]:
     """The targets within the repository that a page links to."""
-    prose = _BLOCK.sub("", page.read_text(encoding="utf-8"))
-    return [target for target in _LINK.findall(prose) if "://" not in target]
+    text = _BLOCK.sub("", page.read_text(encoding="utf-8"))
+    return [target for target in _LINK.findall(text) if "://" not in target]
 
 
 @cache
 def anchors(page: Path) -> set[str]:
     """The anchors of a page's headings, as MkDocs makes them."""
-    prose = _BLOCK.sub("", page.read_text(encoding="utf-8"))
-    plain = [re.sub(r"[^\w\s-]", "", heading) for heading in _HEADING.findall(prose)]
+    text = _BLOCK.sub("", page.read_text(encoding="utf-8"))
+    plain = [re.sub(r"[^\w\s-]", "", heading) for heading in _HEADING.findall(text)]
     return {re.sub(r"[-\s]+", "-", heading.strip().lower()) for heading in plain}
