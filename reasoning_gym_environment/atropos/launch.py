@@ -145,10 +145,11 @@ def require_keys(servers: Sequence[Any]) -> None:
                 urlopen(request, timeout=3.0).close()
             except (OSError, HTTPException) as error:  # the negotiation waits for a server
                 if getattr(error, "code", 0) == 401:
-                    unread = "--openai.api_key_var" if server.server_type != "openai" else ""
+                    of_openai = server.server_type == "openai"  # else it isn't read
+                    name = KEY_VARIABLE if of_openai else "--openai.api_key_var"
                     raise ConfigurationError(
                         f"the inference server at {server.base_url} wants an API key (401): set "
-                        f"{unread or KEY_VARIABLE} or --openai.api_key to one that it accepts"
+                        f"{name} or --openai.api_key to one that it accepts"
                     ) from None
 
 
