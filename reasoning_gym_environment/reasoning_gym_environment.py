@@ -586,7 +586,9 @@ class ReasoningGymEnv(BaseEnv):
         return self.problems
 
     async def get_next_item(self) -> Problem:
-        """Return the next problem; raises ConfigurationError if no prompt leaves room."""
+        """Return the next problem; raises FixableError if no prompt leaves room, or the run ends."""
+        if self._fatal is not None:  # Atropos starts workers for as long as they end at once
+            raise self._fatal
 
         async def has_room(problem: Problem) -> bool:
             return await self.inference.has_room(problem.question, self.length_limit)
