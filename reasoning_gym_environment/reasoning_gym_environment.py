@@ -586,7 +586,7 @@ class ReasoningGymEnv(BaseEnv):
         return self.problems
 
     async def get_next_item(self) -> Problem:
-        """Return the next problem; raises FixableError if no prompt leaves room, or the run ends."""
+        """Return the next problem; raises FixableError if no prompt leaves room or the run ends."""
         if self._fatal is not None:  # Atropos starts workers for as long as they end at once
             raise self._fatal
 
