@@ -484,7 +484,8 @@ class ReasoningGymEnv(BaseEnv):
             logger.info("Groups: %s", self.statistics.accounting())
             logger.info("Closed after %s", signal_line(self.statistics.total))
         if counts := self.statistics.counts:
-            logger.info("Counts of this run: %s", dict(sorted(counts.items())))
+            said = ", ".join(f"{n:,} {name}" for name, n in sorted(counts.items()))
+            logger.info("Counts of this run: %s", said)
         has_all_groups = self.serving or self.processing  # otherwise a caller has them
         if has_all_groups and any(unaccounted.values()):
             logger.error("Group accounting mismatch: %s", unaccounted)

@@ -107,7 +107,7 @@ async def run_demo(
         of_server = APIServerConfig(
             server_type=server_type,
             base_url=server.url if server_type == "trl" else f"{server.url}/v1",
-            model_name=str(folder),
+            model_name="simulated",
             api_key="x",
         )
         env = DemoEnv(config, [of_server], policy)

@@ -93,10 +93,10 @@ class Progress:
             finally:
                 repeating.cancel()
 
-    def advance(self) -> None:
-        """Count one more job as done."""
-        self.bar.update()
-        self._done += 1
+    def advance(self, jobs: int = 1) -> None:
+        """Count more jobs as done."""
+        self.bar.update(jobs)
+        self._done += jobs
 
     async def _repeat(self) -> None:
         """Log the line, or refresh the bar, even while no job ends."""
@@ -132,5 +132,5 @@ async def with_progress(
     progress = Progress(description, total=done + len(tasks), done=done, note=note)
     async with progress.shown():
         for task in tasks:
-            task.add_done_callback(lambda _: progress.advance())
+            task.add_done_callback(lambda job: progress.advance(not job.cancelled()))
         return await gather_or_cancel(tasks)
