@@ -158,7 +158,7 @@ def _table_rows(comparison: Comparison) -> Iterator[Sequence[str]]:
     if all(change.items < MIN_ITEMS for _, change in ranked):
         yield (
             f"too few items per task for a test (at least {MIN_ITEMS}): evaluate both with a "
-            "higher --env.num_eval_samples_per_task"
+            "higher --limit (--env.num_eval_samples_per_task)"
         )
     else:
         yield f"{len(beyond)} of {len(ranked)} tasks changed beyond noise (solved)"

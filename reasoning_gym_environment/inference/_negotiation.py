@@ -151,7 +151,7 @@ async def probe(server: ServerClient, requirements: Requirements) -> Capabilitie
     """Return a server's capabilities.
 
     Raises:
-        ConfigurationError: the server refuses, or its replies are unusable.
+        ConfigurationError: the server refuses, its replies are unusable, or it has no valid TLS.
         aiohttp.ClientError, OSError: the failure may be transient.
     """
     url = str(server.config.base_url)
@@ -187,7 +187,7 @@ async def probe(server: ServerClient, requirements: Requirements) -> Capabilitie
             f"the inference server at {url} refuses requests with status {error.status} "
             f"({error.message.rstrip('.')}): {hint}"
         ) from error
-    except ReplyError as error:
+    except (ReplyError, aiohttp.ClientSSLError) as error:
         raise ConfigurationError(f"the inference server at {url} is unusable: {error}") from error
 
 

@@ -286,6 +286,13 @@ async def test_a_vllm_without_token_ids_ends_the_start(bench: Any, tokenizer: An
     )
 
 
+async def test_https_to_a_server_without_it_ends_the_start(bench: Any, tokenizer: Any) -> None:
+    async with PolicyServer(ONE, tokenizer) as server:
+        with pytest.raises(ConfigurationError, match=r"https://.* is unusable: .*SSL"):
+            async with bench.environment(server.url.replace("http:", "https:"), "vllm"):
+                pass
+
+
 async def test_the_start_waits_for_a_loading_server(
     bench: Any, tokenizer: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

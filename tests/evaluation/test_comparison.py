@@ -99,7 +99,7 @@ def test_too_few_items_are_not_said_to_show_no_change() -> None:
     lines = comparison_table(compared).splitlines()
     [said] = [line for line in lines if line.startswith("too few items per task for a test")]
     assert said.endswith(
-        "(at least 6): evaluate both with a higher --env.num_eval_samples_per_task"
+        "(at least 6): evaluate both with a higher --limit (--env.num_eval_samples_per_task)"
     )
     start = lines.index(said)
     assert [line.split()[0] for line in lines[start + 1 : start + 3]] == ["gcd", "lcm"]
