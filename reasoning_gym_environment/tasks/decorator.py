@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 from ..errors import ConfigurationError
 from ..util.values import shorten
 
-Generator = TypeVar("Generator", bound=Callable[[random.Random, int], tuple[str, str, Any]])
+Generate = Callable[[random.Random, int], tuple[str, str, Any]]
+Generator = TypeVar("Generator", bound=Generate)
+Verifier = Callable[[str, Any], float]
 
 
-def task(
-    *, levels: int, verifier: Callable[[str, Any], float] | None = None
-) -> Callable[[Generator], Generator]:
+def task(*, levels: int, verifier: Verifier | None = None) -> Callable[[Generator], Generator]:
     """Register a function as a task of its name, with levels, in reasoning-gym's registry.
 
     The function gets a source of random numbers and a level, and returns a question, its answer,
@@ -45,11 +45,7 @@ def task(
     return register
 
 
-def _register(
-    generator: Callable[[random.Random, int], tuple[str, str, Any]],
-    levels: int,
-    verifier: Callable[[str, Any], float] | None,
-) -> None:
+def _register(generator: Generate, levels: int, verifier: Verifier | None) -> None:
     from reasoning_gym.coaching import BaseCurriculum, ScalarAttributeDefinition  # heavy
     from reasoning_gym.dataset import ProceduralDataset
     from reasoning_gym.factory import register_dataset
@@ -72,14 +68,20 @@ def _register(
 
         def __getitem__(self, index: int) -> dict[str, Any]:
             source = random.Random(self.seed + index)
-            question, answer, data = generator(source, self.config.level)
+            made = generator(source, self.config.level)
+            if not isinstance(made, tuple) or len(made) != 3:
+                raise TypeError(f"it must return (question, answer, data), got {shorten(made)}")
+            question, answer, data = made
             metadata = {"source_dataset": name, "source_index": index, "data": data}
             return {"question": question, "answer": answer, "metadata": metadata}
 
         def score_answer(self, answer: str, entry: dict[str, Any]) -> float:
             if verifier is None:
                 return float(answer == entry["answer"])
-            return verifier(answer, entry["metadata"]["data"])
+            score = verifier(answer, entry["metadata"]["data"])
+            if not 0 <= score <= 1:
+                raise ValueError(f"the verifier must return a score in [0, 1], got {score!r:.80}")
+            return score
 
     class Curriculum(BaseCurriculum):
         def __init__(self) -> None:

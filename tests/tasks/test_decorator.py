@@ -49,6 +49,20 @@ def test_a_verifier_gets_answer_and_data_and_without_one_only_the_answer_is_righ
 
     assert scores() == [1.0, 0.0, 0.0]
     assert scores(verifier=lambda answer, data: str(data[0]) in answer and 0.5) == [0.5, 0.5, 0.0]
+    for score in (5, -0.1, float("nan")):
+        with pytest.raises(ValueError, match=rf"a score in \[0, 1\], got {score}"):
+            scores(verifier=lambda answer, data, score=score: score)
+
+
+def test_a_function_that_returns_no_question_with_answer_and_data_is_told() -> None:
+    def doubled(random: random.Random, level: int) -> Any:
+        return "one", "two"
+
+    task(levels=1)(doubled)
+    with pytest.raises(
+        TypeError, match=r"must return \(question, answer, data\), got \('one', 'two"
+    ):
+        create_dataset("doubled", seed=7, size=1)[0]
 
 
 @pytest.mark.parametrize("levels", [0, True, 2.0, [1, 2]])
