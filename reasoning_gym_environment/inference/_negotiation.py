@@ -109,8 +109,7 @@ async def negotiate(
             break
         failure.record_failure()
         if failure.should_log and retry.left > 0:
-            said = outage[0].upper() + outage[1:]
-            logger.warning("%s; trying for another %.0f s", said, retry.left)
+            logger.warning("The start waits: %s; trying for another %.0f s", outage, retry.left)
         if not await retry.wait():
             raise UnreachableError(
                 f"{outage}: start it, set --openai.base_url to its address, or check its own log"

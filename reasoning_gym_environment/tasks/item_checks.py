@@ -275,9 +275,7 @@ def _gsm_symbolic(entry: Entry) -> Fault | None:
         return _unanswerable("the answer is below zero")
     # The numbers that the library cuts to integers on the way, and the answers.
     formulas: Mapping[str, Callable[..., Fraction]] = {
-        r"has (\d+) tubes .* and (\d+) tubes .* half as many tubes .* three times as many tubes": (
-            lambda halved, tripled: halved / 2 + 3 * tripled
-        ),
+        r"has (\d+) tubes .* and (\d+) tubes .* half as many tubes": lambda a, b: a / 2 + 3 * b,
         r"class of (\d+) students, (\d+)% .* remaining class, (\d+)% of": (
             lambda all_, first, second: all_ * (first + (100 - first) * second / 100) / 100
         ),
@@ -289,8 +287,12 @@ def _gsm_symbolic(entry: Entry) -> Fault | None:
         r"includes (\d+) .* on the beach and (\d+) .* twice the rate .* If (\d+) minutes": (
             lambda beach, sidewalk, minutes: minutes + sidewalk * minutes / (2 * beach)
         ),
-        r"has (\d+) jars .* can decorate (\d+) .* holds (\d+)": (
-            lambda jars, decorated, held: jars * decorated / held
+        r"has (\d+) jars .* can decorate (\d+) .* holds (\d+)": lambda a, b, held: a * b / held,
+        r"a pen pal with (\d+) .* with (\d+) .* send (\d+) .* are (\d+) pages .* every (\d+) m": (
+            lambda pals, lost, each, pages, minutes: (pals - lost) * each * pages * minutes / 60
+        ),
+        r"there are (\d+) \w+ cards, and (\d+)% more .* cards\. \w+ cards are as many as": (
+            lambda first, more: 2 * first * (2 + more / 100)
         ),
         r"has \D([\d.]+) and wants to buy (\d+) .* from a bin .* costs \D([\d.]+\d)": (
             lambda money, count, price: money - count * price
@@ -299,8 +301,7 @@ def _gsm_symbolic(entry: Entry) -> Fault | None:
     if "How much more likely" in entry["question"]:
         return _ambiguous("percentage points, or percent of the smaller probability")
     for pattern, formula in formulas.items():
-        found = re.search(pattern, entry["question"])
-        if found:
+        if found := re.search(pattern, entry["question"]):
             value = formula(*(Fraction(number) for number in found.groups()))
             if value != Fraction(entry["answer"]):
                 return _false_label(f"the value is {value}")
