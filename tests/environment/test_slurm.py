@@ -1,6 +1,7 @@
 """The job script for Slurm, whose `srun` here runs its tasks on this machine."""
 
 import os
+import random
 import signal
 import socket
 import sys
@@ -33,14 +34,13 @@ for pid in "${pids[@]}"; do wait "$pid"; echo "ended with $?"; done
 
 
 def first_of_two_free_ports() -> int:
-    """A port that is free, as is the one after it."""
+    """A port that is free, as is the one after it; the system gives neither to other programs."""
     while True:
-        with socket.socket() as first, socket.socket() as second:
-            first.bind(("0.0.0.0", 0))
-            port: int = first.getsockname()[1]
-            with suppress(OSError, OverflowError):
-                second.bind(("0.0.0.0", port + 1))
-                return port
+        port = random.randrange(10_000, 32_000)
+        with socket.socket() as first, socket.socket() as second, suppress(OSError):
+            first.bind(("0.0.0.0", port))
+            second.bind(("0.0.0.0", port + 1))
+            return port
 
 
 async def test_a_job_runs_replicas_and_reward_services_until_slurm_ends_it(
