@@ -46,7 +46,6 @@ SEEDED_AT_CONSTRUCTION = frozenset({"acre", "gsm_symbolic", "list_functions", "s
 SHARES_DATA = frozenset({"codeio"})
 """Tasks whose constructor sets data that all their objects share: only the newest is cached."""
 
-
 DISGUISES_ITS_ANSWER = frozenset(
     {"caesar_cipher", "emoji_mystery", "letter_jumble", "sentence_reordering"}
 )
@@ -65,6 +64,7 @@ def solved_score(task: str) -> float:
         "knight_swap": longer_way,
         "tower_of_hanoi": longer_way,
         "mini_sudoku": other_spacing,
+        "polynomial_equations": 0.9989,  # 0.0001 off: the text rounds "down" from a 5 on
         # A variable that follows. The verifier takes it for trivial; tautologies earn less here.
         "propositional_logic": 0.25,
         "sudoku": other_spacing,

@@ -235,6 +235,11 @@ def other_forms(problem: Problem) -> tuple[list[str], list[str]]:
         )
         longer = f"{detour}\n{oracle}"
         return [longer], [detour, longer.rpartition("\n")[0]]
+    if task == "polynomial_equations":
+        cut, off = (
+            ", ".join(f"{float(x) - miss:.4f}" for x in oracle.split(", ")) for miss in (1e-4, 2e-4)
+        )
+        return [cut], [off, f"{oracle}, 1"]
     assert task == "knight_swap"
     first = [move.strip('"[]').split(",")[:2] for move in oracle.split(", ")[:2]]
     cycle = moved([(c, at) for c, at in first], data["board"], data["pieces"])
