@@ -275,7 +275,7 @@ def _gsm_symbolic(entry: Entry) -> Fault | None:
         return _unanswerable("the answer is below zero")
     # The numbers that the library cuts to integers on the way, and the answers.
     formulas: Mapping[str, Callable[..., Fraction]] = {
-        r"has (\d+) tubes .* and (\d+) tubes .* half as many tubes": lambda a, b: a / 2 + 3 * b,
+        r"(\d+) tubes .* and (\d+) tubes .* half .* three times as": lambda a, b: a / 2 + 3 * b,
         r"class of (\d+) students, (\d+)% .* remaining class, (\d+)% of": (
             lambda all_, first, second: all_ * (first + (100 - first) * second / 100) / 100
         ),
