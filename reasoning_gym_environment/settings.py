@@ -146,8 +146,7 @@ class EnvironmentSettings(AtroposEnvironment, TaskOptions):
         begins="Common options",
     )
     chat_template: str = option(
-        "",
-        f"Chat template for a model without one: {', '.join(CHAT_TEMPLATES)}, or a Jinja file.",
+        "", f"Chat template for a model without one: {', '.join(CHAT_TEMPLATES)}, or a Jinja file."
     )
     temperature: float = option(1.0, "Sampling temperature in training.", ge=0)
     top_p: float = option(1.0, "Nucleus sampling in training.", gt=0, le=1)
@@ -333,9 +332,7 @@ class RunFlags(Section):
     """Options outside the two sections."""
 
     suite: str | None = option(
-        None,
-        "Fixed items to evaluate: a name of `suite list`, or a file.",
-        begins="Other options",
+        None, "Fixed items to evaluate: a name of `suite list`, or a file.", begins="Other options"
     )
     limit: int | None = option(None, "Maximum items to evaluate, spread over the tasks.", ge=1)
     slurm: bool = option(False, "Find the servers in Slurm's list of nodes.")

@@ -83,8 +83,8 @@ class ScriptedServer(PolicyServer):
         raw_logprobs: return logprobs before temperature, like vLLM by default.
         change: of the completions of each request.
         forgets: so many requests more get no reply.
-        allowed: requests, those of the start included, in each window of `window` seconds, which
-            begins with its first; others get the `refusal`.
+        allowed: requests, those of the start included, before others get the `refusal`, for
+            `window` seconds from the first refusal on; then as many again.
         awake: while it is cleared nothing gets a reply, health probes included.
         failures, refused: requests answered with HTTP 500, and refused, so far.
     """
@@ -104,16 +104,17 @@ class ScriptedServer(PolicyServer):
         self.awake = asyncio.Event()
         self.awake.set()
         self._rng = random.Random(seed)
-        self._begun, self._used = -math.inf, 0
+        self._refuses_since, self._used = math.inf, 0
 
     async def _complete(self, request: PolicyRequest) -> list[Generation]:
         await self.awake.wait()
         now = time.monotonic()
-        if now - self._begun >= self.window:
-            self._begun, self._used = now, 0
+        if now - self._refuses_since >= self.window:
+            self._refuses_since, self._used = math.inf, 0
         if self._used >= self.allowed:
             self.refused += 1
-            raise self.refusal(self._begun + self.window - now)
+            self._refuses_since = min(self._refuses_since, now)
+            raise self.refusal(self._refuses_since + self.window - now)
         self._used += 1
         if self.ignores_n:
             request = request._replace(n=1)

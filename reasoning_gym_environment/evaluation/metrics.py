@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ..records import FORMAT_FAILURES, UPSTREAM_THRESHOLD, Status
 from ..storage.rows import StoredGroup, StoredRollout
-from ..tasks.facts import LIBRARY, floors
+from ..tasks.facts import LIBRARY, floors, level_chance
 from ..util.values import group_by, table
 from .estimators import Clusters, Estimate, macro_share, pass_at_k, share
 
@@ -257,13 +257,15 @@ def _means(samples: Sequence[StoredGroup], baselines: Baselines) -> Numbers:
     highest = {
         t: max(chance.get(t, 0.0), no_reasoning.get(t, 0.0)) for t in {*chance, *no_reasoning}
     }
+    at_levels = [level_chance(sample.recipe) for sample in samples for _ in sample.scored]
     values = {
         "unscored": [float(not r.scored) for r in rollouts],
         "format_failures": [float(r.status in FORMAT_FAILURES) for r in given],
         "truncated": [float(r.truncated) for r in given],
         "completion_tokens": [float(r.length or 0) for r in given],
         "reward": [r.score for r in rollouts if r.scored],
-        "chance": [floor for floor, _ in _against(chance, samples)],
+        "chance": [floor for floor, _ in _against(chance, samples)]
+        or [floor for floor in at_levels if floor is not None],
         "no_reasoning_floor": [floor for floor, _ in _against(no_reasoning, samples)],
         "above_chance": [float(r.solved) - floor for floor, r in _against(highest, samples)],
     }

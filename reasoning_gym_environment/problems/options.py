@@ -133,13 +133,10 @@ class TaskOptions(Section):
     """
 
     exclude_tasks: Names = option(
-        [],
-        "Tasks and categories to exclude, even if included.",
-        begins="Tasks and difficulty",
+        [], "Tasks and categories to exclude, even if included.", begins="Tasks and difficulty"
     )
     task_weights: Weights = option(
-        {},
-        "Sampling weights of tasks or categories, such as gcd=2,games=0.5; others have 1.",
+        {}, "Sampling weights of tasks or categories, such as gcd=2,games=0.5; others have 1."
     )
     task_parameters: Parameters = option(
         {},

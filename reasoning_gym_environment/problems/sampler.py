@@ -562,16 +562,14 @@ class Sampler:
 
     def require_own(self, state: Mapping[str, Any]) -> None:
         """Check that a state is this run's and replica's; raise ValueError otherwise."""
-        if state["run_seed"] != self._run_seed:
-            raise ValueError(
-                f"the state's seed is {shorten(state['run_seed'])}, but this run's is "
-                f"{self._run_seed}"
-            )
-        if state["replica"] != self._replica:
-            raise ValueError(
-                f"the state's replica is {shorten(state['replica'])}, but this one is "
-                f"{self._replica!r}"
-            )
+        for name, of_state, own in (
+            ("seed", state["run_seed"], self._run_seed),
+            ("replica", state["replica"], self._replica),
+        ):
+            if of_state != own:
+                raise ValueError(
+                    f"the state's {name} is {shorten(of_state)}, but this run's is {own!r}"
+                )
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue another stream; restore the evidence that fits these tasks and ladders."""

@@ -162,7 +162,12 @@ async def prove_task(
         pool, proof.default, items=items, compared=items, other=other, deadline=deadline
     )
     if proof.default.questions and not proof.answers:
-        await _inspect(pool, proof)
+        for problem in await sample_problems(pool, proof.task, 3):
+            # What can't be made again is noted by the comparison.
+            with contextlib.suppress(GenerationError):
+                inspected = await pool.inspect(problem.recipe)
+                proof.json_changes = proof.json_changes or inspected.json_changes
+                proof.memory = max(proof.memory, inspected.memory)
         # Each answer that is executed has a process of its own.
         probed = math.ceil(items * 0.15 / (4 if proof.task in EXECUTES_ANSWERS else 1))
 
@@ -178,14 +183,3 @@ async def prove_task(
         )
     for level in proof.levels:
         await prove_level(pool, level, items=min(items, DRAWS), deadline=deadline)
-
-
-async def _inspect(pool: TaskPool, proof: TaskProof) -> None:
-    """Note what JSON would change in an entry, and the memory that it takes to make it."""
-    for problem in await sample_problems(pool, proof.task, 3):
-        try:
-            inspected = await pool.inspect(problem.recipe)
-        except GenerationError:
-            continue  # what can't be made again is noted by the comparison
-        proof.json_changes = proof.json_changes or inspected.json_changes
-        proof.memory = max(proof.memory, inspected.memory)

@@ -38,7 +38,7 @@ from ..storage.dumps import (
     stored_files,
 )
 from ..storage.rows import StoredGroup, StoredRollout
-from ..tasks.facts import Floors, floors, known_categories, ladder_heights
+from ..tasks.facts import Floors, floors, known_categories, ladder_heights, level_chance
 
 TRAINING, EVALUATION = "training", "evaluation"
 
@@ -493,11 +493,12 @@ def _signal(group: StoredGroup) -> int | None:
 
 
 def _chance(group: StoredGroup) -> float | None:
-    """Return what a constant answer solves; of the library's tasks it is known at the default."""
+    """Return what a constant answer solves, by the library's default or by level."""
     recipe = group.recipe
     default = recipe.level is None and not recipe.parameters
     own = floors(group.solved_threshold).get(group.task) if default else None
-    return own.chance.solved if own else group.chance
+    known = own.chance.solved if own else level_chance(recipe)
+    return group.chance if known is None else known
 
 
 def _rounded(value: float | None, digits: int = 4) -> float | None:

@@ -428,7 +428,13 @@ class TaskPool(WorkerPool):
         except ValueError as error:
             self._counts["generation/errors"] += 1
             raise GenerationError(f"{shorten(recipe.task)}: invalid recipe: {error}") from error
-        self._warn_of_version(recipe.library_version)
+        if (other := recipe.library_version) not in (None, self._installed) and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"Recipes made with {LIBRARY} {other} are generated with {self._installed}: "
+                "questions and answers may differ",
+                stacklevel=2,
+            )
         for attempts_left in reversed(range(MAX_ATTEMPTS)):
             try:
                 timeout, source = self._settings.generation_timeout, self._source(recipe.task)
@@ -473,16 +479,6 @@ class TaskPool(WorkerPool):
         except WorkerLostError as error:
             raise GenerationError(str(error)) from error
         return message
-
-    def _warn_of_version(self, made: str | None) -> None:
-        """Warn once if another version of the library made a recipe."""
-        if made not in (None, self._installed) and not self._warned:
-            self._warned = True
-            warnings.warn(
-                f"Recipes made with {LIBRARY} {made} are generated with {self._installed}: "
-                "questions and answers may differ",
-                stacklevel=3,
-            )
 
     async def _ask(
         self, source: TaskSource, request: Request, kind: type[Message], timeout: float = 120.0

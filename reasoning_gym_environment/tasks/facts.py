@@ -12,6 +12,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from ..records import Recipe
+
 LIBRARY = "reasoning-gym"
 
 NOT_A_TASK = MappingProxyType({"composite": "mixes other datasets and has no problems of its own"})
@@ -102,9 +104,8 @@ UNTRUSTED_ENTRIES: Mapping[str, str] = MappingProxyType(
 @cache
 def stored_snapshot() -> dict[str, Any]:
     """Return `library_snapshot.json`, which `make docs` writes."""
-    content: dict[str, Any] = json.loads(
-        Path(__file__).with_name("library_snapshot.json").read_text(encoding="utf-8")
-    )
+    text = Path(__file__).with_name("library_snapshot.json").read_text(encoding="utf-8")
+    content: dict[str, Any] = json.loads(text)
     return content
 
 
@@ -118,6 +119,20 @@ def known_categories() -> dict[str, str]:
 def ladder_heights() -> Mapping[str, int]:
     """Return the number of levels of every task in the snapshot."""
     return {task: len(row["levels"]) for task, row in stored_snapshot()["ladders"].items()}
+
+
+def level_chance(recipe: Recipe) -> float | None:
+    """Return the share of the items at a recipe's level whose answer is the most frequent one.
+
+    None without a level, with other parameters than its own, or where several answers are right.
+    """
+    snapshot = stored_snapshot()
+    chances: list[float | None] = snapshot["chances"].get(recipe.task, [])
+    for level, chance in enumerate(chances):
+        parameters = snapshot["ladders"][recipe.task]["levels"][level]
+        if (level, parameters) == (recipe.level, recipe.parameters):
+            return chance
+    return None
 
 
 class Floor(NamedTuple):

@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from evaluation_values import item
+from stored_values import write_dump
 
 from reasoning_gym_environment.commands import compare
 from reasoning_gym_environment.errors import FixableError
@@ -14,32 +16,10 @@ EVIL = "gcd\x1b[2J"
 
 def samples(folder: Path, keys: dict[str, Any] | None = None, **recipe: Any) -> str:
     """A folder with one sample, of settings that have a name of their own; `keys` join its row."""
-    said = {"role": "user", "content": "2?"}
-    rollout = {
-        "conversation": [said],
-        "score": 1.0,
-        "answer": None,
-        "status": "solved",
-        "detail": "",
-        "raw_score": 1.0,
-        "raw_form_score": 1.0,
-        "tagged_form_score": None,
-        "length_factor": 1.0,
-        "finish_reason": "stop",
-        "tokens": 1,
-        "completion_tokens": 1,
-    }
-    row = {
-        "item_id": EVIL,
-        "rollouts": [rollout],
-        "schema_version": 1,
-        "recipe": {"task": EVIL, "seed": 1, "level": None, "parameters": {}, **recipe},
-        "oracle": None,
-        "difficulty": None,
-        **(keys or {}),
-    }
+    row = {**item(1.0, task=EVIL).to_json(), **(keys or {})}
+    row["recipe"] = {**row["recipe"], **recipe}
     folder.mkdir()
-    (folder / "samples.jsonl").write_text(json.dumps(row) + "\n")
+    write_dump(folder / "samples.jsonl", [row])
     (folder / "run.json").write_text(json.dumps({"settings": {EVIL: folder.name}}))
     return str(folder)
 
@@ -57,9 +37,7 @@ def test_names_from_files_are_shown_and_not_obeyed(
 def test_evaluations_made_with_other_versions_of_the_library_are_told_apart(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folders = [
-        samples(tmp_path / version, library_version=version) for version in ("0.1.24", "0.1.25")
-    ]
+    folders = [samples(tmp_path / v, library_version=v) for v in ("0.1.24", "0.1.25")]
     assert compare.main(folders) == 0
     sentence = "The items were made with reasoning-gym 0.1.24 before and 0.1.25 after: "
     assert capsys.readouterr().out.count(sentence) == 1

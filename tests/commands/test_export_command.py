@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from datasets import load_dataset, load_from_disk
@@ -14,16 +15,16 @@ from reasoning_gym_environment.errors import FixableError
 
 @pytest.fixture
 def dump(tmp_path: Path) -> Path:
+    poor = attempt(0.3, "poor")
     rows = [
-        stored(
-            attempt(1.0, f"right {seed}\ud800"),
-            attempt(0.3, "poor"),
-            attempt(0.3, "poor"),
-            seed=seed,
-        )
+        stored(attempt(1.0, f"right {seed}\ud800"), poor, poor, seed=seed)
         for seed in range(2, 22, 2)
     ]
     return write_dump(tmp_path / "dump.jsonl", rows, torn=True)
+
+
+def rows_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def test_parquet_with_a_summary(dump: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -77,7 +78,7 @@ def test_conditions_select_rollouts(dump: Path) -> None:
     out = dump.with_name("out.jsonl")
     given = [str(dump), "--format", "records", "-o", str(out), "--where"]
     assert main([*given, "status:wrong reward:<0.5"]) == 0
-    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    rows = rows_of(out)
     assert [row["score"] for row in rows] == [0.3] * 10
     with pytest.raises(FixableError, match="too few items, or change --where"):
         main([*given, "reward:>1", "--force"])
@@ -150,25 +151,22 @@ def test_jsonl_is_written_and_replaced_when_forced(dump: Path) -> None:
     out = dump.with_name("out.jsonl")
     options = [str(dump), "--format", "dpo", "-o", str(out)]
     assert main(options) == 0
-    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    rows = rows_of(out)
     assert main([*options[:-1], str(dump.with_name("out.parquet"))]) == 0
     assert rows == parquet.read_table(dump.with_name("out.parquet")).to_pylist()
-    assert (
-        load_dataset("json", data_files=str(out), cache_dir=str(dump.parent))["train"][0] == rows[0]
-    )
+    loaded = load_dataset("json", data_files=str(out), cache_dir=str(dump.parent))
+    assert loaded["train"][0] == rows[0]
     with pytest.raises(FixableError, match="--force replaces it"):
         main(options)
     assert main([*options, "--force", "--test-share", "0.4"]) == 0
-    assert {path.name for path in dump.parent.glob("out.*.jsonl")} == {
-        "out.train.jsonl",
-        "out.test.jsonl",
-    }
+    written = {path.name for path in dump.parent.glob("out.*.jsonl")}
+    assert written == {"out.train.jsonl", "out.test.jsonl"}
 
 
 def test_nemo_gym_gets_each_problem_once(dump: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = dump.with_name("rows.jsonl")
     assert main([str(dump), str(dump), "--format", "nemo-gym", "-o", str(out)]) == 0
-    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    rows = rows_of(out)
     assert [row["question"] for row in rows] == [f"Question {seed}?" for seed in range(2, 22, 2)]
     assert capsys.readouterr().out.splitlines() == [
         f"10 rows for train in {out}",
@@ -184,16 +182,10 @@ def test_verl_and_skyrl_get_each_problem_once(
 ) -> None:
     out = dump.with_name(f"rows{suffix}")
     assert main([str(dump), str(dump), "--format", layout, "-o", str(out)]) == 0
-    rows = (
-        parquet.read_table(out).to_pylist()
-        if suffix == ".parquet"
-        else [json.loads(line) for line in out.read_text().splitlines()]
-    )
-    assert [row["prompt"][1]["content"] for row in rows] == [
-        f"Question {seed}?" for seed in range(2, 22, 2)
-    ]
+    rows = parquet.read_table(out).to_pylist() if suffix == ".parquet" else rows_of(out)
     seeds = [json.loads(row[truth]["ground_truth"])["seed"] for row in rows]
     assert seeds == list(range(2, 22, 2))
+    assert [row["prompt"][1]["content"] for row in rows] == [f"Question {n}?" for n in seeds]
     assert {row["data_source"] for row in rows} == {"reasoning-gym/gcd"}
 
 

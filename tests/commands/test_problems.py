@@ -40,20 +40,16 @@ def test_problems_are_printed_for_people(capsys: pytest.CaptureFixture[str]) -> 
 def test_demonstrations_leave_out_what_has_no_oracle_and_what_is_evaluated(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out, held_out = tmp_path / "sft.jsonl", tmp_path / "eval.parquet"
+    out = tmp_path / "sft.jsonl"
     tasks = ["--env.include_tasks", "coin_flip,rush_hour", "--levels", "0,1"]
     assert main([*SMALL, *tasks, *HELD_OUT, "--demonstrations", "-o", str(out)]) == 0
     rows = rows_of(out)
     recipes = [json.loads(row["recipe"]) for row in rows]
-    assert [(r["task"], r["level"]) for r in recipes] == [("coin_flip", 0)] * 12 + [
-        ("coin_flip", 1)
-    ] * 12
+    made = [(recipe["task"], recipe["level"]) for recipe in recipes]
+    assert made == [("coin_flip", level) for level in (0, 1) for _ in range(12)]
     assert not any(recipe["seed"] % 2 for recipe in recipes)
-    assert {message["role"] for row in rows for message in row["messages"]} == {
-        "system",
-        "user",
-        "assistant",
-    }
+    roles = {message["role"] for row in rows for message in row["messages"]}
+    assert roles == {"system", "user", "assistant"}
     said = capsys.readouterr().out.splitlines()
     assert said[:2] == [
         f"24 demonstrations of 1 tasks in {out}",
@@ -63,12 +59,6 @@ def test_demonstrations_leave_out_what_has_no_oracle_and_what_is_evaluated(
     with pytest.raises(FixableError, match=r"sft\.jsonl exists; --force replaces it"):
         main([*SMALL, *tasks, "-o", str(out)])
 
-    assert main([*SMALL, *COINS, "--split", "eval", "-o", str(held_out)]) == 0
-    table = parquet.read_table(held_out).to_pydict()
-    seeds = [json.loads(recipe)["seed"] for recipe in table["recipe"]]
-    assert seeds == [evaluation_seed(123, "coin_flip", index) for index in range(12)]
-    assert table["prompt"][0][1] == {"role": "user", "content": table["question"][0]}
-
 
 @pytest.mark.processes
 def test_the_same_arguments_give_the_same_dataset(tmp_path: Path) -> None:
@@ -77,9 +67,10 @@ def test_the_same_arguments_give_the_same_dataset(tmp_path: Path) -> None:
     paths = [tmp_path / "once", tmp_path / "again.jsonl"]
     for path in paths:
         assert main([*arguments, "-o", str(path)]) == 0
-    assert load_from_disk(str(paths[0])).to_list() == rows_of(paths[1])
-    recipe = json.loads(rows_of(paths[1])[0]["recipe"])
-    assert recipe["parameters"] == {"min_trials": 2, "max_trials": 4}
+    rows = rows_of(paths[1])
+    assert load_from_disk(str(paths[0])).to_list() == rows
+    assert json.loads(rows[0]["recipe"])["parameters"] == {"min_trials": 2, "max_trials": 4}
+    assert rows[0]["prompt"][1] == {"role": "user", "content": rows[0]["question"]}
 
 
 def test_levels_that_some_task_lacks_are_refused() -> None:
@@ -150,31 +141,14 @@ def test_rows_are_at_the_level_where_the_evaluated_model_solves_the_target(
     ]
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--count", "0"], "must be an integer ≥ 1, got '0'"),
-        (["--count", "1", "--levels", "0,x"], "must be a list of levels such as 0,1, got '0,x'"),
-        ([], "missing --count; see --help"),
-    ],
-)
-def test_mistakes_are_told_at_once(options: list[str], said: str) -> None:
-    with pytest.raises(FixableError) as raised:
-        main([*options, "-o", "out.jsonl"])
-    assert said in str(raised.value)
-
-
-def test_another_suffix_is_refused_before_anything_starts() -> None:
-    with pytest.raises(FixableError, match=r"out\.csv ends in \.csv: give a name that ends in"):
-        main(["--count", "1", "-o", "out.csv"])
-
-
 @pytest.mark.processes
-def test_rows_of_nemo_gym_have_the_messages_and_the_recipe(tmp_path: Path) -> None:
+def test_evaluation_items_for_nemo_gym_have_the_messages_and_the_recipe(tmp_path: Path) -> None:
     out = tmp_path / "rows.jsonl"
-    assert main([*SMALL, *COINS, "--format", "nemo-gym", "-o", str(out)]) == 0
+    options = ["--split", "eval", "--format", "nemo-gym", "-o", str(out)]
+    assert main([*SMALL, *COINS, *options]) == 0
     rows = rows_of(out)
-    assert len(rows) == 12
+    seeds = [json.loads(row["recipe"])["seed"] for row in rows]
+    assert seeds == [evaluation_seed(123, "coin_flip", index) for index in range(12)]
     for row in rows:
         system, user = row["responses_create_params"]["input"]
         assert (system["role"], user["content"]) == ("system", row["question"])
@@ -193,19 +167,29 @@ def test_rows_of_verl_and_skyrl_have_the_messages_and_the_recipe(tmp_path: Path)
         assert rows[0]["data_source"] == "reasoning-gym/coin_flip"
 
 
+NEMO_GYM = ["--count", "1", "--format", "nemo-gym", "-o"]
+
+
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("options", "said"),
     [
-        (["-o", "rows.parquet"], "-o must end in .jsonl with --format nemo-gym, got rows.parquet"),
-        (["-o", "rows.jsonl", "--demonstrations"], "--demonstrations needs --format prompts"),
-        (["-o", "rows.jsonl", "--target", "0.4"], "--target needs --from-evaluation"),
+        (["-o", "out.jsonl", "--count", "0"], "must be an integer ≥ 1, got '0'"),
+        (["--count", "1", "--levels", "0,x"], "must be a list of levels such as 0,1, got '0,x'"),
+        (["-o", "out.jsonl"], "missing --count; see --help"),
+        (["--count", "1", "-o", "out.csv"], "out.csv ends in .csv: give a name that ends in"),
         (
-            ["-o", "rows.jsonl", "--from-evaluation", "evals", "--levels", "1"],
+            [*NEMO_GYM, "rows.parquet"],
+            "-o must end in .jsonl with --format nemo-gym, got rows.parquet",
+        ),
+        ([*NEMO_GYM, "rows.jsonl", "--demonstrations"], "--demonstrations needs --format prompts"),
+        ([*NEMO_GYM, "rows.jsonl", "--target", "0.4"], "--target needs --from-evaluation"),
+        (
+            [*NEMO_GYM, "rows.jsonl", "--from-evaluation", "evals", "--levels", "1"],
             "--levels: --from-evaluation chooses the levels; give one of them",
         ),
     ],
 )
-def test_nemo_gym_reads_jsonl_without_demonstrations(arguments: list[str], said: str) -> None:
+def test_mistakes_are_told_at_once(options: list[str], said: str) -> None:
     with pytest.raises(FixableError) as raised:
-        main(["--count", "1", "--format", "nemo-gym", *arguments])
+        main(options)
     assert said in str(raised.value)

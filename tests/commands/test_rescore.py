@@ -63,22 +63,19 @@ def test_files_are_scored_again_beside_the_old_ones(
 
     with pytest.raises(FixableError, match=r"rescored\.jsonl exists; --force replaces it"):
         main([str(dump), *SMALL])
+    evaluation = tmp_path / "evaluation"
+    evaluation.mkdir()
+    write_dump(evaluation / "samples.jsonl", [{**row, "difficulty": None}])
     binary = ["--env.score_mode", "binary", "--force"]
-    assert main([str(dump), str(new), *SMALL, *binary]) == 1  # the rescored file is left out
+    # The rescored file is left out; a folder stands for what is in it.
+    assert main([str(dump), str(new), str(evaluation), *SMALL, *binary]) == 1
     assert scores(new)[0] == [1.0, 0.0, 0.0]
-    assert "  1  were scored with score_mode partial, now binary" in capsys.readouterr().out
-
-
-def test_an_evaluations_metrics_are_made_again(
-    row: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_dump(tmp_path / "samples.jsonl", [{**row, "difficulty": None}])
-    strict = ["--env.score_mode", "binary"]
-    assert main([str(tmp_path), *SMALL, *strict]) == 0  # a folder stands for what is in it
-    metrics = read_metrics(tmp_path / "samples.rescored.metrics.json")
+    shown = capsys.readouterr().out
+    assert "  2  were scored with score_mode partial, now binary" in shown
+    assert "mean over items" in shown
+    metrics = read_metrics(evaluation / "samples.rescored.metrics.json")
     assert (metrics["eval/items"], metrics["eval/solved"]) == (1.0, pytest.approx(1 / 3))
     assert metrics["eval/reward"] == pytest.approx(1 / 3)
-    assert "mean over items" in capsys.readouterr().out
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -95,35 +92,28 @@ async def faulty_row(pool: TaskPool) -> dict[str, Any]:
     return {key: value for key, value in stored.items() if key != "fault"}
 
 
-def test_rows_of_faulty_items_are_marked_and_can_be_left_out(
+def test_rows_of_earlier_versions_get_their_fault_and_their_status(
     row: dict[str, Any],
     faulty_row: dict[str, Any],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     dump = write_dump(tmp_path / "dump.jsonl", [row, faulty_row])
-    new = tmp_path / "dump.rescored.jsonl"
-    assert main([str(dump), *SMALL]) == 0
+    partly = row["rollouts"][1]
+    older = {**row, "rollouts": [{**partly, "status": "solved"}], "scoring": {}}
+    new, of_older = tmp_path / "dump.rescored.jsonl", tmp_path / "older.rescored.jsonl"
+    assert main([str(dump), str(write_dump(tmp_path / "older.jsonl", [older])), *SMALL]) == 0
     sound, faulty = read_dump(new).rows
     assert "fault" not in sound
     assert faulty["fault"]["kind"] == "false_label"
+    [[rollout]] = [again["rollouts"] for again in read_dump(of_older).rows]
+    assert (rollout["status"], rollout["raw_score"]) == ("wrong", partly["raw_score"])
     printed = capsys.readouterr().out
     assert "  1  have faulty items; --without-faulty-items leaves them out" in printed
     assert "  1  were scored with solved_threshold 0.5, now None" in printed
+    assert "  1  the same verifier score has another status" in printed
     assert main([str(dump), *SMALL, "--without-faulty-items", "--force"]) == 0
     assert [kept["item_id"] for kept in read_dump(new).rows] == ["gcd"]
-
-
-def test_a_status_of_the_older_rule_is_brought_up_to_date(
-    row: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    partly = row["rollouts"][1]
-    older = {**row, "rollouts": [{**partly, "status": "solved"}], "scoring": {}}
-    dump = write_dump(tmp_path / "dump.jsonl", [older])
-    assert main([str(dump), *SMALL]) == 0
-    [[rollout]] = [new["rollouts"] for new in read_dump(tmp_path / "dump.rescored.jsonl").rows]
-    assert (rollout["status"], rollout["raw_score"]) == ("wrong", partly["raw_score"])
-    assert "1  the same verifier score has another status" in capsys.readouterr().out
 
 
 def test_rescored_files_alone_are_refused() -> None:

@@ -17,7 +17,7 @@ from reasoning_gym_environment.sandbox.pool import TaskPool
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
-async def test_evaluations_become_rows_of_a_leaderboard(
+async def test_evaluations_on_one_suite_become_a_leaderboard(
     pool: TaskPool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     name, folders = await imported(pool, tmp_path)
@@ -35,18 +35,13 @@ async def test_evaluations_become_rows_of_a_leaderboard(
     assert model["model"] == "good-model"
     assert model["items"] == {"chain_sum": "2/2 2/2", "gcd": "2/2 2/2 2/2"}
 
-
-async def test_results_on_other_suites_are_neither_ranked_nor_compared(
-    pool: TaskPool, tmp_path: Path
-) -> None:
-    _, folders = await imported(pool, tmp_path)
-    other = manifest(await problems_of(pool), version=2)
-    other_name = write_suite(tmp_path / "other.json", other)
+    # Results on another suite are neither ranked nor compared.
+    other = write_suite(tmp_path / "other.json", manifest(await problems_of(pool), version=2))
     with pytest.raises(FixableError, match="run `evaluate --suite tiny`"):
-        suite.main(["table", *folders, "--suite", other_name])
+        suite.main(["table", *folders, "--suite", other])
     run = Path(folders[1]) / "run.json"
     settings = json.loads(run.read_text())
-    settings["settings"]["suite"] = load_suite(other_name).identity
+    settings["settings"]["suite"] = load_suite(other).identity
     run.write_text(json.dumps(settings))
     with pytest.raises(FixableError, match="evaluate both on one suite"):
         compare.main(folders)

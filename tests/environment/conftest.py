@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -11,15 +12,14 @@ from typing import Any
 import pytest
 import wandb
 from atroposlib.envs.base import APIServerConfig
-from trainer_api import until
+from process_tree import descendants, is_alive, survivors
+from trainer_api import until, weight_of_a_newcomer
 from worker_stock import WorkerStock
 
 from reasoning_gym_environment import ReasoningGymEnv, ReasoningGymEnvConfig
-from reasoning_gym_environment.demo.policy import Policy, Sample, ScriptedPolicy
+from reasoning_gym_environment.demo.policy import Policy, Sample
 from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.sandbox.pool import StartWorker
-
-ONE = ScriptedPolicy(["<answer>1</answer>"])
 
 
 class Script:
@@ -196,6 +196,21 @@ class Command:
 
     async def exit_code(self) -> int:
         return await asyncio.wait_for(self.process.wait(), timeout=300)
+
+    def processes(self) -> set[int]:
+        """What runs below `serve` while it works; for tests that are marked `in_linux`."""
+        found = {*filter(is_alive, descendants(self.process.pid))}
+        assert len(found) >= 2
+        return found
+
+    async def end(self, number: signal.Signals, api_url: str) -> None:
+        """End `serve` by a signal: it must disconnect and leave no process behind."""
+        processes = self.processes()
+        self.process.send_signal(number)
+        assert await self.exit_code() == 128 + number, self.said()
+        assert await weight_of_a_newcomer(api_url) == 1.0
+        assert await survivors(processes) == set()
+        assert "Traceback" not in self.said()
 
     def said(self) -> str:
         return self.log.read_text(errors="replace")

@@ -54,11 +54,6 @@ async def reach_step(env: ReasoningGymEnv, step: int) -> None:
     await env.env_step_checks()
 
 
-def running(problem: Problem) -> dict[str, Any]:
-    """An entry of `running_items`, without its worker."""
-    return {"item": problem, "worker": None, "start_time": 0.0}
-
-
 async def test_a_resumed_run_draws_what_the_uninterrupted_one_would_have(
     bench: Any, policy_url: str
 ) -> None:
@@ -75,7 +70,8 @@ async def test_a_resumed_run_draws_what_the_uninterrupted_one_would_have(
 async def test_unfinished_problems_come_first_after_a_resume(bench: Any, policy_url: str) -> None:
     async with environment(bench, policy_url, step=STEP - 1) as env:
         handed_out = [await env.get_next_item() for _ in range(6)]
-        env.running_items = {str(n): running(handed_out[n]) for n in (1, 2)}
+        entry = {"worker": None, "start_time": 0.0}
+        env.running_items = {str(n): {**entry, "item": handed_out[n]} for n in (1, 2)}
         env.backlog = [handed_out[4]]
         await reach_step(env, STEP)
         later = await recipes(env, 20)

@@ -1,16 +1,12 @@
 """What serve, process and evaluate print and write, without API keys."""
 
-import json
 import re
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from aiohttp import web
 from pydantic import Field
-from serve_loop import serving
 
 from reasoning_gym_environment import ReasoningGymEnv, ReasoningGymEnvConfig
 from reasoning_gym_environment.atropos.config import ServerConfig
@@ -27,18 +23,6 @@ from reasoning_gym_environment.util.files import UnwritableError
 
 KEY = "sk-0123456789abcdef"
 HALF = ScriptedPolicy(["<answer>1</answer>", "no idea"])
-
-
-class EchoingServer(PolicyServer):
-    """Refuses every request and says its key."""
-
-    async def _complete(self, order: Any) -> Any:
-        said = {"error": {"message": f"Incorrect API key: {KEY}"}}
-        raise web.HTTPUnauthorized(text=json.dumps(said))
-
-
-def written_below(folder: Path) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 async def said_by(bench: Any, *arguments: str) -> tuple[list[str], list[str]]:
@@ -79,22 +63,12 @@ async def test_commands_keep_everything_but_the_api_key(bench: Any, tokenizer: A
         assert not any(KEY in line for line in printed)
     assert (bench.folder / "evals" / "run.json").exists()
     assert "api_key: withheld" in (bench.folder / "evals" / "evaluate_config.yaml").read_text()
-    written = written_below(bench.folder)
-    [run] = [content for path, content in written.items() if path.endswith(".wandb")]
-    assert b"train/percent_correct" in run
-    assert [path for path, content in written.items() if KEY.encode() in content] == []
+    [run] = bench.folder.rglob("*.wandb")
+    assert b"train/percent_correct" in run.read_bytes()
+    written = [path for path in bench.folder.rglob("*") if path.is_file()]
+    assert [path for path in written if KEY.encode() in path.read_bytes()] == []
     made = {path.name for path in bench.folder.iterdir()}
     assert made == {"dumps", "evals", "log.txt", "out.txt", "wandb"}
-
-
-async def test_a_servers_message_is_quoted_without_the_key(bench: Any, tokenizer: Any) -> None:
-    async with EchoingServer(HALF, tokenizer) as server:
-        options = [*bench.options(server.url), "--openai.api_key", KEY]
-        async with bench.command("process", *options) as running:
-            assert await running.exit_code() == 2, running.said()
-    assert KEY not in running.said()
-    last = running.said().splitlines()[-1]
-    assert "(Incorrect API key: withheld): set OPENAI_API_KEY or --openai.api_key" in last
 
 
 def test_a_servers_settings_are_shown_without_the_key() -> None:
@@ -103,6 +77,7 @@ def test_a_servers_settings_are_shown_without_the_key() -> None:
     for shown in (repr(server), str(server), f"{server}"):
         assert "http://host/v1" in shown
         assert KEY not in shown
+    assert default_server.api_key == ""
     assert "x" not in repr(default_server).partition("api_key")[2]
 
 
@@ -154,11 +129,8 @@ class NotingEnv(ReasoningGymEnv):
 def test_commands_shorten_the_switch_interval(bench: Any) -> None:
     pythons = sys.getswitchinterval()
     try:
-        launch(
-            NotingEnv,
-            "process",
-            build_settings(Given(env=bench.settings()), default_settings("process")),
-        )
+        settings = build_settings(Given(env=bench.settings()), default_settings("process"))
+        launch(NotingEnv, "process", settings)
     finally:
         sys.setswitchinterval(pythons)
     assert NotingEnv.waits == [pytest.approx(SWITCH_SECONDS)]
@@ -189,12 +161,10 @@ def test_an_environment_without_servers_is_refused(bench: Any) -> None:
 
 async def test_task_names_are_checked_before_waiting_for_a_server(bench: Any) -> None:
     settings = {"include_tasks": "gcd,sudok", "rollout_server_url": "http://127.0.0.1:1"}
-    async with bench.unprepared("http://127.0.0.1:1", **settings) as env:
-        with pytest.raises(UnknownTaskError, match="unknown task or category 'sudok'"):
-            await env.env_manager()
-    async with bench.unprepared("http://127.0.0.1:1", **settings) as env:
-        with pytest.raises(UnknownTaskError, match="unknown task or category 'sudok'"):
-            await env.setup()
+    for start in (ReasoningGymEnv.env_manager, ReasoningGymEnv.setup):
+        async with bench.unprepared("http://127.0.0.1:1", **settings) as env:
+            with pytest.raises(UnknownTaskError, match="unknown task or category 'sudok'"):
+                await start(env)
 
 
 class ConfigWithOption(ReasoningGymEnvConfig):
@@ -230,21 +200,3 @@ async def test_a_start_that_fails_leaves_no_file_behind(bench: Any) -> None:
     async with bench.unprepared("http://127.0.0.1:1", data_path_to_save_groups=str(path)):
         assert path.exists()
     assert not path.exists()
-
-
-def messages(lines: Sequence[str]) -> list[str]:
-    return [json.loads(line)["message"] for line in lines]
-
-
-async def test_a_start_is_short_and_a_summary_follows(bench: Any, tokenizer: Any) -> None:
-    changes = {"include_tasks": "arithmetic", "complexity_mode": "random"}
-    async with serving(bench, tokenizer, HALF, flags=["--json-logs"], **changes) as served:
-        command = served[0]
-        await command.until_logged(" with signal, ")
-        said = messages(command.said().splitlines())
-    [first] = [number for number, line in enumerate(said) if " with signal, " in line][:1]
-    assert first <= 15, said
-    assert said[0].startswith("serve: ")
-    assert any(line.startswith("18 of 106 tasks are used; 87 left out: not among") for line in said)
-    summary = r"\d+ groups, [\d.]+/s, \d+% solved, .*% truncated, \d+% no answer, mean level [\d.]+"
-    assert re.search(summary, said[first])

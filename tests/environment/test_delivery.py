@@ -21,6 +21,8 @@ from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.errors import TRY_AGAIN
 from reasoning_gym_environment.util.outages import Outage, UnreachableError
 
+Change = Callable[[dict[str, Any]], dict[str, Any]]
+"""What of a group is replaced before it is sent."""
 HONEST = ScriptedPolicy([f"<answer>{n}</answer>" for n in (1, 2, 3, 4, 5)])
 
 
@@ -38,9 +40,7 @@ class Serving:
     api_url: str
     between: Between
 
-    async def deliver(
-        self, change: Callable[[dict[str, Any]], dict[str, Any]] = dict, **changes: Any
-    ) -> Counter[str]:
+    async def deliver(self, change: Change = dict, **changes: Any) -> Counter[str]:
         """Collect a group, change it and send it; gives what that added to the counts."""
         before = Counter(self.env.statistics.counts)
         problem = await self.env.get_next_item()
@@ -78,19 +78,33 @@ async def serving(module_bench: Any, policy_url: str) -> AsyncIterator[Serving]:
     assert not any(env.statistics.unaccounted().values())
 
 
-async def test_a_sound_group_arrives(serving: Serving) -> None:
-    await serving.require_two_to_arrive()
+def with_last_logprob(value: float) -> Change:
+    return lambda group: {
+        "inference_logprobs": [[*row[:-1], value] for row in group["inference_logprobs"]]
+    }
 
 
-async def test_an_unsound_logprob_does_not_reach_the_trainers_batch(serving: Serving) -> None:
-    for bad in (float("nan"), float("inf"), 1.0):
-        refused = await serving.deliver(
-            lambda group, bad=bad: {
-                "inference_logprobs": [[*row[:-1], bad] for row in group["inference_logprobs"]]
-            }
-        )
-        assert refused["groups/refused"] == 1
-        assert "groups/sent" not in refused
+def resized(rows: int) -> Change:
+    names = ("tokens", "masks", "scores", "overrides", "inference_logprobs")
+    size = {"group_overrides": {"group_size": rows}}
+    return lambda group: {**{name: (group[name] * 2)[:rows] for name in names}, **size}
+
+
+UNSOUND: dict[str, Change] = {
+    **{f"logprob {bad}": with_last_logprob(bad) for bad in (float("nan"), float("inf"), 1.0)},
+    "3 rows, which never add up at the API": resized(3),
+    "8 rows, which never add up at the API": resized(8),
+    # the API would take it, and fail at every batch that holds it
+    "half a character": lambda _: {"messages": [[{"role": "assistant", "content": "\ud800"}]] * 4},
+}
+
+
+@pytest.mark.parametrize("change", UNSOUND.values(), ids=UNSOUND)
+async def test_an_unsound_group_is_refused_and_sound_ones_arrive(
+    serving: Serving, change: Change
+) -> None:
+    counted = await serving.deliver(change)
+    assert (counted["groups/refused"], counted["groups/sent"]) == (1, 0)
     await serving.require_two_to_arrive()
 
 
@@ -103,25 +117,6 @@ async def test_what_is_refused_is_said_with_its_reason(
     assert [m for m in caplog.messages if m.startswith("Not sent")] == [
         "Not sent: a group of gcd, 1 refused so far: nan is not a score"
     ]
-
-
-@pytest.mark.parametrize("rows", [3, 8])
-async def test_a_group_whose_size_never_adds_up_at_the_api_is_refused(
-    serving: Serving, rows: int
-) -> None:
-    def resized(group: dict[str, Any]) -> dict[str, Any]:
-        columns = ("tokens", "masks", "scores", "overrides", "inference_logprobs")
-        return {name: (group[name] * 2)[:rows] for name in columns}
-
-    counted = await serving.deliver(resized, group_overrides={"group_size": rows})
-    assert (counted["groups/refused"], counted["groups/sent"]) == (1, 0)
-    await serving.require_two_to_arrive()
-
-
-async def test_half_a_character_in_a_message_is_not_sent(serving: Serving) -> None:
-    """The API would take it, and fail at every batch that holds it."""
-    messages = [[{"role": "assistant", "content": "\ud800"}]] * 4
-    assert (await serving.deliver(messages=messages))["groups/refused"] == 1
 
 
 async def test_a_body_that_a_proxy_refuses_is_not_counted_as_sent(
@@ -160,6 +155,7 @@ async def test_an_api_that_is_out_for_seconds_costs_nothing_and_is_said(
     assert ended.endswith(" s, 0 groups lost")
 
 
+COUNTS = ("current_step", "queue_size", "self_queue_size")
 VALID: dict[str, dict[str, Any]] = {
     "/wandb_info": {"group": None, "project": "p"},
     "/info": {"batch_size": -1, "max_token_len": 9},
@@ -172,19 +168,12 @@ VALID: dict[str, dict[str, Any]] = {
         "checkpoint_interval": 0,
         "num_steps": 9,
     },
-    "/status-env": {
-        "current_step": 0,
-        "queue_size": 0,
-        "self_queue_size": 0,
-        "max_group_size": 1,
-        "env_weight": 1.0,
-    },
+    "/status-env": {**dict.fromkeys(COUNTS, 0), "max_group_size": 1, "env_weight": 1.0},
     "/scored_data": {},
 }
 NO_COUNT = (-1, "0", None, True, 1.5, float("nan"), 10**30)
 LIES: dict[str, Sequence[Any]] = {
-    **dict.fromkeys(("current_step", "queue_size", "self_queue_size"), NO_COUNT),
-    **dict.fromkeys(("env_id", "starting_step"), NO_COUNT),
+    **dict.fromkeys((*COUNTS, "env_id", "starting_step"), NO_COUNT),
     "max_group_size": [0, "1", 1.5],
     "env_weight": [-1.0, float("nan"), float("inf"), "heavy"],
     **dict.fromkeys(("batch_size", "max_token_len"), (-2, "9", None, 1.5)),

@@ -80,25 +80,15 @@ async def test_parameters_of_a_task_win_over_its_level(bench: Any, url: str) -> 
 
 
 async def test_bad_parameters_stop_the_start(bench: Any, url: str) -> None:
+    typo = {"chain_sum": {"max_term": 3}}
+    negative, large = {"gcd": {"min_numbers": -3}}, {"gcd": {"min_value": 50000}}
     level = {"complexity_mode": "fixed", "difficulty": 0}
     for said, parameters, others in (
         ("unknown task 'chain_sun'; did you mean", {"chain_sun": {}}, {}),
-        (
-            "chain_sum has no parameter 'max_term'; did you mean max_terms, min_terms",
-            {"chain_sum": {"max_term": 3}},
-            {},
-        ),
+        ("chain_sum has no parameter 'max_term'; did you mean max_terms, min_terms", typo, {}),
         ("gcd has no parameter 'zzz'; it has min_numbers", {"gcd": {"zzz": 3}}, {}),
-        (
-            "no item of gcd with {'min_numbers': -3}: gcd: AssertionError",
-            {"gcd": {"min_numbers": -3}},
-            {},
-        ),
-        (
-            "no item of gcd with {'min_value': 50000} at its level 0",
-            {"gcd": {"min_value": 50000}},
-            level,
-        ),
+        ("no item of gcd with {'min_numbers': -3}: gcd: AssertionError", negative, {}),
+        ("no item of gcd with {'min_value': 50000} at its level 0", large, level),
     ):
         async with bench.unprepared(url, task_parameters=parameters, **others) as env:
             with pytest.raises(ConfigurationError) as raised:

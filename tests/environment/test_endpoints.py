@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import shutil
 from collections.abc import Sequence
 from contextlib import suppress
@@ -11,14 +10,18 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from command_settings import checked
 from scripted_server import ScriptedServer
 
 from reasoning_gym_environment import ReasoningGymEnv, read_dump
+from reasoning_gym_environment.atropos.launch import require_keys
 from reasoning_gym_environment.demo.policy import Policy, ScriptedPolicy
 from reasoning_gym_environment.demo.server import TURN_END, Generation, PolicyServer
+from reasoning_gym_environment.demo.trainer import ApiServer
 from reasoning_gym_environment.errors import ConfigurationError
 
 KEY = "sk-from-the-environment"
+VARIABLE = ["--openai.api_key_var", "ANOTHER_KEY"]
 TEXT = "<think>é 日本</think><answer>1</answer>"
 ONE = ScriptedPolicy([TEXT])
 PROMPT_TOKENS, COMPLETION_TOKENS = 31, 17
@@ -53,10 +56,8 @@ class HostedServer(PolicyServer):
         self, body: dict[str, Any], generations: Sequence[Generation]
     ) -> dict[str, Any]:
         reply = super()._chat_reply(body, generations)
-        usage = {
-            "prompt_tokens": PROMPT_TOKENS,
-            "completion_tokens": COMPLETION_TOKENS * len(generations),
-        }
+        own = COMPLETION_TOKENS * len(generations)
+        usage = {"prompt_tokens": PROMPT_TOKENS, "completion_tokens": own}
         return {**reply, "usage": usage} if self.counts else reply
 
 
@@ -104,23 +105,20 @@ async def test_process_needs_no_tokenizer(bench: Any, tokenizer: Any) -> None:
     assert env.statistics.counts["groups/written"] == 2
 
 
-@pytest.mark.parametrize(
-    ("command", "settings", "said"),
-    [
-        ("serve", {}, "serve trains on tokens"),
-        ("process", {"data_path_to_save_groups": "g.jsonl"}, "data_path_to_save_groups stores"),
-    ],
-)
-async def test_what_needs_tokens_says_that_it_needs_a_tokenizer(
-    command: str, settings: dict[str, Any], said: str, bench: Any
-) -> None:
-    options = bench.options("http://127.0.0.1:1", **{"tokenizer_name": "", **settings})
-    async with bench.command(command, *options) as running:
-        assert await running.exit_code() == 2, running.said()
-    last = running.said().splitlines()[-1]
-    assert last.startswith(f"error: {said}")
-    assert last.endswith("so it needs the model's tokenizer: set --env.tokenizer_name")
-    assert not (bench.folder / "g.jsonl").exists()
+async def test_what_needs_tokens_says_that_it_needs_a_tokenizer(bench: Any) -> None:
+    groups = bench.folder / "g.jsonl"
+    settings = {"tokenizer_name": "", "data_path_to_save_groups": str(groups)}
+    for run, what in (
+        (ReasoningGymEnv.env_manager, "serve trains on tokens"),
+        (ReasoningGymEnv.process_manager, "data_path_to_save_groups stores tokens"),
+    ):
+        async with bench.unprepared("http://127.0.0.1:1", **settings) as env:
+            with pytest.raises(ConfigurationError) as raised:
+                await run(env)
+        assert str(raised.value) == (
+            f"{what}, so it needs the model's tokenizer: set --env.tokenizer_name"
+        )
+        assert not groups.exists()
 
 
 async def test_a_tokenizer_is_that_of_the_model_where_prompts_are_tokens(bench: Any) -> None:
@@ -145,35 +143,59 @@ async def test_a_refused_temperature_is_not_stored_as_if_it_were_used(
     assert run["settings"]["eval_temperature"] is None
 
 
-@pytest.mark.parametrize("variable", ["OPENAI_API_KEY", "ANOTHER_KEY"])
-async def test_the_key_is_read_from_the_environment_and_shown_nowhere(
-    variable: str, bench: Any, tokenizer: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(variable, KEY)
-    folder = bench.folder / "evaluation"
-    options = bench.options("{url}", tokenizer_name="", data_dir_to_save_evals=folder)
+def without_key(options: list[str]) -> list[str]:
     at = options.index("--openai.api_key")
-    del options[at : at + 2]
-    if variable != "OPENAI_API_KEY":
-        options += ["--openai.api_key_var", variable]
+    return [*options[:at], *options[at + 2 :]]
+
+
+async def test_the_key_is_read_from_the_environment_and_shown_nowhere(
+    bench: Any, tokenizer: Any
+) -> None:
+    settings = {"tokenizer_name": "", "data_dir_to_save_evals": bench.folder / "evaluation"}
     async with HostedServer(ONE, tokenizer) as server:
         server.key = KEY
-        options = [option.replace("{url}", server.url) for option in options]
-        async with bench.command("evaluate", *options) as running:
+        options = [*without_key(bench.options(server.url, **settings)), *VARIABLE]
+        running = bench.command("evaluate", *options)
+        running.environment |= {"ANOTHER_KEY": KEY}
+        async with running:
             seen = set[bytes]()
             while running.process.returncode is None:
                 seen |= command_lines()
                 await asyncio.sleep(0.1)
             assert running.process.returncode == 0, running.said()
-        server.key = "another"
-        async with bench.command("evaluate", *options[:-2], "--env.eval_seed", "2") as refused:
-            if variable == "OPENAI_API_KEY":
-                assert await refused.exit_code() == 2
-                assert "Incorrect API key: Bearer withheld" in refused.said()
     assert {*server.said} <= {f"Bearer {KEY}", None}
     written = [file.read_bytes() for file in bench.folder.rglob("*") if file.is_file()]
     assert len(written) > 4
     assert not any(KEY.encode() in content for content in [*written, *seen])
+
+
+async def test_a_refused_key_is_the_commands_last_line_and_withheld(
+    bench: Any, tokenizer: Any
+) -> None:
+    """However it is given, and though the server quotes it."""
+    async with HostedServer(ONE, tokenizer) as server, ApiServer() as api:
+        server.key = "another"
+        options = without_key(bench.options(server.url, rollout_server_url=api.url))
+        saves = ["--env.data_path_to_save_groups", "groups.jsonl"]
+        for command, given, variable in (
+            ("serve", ["--openai.api_key", KEY], ""),
+            ("process", [*VARIABLE, *saves], "ANOTHER_KEY"),
+            ("evaluate", [], "OPENAI_API_KEY"),
+        ):
+            running = bench.command(command, *options, *given)
+            running.environment |= {variable: KEY} if variable else {}
+            async with running:
+                assert await running.exit_code() == 2, running.said()
+            *before, last = running.said().splitlines()
+            assert last == (
+                f"error: the inference server at {server.url}/v1 refuses requests with status 401 "
+                "(Incorrect API key: Bearer withheld): set OPENAI_API_KEY or --openai.api_key to a "
+                "key that the server accepts"
+            )
+            for text in (KEY, "Groups: ", "Counts "):
+                assert not any(text in line for line in before)
+    written = [file for file in bench.folder.rglob("*") if file.is_file()]
+    assert not any(KEY.encode() in file.read_bytes() for file in written)
 
 
 def command_lines() -> set[bytes]:
@@ -185,14 +207,13 @@ def command_lines() -> set[bytes]:
     return found
 
 
-async def test_a_variable_that_is_not_set_is_named(bench: Any) -> None:
-    options = [*bench.options("http://127.0.0.1:1"), "--openai.api_key_var", "NO_SUCH_KEY"]
-    options[options.index("--openai.api_key") + 1] = ""
-    async with bench.command("evaluate", *options) as running:
-        assert await running.exit_code() == 2
-    assert running.said().splitlines()[-1] == (
-        "error: --openai.api_key_var names the environment variable NO_SUCH_KEY, which is not "
-        "set: set it to the server's API key"
+def test_a_variable_that_is_not_set_is_named() -> None:
+    settings = checked("evaluate", *VARIABLE, "--openai.base_url", "http://127.0.0.1:1")
+    with pytest.raises(ConfigurationError) as raised:
+        require_keys(settings.servers)
+    assert str(raised.value) == (
+        "--openai.api_key_var names the environment variable ANOTHER_KEY, which is not set: set it "
+        "to the server's API key"
     )
 
 
@@ -325,8 +346,3 @@ async def test_a_tokenizer_that_leaves_think_tags_out_of_texts_is_refused(
     special.save_pretrained(tmp_path / "special")
     said = await refusal_of(bench, tokenizer_name=str(tmp_path / "special"))
     assert "leaves <think> and </think> out of texts, so that answers in a thought would" in said
-
-
-def test_no_key_of_the_tests_is_in_the_environment() -> None:
-    assert KEY not in os.environ.values()
-    assert ReasoningGymEnv.config_init()[1][0].api_key == ""

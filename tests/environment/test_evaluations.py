@@ -59,12 +59,8 @@ async def test_an_evaluation_that_is_killed_goes_on_where_it_was(
     bench: Any, tokenizer: Any
 ) -> None:
     folder, policy = bench.folder / "results", Counting()
-    settings = {
-        "num_eval_samples_per_task": ITEMS,
-        "eval_attempts": 2,
-        "max_eval_workers": 2,
-        "data_dir_to_save_evals": str(folder),
-    }
+    settings = {"num_eval_samples_per_task": ITEMS, "eval_attempts": 2, "max_eval_workers": 2}
+    settings |= {"data_dir_to_save_evals": str(folder)}
     async with ScriptedServer(policy, tokenizer, latency=0.5) as server:
         options = bench.options(server.url, **settings)
         async with bench.command("evaluate", *options) as command:

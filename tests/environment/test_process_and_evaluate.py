@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -68,15 +69,19 @@ async def test_process_draws_other_problems_for_another_replica(bench: Any) -> N
     assert len({seed for seeds in drawn for seed in seeds}) == 24
 
 
-async def test_process_ends_with_a_policy_that_is_always_wrong(bench: Any, tokenizer: Any) -> None:
+async def test_process_loses_no_group_to_a_rate_limit_and_ends_though_all_is_wrong(
+    bench: Any, tokenizer: Any
+) -> None:
     groups = bench.folder / "groups.jsonl"
-    settings = {"data_path_to_save_groups": groups, "total_steps": GROUPS}
-    async with PolicyServer(WRONG, tokenizer) as server:
-        options = bench.options(server.url, dump_failed_rollouts=True, **settings)
+    settings = {"data_path_to_save_groups": groups, "total_steps": 8, "dump_failed_rollouts": True}
+    async with ScriptedServer(WRONG, tokenizer, allowed=4, window=2) as server:
+        options = bench.options(server.url, **settings)
         async with bench.command("process", *options) as command:
             assert await command.exit_code() == 0, command.said()
-    assert [row["scores"] for row in rows_of(groups)] == [[0.0] * 4] * GROUPS
-    assert len(dumped(bench.folder, "*_FAILED_rollouts_*.jsonl")) == GROUPS
+    assert server.refused > 0
+    assert "8 started = 8 collected + 0 lost + 0 interrupted" in command.said()
+    assert [row["scores"] for row in rows_of(groups)] == [[0.0] * 4] * 8
+    assert len(dumped(bench.folder, "*_FAILED_rollouts_*.jsonl")) == 8
     assert groups.with_suffix(".html").exists()
 
 
@@ -138,27 +143,41 @@ def question(sample: dict[str, Any]) -> str:
     return sample["rollouts"][0]["conversation"][1]["content"]
 
 
-async def test_evaluate_writes_the_same_samples_in_every_process(
+class ByQuestion:
+    """Answers each question in its own way, every time."""
+
+    def sample(self, question: str, n: int) -> list[Sample]:
+        return [Sample(text=f"<answer>{zlib.crc32(question.encode()) % 2 + 1}</answer>")] * n
+
+
+async def test_evaluate_writes_the_same_in_every_process_and_with_a_rate_limit(
     bench: Any, tokenizer: Any
 ) -> None:
-    settings = {"include_tasks": "coin_flip,gcd", "num_eval_samples_per_task": 5}
-    async with PolicyServer(ScriptedPolicy(["<answer>1</answer>"]), tokenizer) as server:
-        options = bench.options(server.url, seed=1, data_dumps_dir="there", **settings)
+    settings = {"include_tasks": "coin_flip,gcd", "num_eval_samples_per_task": 20}
+    async with (
+        PolicyServer(ByQuestion(), tokenizer) as free,
+        ScriptedServer(ByQuestion(), tokenizer, allowed=15, window=0.5) as limited,
+    ):
+        options = bench.options(limited.url, seed=1, data_dumps_dir="there", **settings)
         async with bench.command("evaluate", *options) as command:
             assert await command.exit_code() == 0, command.said()
-        async with bench.environment(server.url, seed=2, **settings) as env:
+        async with bench.environment(free.url, seed=2, **settings) as env:
             await env.evaluate()
             trained = [await env.get_next_item() for _ in range(200)]
+    assert limited.refused > 0
+    assert " Rate limit: 429 Too Many Requests from " in command.said()
     [there] = bench.folder.glob("there/evaluation_*")
     [here] = bench.folder.glob("dumps/evaluation_*")
     metrics, samples = report_of(there)
+    assert report_of(here)[0] == metrics
     assert [question(sample) for sample in report_of(here)[1]] == [question(s) for s in samples]
-    assert [sample["item_id"] for sample in samples] == ["coin_flip"] * 5 + ["gcd"] * 5
+    assert [sample["item_id"] for sample in samples] == ["coin_flip"] * 20 + ["gcd"] * 20
     assert not {question(sample) for sample in samples} & {p.question for p in trained}
     solved = [sample["rollouts"][0]["status"] == "solved" for sample in samples]
-    assert metrics["eval/percent_correct"] == sum(solved) / 10
-    assert metrics["eval/task/gcd/solved"] == sum(solved[5:]) / 5
-    assert metrics["eval/category/probability/solved"] == sum(solved[:5]) / 5
+    assert 0 < sum(solved) < 40
+    assert metrics["eval/percent_correct"] == pytest.approx(sum(solved) / 40)
+    assert metrics["eval/task/gcd/solved"] == pytest.approx(sum(solved[20:]) / 20)
+    assert metrics["eval/category/probability/solved"] == pytest.approx(sum(solved[:20]) / 20)
 
 
 class FailsOnce:
@@ -206,10 +225,9 @@ class CrowdedServer(ScriptedServer):
 async def test_evaluation_asks_a_bounded_number_of_requests_at_once(
     bench: Any, tokenizer: Any
 ) -> None:
-    policy = ScriptedPolicy(["<answer>1</answer>"])
     settings = {"num_eval_samples_per_task": 20, "max_eval_workers": 3}
     async with (
-        CrowdedServer(policy, tokenizer, latency=0.05) as server,
+        CrowdedServer(WRONG, tokenizer, latency=0.05) as server,
         bench.environment(server.url, "trl", **settings) as env,  # trl's client does not probe
     ):
         await env.evaluate()

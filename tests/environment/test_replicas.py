@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from process_tree import in_linux, survivors
 from scripted_server import ScriptedServer
 from serve_loop import HONEST, training_from, until_pulled
 from trainer_api import Api, begin_training, let_in, until, weight_of_a_newcomer
@@ -101,10 +102,8 @@ async def test_a_replica_of_the_same_name_continues_where_the_other_ended(
             await env.register_env()
             assert env.get_curriculum_stats() == stats
             assert [(await env.get_next_item()).recipe for _ in range(20)] == expected
-            assert (numbered.identity()["replica"], env.identity()["replica"]) == (
-                "env_0",
-                "env_east",
-            )
+            replicas = [each.identity()["replica"] for each in (numbered, env)]
+            assert replicas == ["env_0", "env_east"]
 
 
 async def test_a_checkpoint_that_cannot_be_continued_ends_the_start_in_one_sentence(
@@ -120,22 +119,19 @@ async def test_a_checkpoint_that_cannot_be_continued_ends_the_start_in_one_sente
             env.checkpoint_dir, env.wandb_prepend = str(tmp_path), "env_x"
             await env.get_next_item()
             env.save_checkpoint(SAVED_EVERY)
-        whole = path.read_text()
+        whole, lcm = path.read_text(), {"include_tasks": "lcm"}
         for changes, text, said in (
             ({}, '{"stream_state": {"sam', "it is not valid JSON: "),
             ({}, '{"schema_version": 2}', "schema_version is 2, this program reads 1"),
             ({}, '{"stream_state": []}', "the value must be object, got []"),
             ({"seed": 7}, whole, "the state's seed is 42, but this run's is 7"),
-            (
-                {"include_tasks": "lcm"},
-                whole,
-                "this run uses none of the state's tasks, such as gcd",
-            ),
+            (lcm, whole, "this run uses none of the state's tasks, such as gcd"),
         ):
             path.write_text(text)
-            async with bench.environment(server.url, **{**settings, **changes}) as env:
+            async with bench.unprepared(server.url, **{**settings, **changes}) as env:
                 with pytest.raises(FixableError) as raised:
-                    await env.register_env()
+                    await env.env_manager()
+            assert raised.value.exit_status == 2
             assert str(raised.value).startswith(f"the checkpoint {path} can't be continued: {said}")
             assert str(raised.value).endswith(
                 "; delete it to continue the one before it or, without one, to restart the "
@@ -154,22 +150,6 @@ async def test_a_checkpoint_folder_that_cannot_be_written_to_ends_the_start(
     ):
         with pytest.raises(FixableError, match=r"checkpoints can't be written to .*: make it"):
             await env.register_env()
-
-
-async def test_the_command_says_of_a_torn_checkpoint_what_to_do(
-    bench: Any, tokenizer: Any, tmp_path: Path
-) -> None:
-    path = tmp_path / "env_checkpoints" / "env_0" / "step-5.json"
-    path.parent.mkdir(parents=True)
-    path.write_text('{"stream_state": {"sampler": ')
-    async with (
-        PolicyServer(HONEST, tokenizer) as server,
-        training(tmp_path, step=5) as (api, _),
-        bench.command("serve", *bench.options(server.url, rollout_server_url=api)) as command,
-    ):
-        assert await command.exit_code() == 2, command.said()
-    assert command.said().splitlines()[-1].startswith(f"error: the checkpoint {path} can't be ")
-    assert "Traceback" not in command.said()
 
 
 async def test_a_killed_replica_loses_no_evaluation_and_its_place_is_taken(
@@ -215,7 +195,8 @@ async def test_a_killed_replica_loses_no_evaluation_and_its_place_is_taken(
     assert "Traceback" not in again.said() + survivor.said()
 
 
-async def test_killed_replicas_leave_no_ghost_behind(
+@in_linux
+async def test_killed_replicas_leave_no_process_and_no_ghost_behind(
     bench: Any, tokenizer: Any, tmp_path: Path
 ) -> None:
     """A ghost would keep the batches from the trainer until the API is restarted."""
@@ -228,6 +209,8 @@ async def test_killed_replicas_leave_no_ghost_behind(
             command.log = tmp_path / f"{life}.txt"
             async with command:
                 await until_pulled(trainer, command, batches=before + 4)
+                processes = command.processes()
+            assert await survivors(processes) == set()
             assert "env_weight fell" not in command.said()
             assert ("Disconnecting environment" in command.said()) == (life > 0)
             assert "If this process is killed" not in command.said()

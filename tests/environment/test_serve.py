@@ -1,10 +1,9 @@
 """`serve` as a command between a real API server, a real trainer and a policy over HTTP."""
 
 import asyncio
+import json
 import re
 import signal
-import socket
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,15 +11,13 @@ from process_tree import descendants, in_linux, is_alive, survivors
 from serve_loop import HONEST, serving, until_pulled
 from trainer_api import weight_of_a_newcomer
 
-from reasoning_gym_environment import ReasoningGymEnv
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.demo.trainer import ApiServer
 from reasoning_gym_environment.storage.dumps import read_dump
 from reasoning_gym_environment.tasks.facts import EXECUTES_ANSWERS
-from reasoning_gym_environment.util.outages import UnreachableError
 
-SERVING = "gcd:"  # logged with each scored group, under debug_logging
+HALF = ScriptedPolicy(["<answer>1</answer>", "no idea"])
 HOSTILE_ENDS = {
     "9**9**9**9": "timeout",
     "__import__('os')._exit(3)": "crashed",
@@ -35,25 +32,12 @@ HOSTILE = ScriptedPolicy(
 
 
 @in_linux
-@pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)]
-)
-async def test_batches_arrive_until_a_signal_ends_it_all(
-    number: signal.Signals, code: int, bench: Any, tokenizer: Any
-) -> None:
+async def test_batches_arrive_until_a_signal_ends_it_all(bench: Any, tokenizer: Any) -> None:
     async with serving(bench, tokenizer, HONEST) as (command, trainer, api_url):
         await until_pulled(trainer, command, batches=3)
-        connected = await weight_of_a_newcomer(api_url)
-        children = {*filter(is_alive, descendants(command.process.pid))}
-        command.process.send_signal(number)
-        assert await command.exit_code() == code, command.said()
-        disconnected = await weight_of_a_newcomer(api_url)
-    assert connected == 0.5
-    assert disconnected == 1.0
-    assert len(children) >= 2
-    assert await survivors(children) == set()
+        assert await weight_of_a_newcomer(api_url) == 0.5
+        await command.end(signal.SIGTERM, api_url)
     assert trainer.rows == trainer.groups * 4 >= 24
-    assert "Traceback" not in command.said()
 
 
 @in_linux
@@ -70,32 +54,8 @@ async def test_a_signal_during_the_start_leaves_no_process_behind(
 
 
 @in_linux
-async def test_kill_leaves_no_process_behind(bench: Any, tokenizer: Any) -> None:
-    async with serving(bench, tokenizer, HONEST, debug_logging=True) as (command, _, _):
-        await command.until_logged(SERVING)
-        children = {*filter(is_alive, descendants(command.process.pid))}
-        command.process.kill()
-        await command.exit_code()
-    assert len(children) >= 2
-    assert await survivors(children) == set()
-
-
-@in_linux
-async def test_the_end_of_training_ends_it_all(bench: Any, tokenizer: Any) -> None:
-    async with serving(bench, tokenizer, HONEST, total_steps=1, debug_logging=True) as (
-        command,
-        _,
-        api_url,
-    ):
-        await command.until_logged(SERVING)
-        children = {*filter(is_alive, descendants(command.process.pid))}
-        assert await command.exit_code() == 0, command.said()
-        assert await weight_of_a_newcomer(api_url) == 1.0
-    assert await survivors(children) == set()
-
-
 @pytest.mark.usefixtures("wandb_of_a_launcher")
-async def test_the_evaluation_of_the_last_step_is_finished_and_logged(
+async def test_the_end_of_training_ends_it_all_after_the_last_evaluation(
     bench: Any, tokenizer: Any
 ) -> None:
     settings = {
@@ -104,9 +64,14 @@ async def test_the_evaluation_of_the_last_step_is_finished_and_logged(
         "num_eval_samples_per_task": 40,
         "data_dir_to_save_evals": "evals",
         "use_wandb": True,
+        "debug_logging": True,
     }
-    async with serving(bench, tokenizer, HONEST, **settings) as (command, _, _):
+    async with serving(bench, tokenizer, HONEST, **settings) as (command, _, api_url):
+        await command.until_logged("gcd:")  # a scored group
+        processes = command.processes()
         assert await command.exit_code() == 0, command.said()
+        assert await weight_of_a_newcomer(api_url) == 1.0
+    assert await survivors(processes) == set()
     assert "after an interruption, serving again starts the evaluation anew" in command.said()
     folders = sorted((bench.folder / "evals").glob("step-*"))
     assert folders, command.said()
@@ -159,51 +124,7 @@ async def test_the_example_trainer_can_pad_a_batch(bench: Any, tokenizer: Any) -
     assert {float(t) for batch in temperatures for t in batch.flatten()} == {1.0}
 
 
-class Impatient(ReasoningGymEnv):
-    """Gives servers no time to come up."""
-
-    reach_seconds = 0.0
-
-
-@pytest.fixture
-def nowhere() -> Iterator[str]:
-    """A URL where nothing listens."""
-    with socket.socket() as bound:  # bound but not listening: connections are refused
-        bound.bind(("127.0.0.1", 0))
-        yield f"http://127.0.0.1:{bound.getsockname()[1]}"
-
-
-async def test_an_unreachable_server_is_named_with_the_way_out(bench: Any, nowhere: str) -> None:
-    with pytest.raises(UnreachableError) as inference:
-        async with bench.environment(nowhere, of=Impatient):
-            pass
-    async with bench.playing(HONEST, of=Impatient, rollout_server_url=nowhere) as env:
-        with pytest.raises(UnreachableError) as api:
-            await env.env_manager()
-    for raised, url, way in (
-        (inference, f"{nowhere}/v1", "--openai.base_url"),
-        (api, nowhere, "run-api"),
-    ):
-        assert url in str(raised.value)
-        assert way in str(raised.value)
-        assert "\n" not in str(raised.value)
-
-
-@pytest.mark.parametrize("setting", ["--env.rollout_server_url", "--openai.base_url"])
-async def test_a_useless_url_ends_the_command_with_one_sentence(setting: str, bench: Any) -> None:
-    options = bench.options("http://127.0.0.1:1", rollout_server_url="http://127.0.0.1:1")
-    command = "serve" if setting == "--env.rollout_server_url" else "evaluate"
-    async with bench.command(command, *options, setting, "localhost:9") as running:
-        assert await running.exit_code() == 2
-    last = running.said().splitlines()[-1]
-    assert last.startswith("error: ")
-    assert last.endswith(
-        "must be a URL that starts with http:// or https://, got 'localhost:9'; did you mean "
-        "http://localhost:9?"
-    )
-    assert "Traceback" not in running.said()
-
-
+@in_linux
 async def test_serve_waits_for_a_trainer_which_the_demos_can_be(bench: Any, tokenizer: Any) -> None:
     async with (
         PolicyServer(HONEST, tokenizer) as server,
@@ -218,19 +139,31 @@ async def test_serve_waits_for_a_trainer_which_the_demos_can_be(bench: Any, toke
         demo = ("demo", "--trainer-only", api.url, "--seconds", "600")
         async with bench.command(*demo, within="trainer") as trainer:
             await trainer.until(lambda: re.search("fetched [1-9]", trainer.printed()))
+            await command.end(signal.SIGHUP, api.url)
 
 
-@pytest.mark.parametrize("command", ["serve", "process"])
-async def test_wandb_without_a_login_is_refused_before_anything_starts(
-    command: str, bench: Any
-) -> None:
+@in_linux
+async def test_a_start_is_short_and_a_summary_follows(bench: Any, tokenizer: Any) -> None:
+    changes = {"include_tasks": "arithmetic", "complexity_mode": "random"}
+    async with serving(bench, tokenizer, HALF, flags=["--json-logs"], **changes) as served:
+        command, _, api_url = served
+        await command.until_logged(" with signal, ")
+        said = [json.loads(line)["message"] for line in command.said().splitlines()]
+        await command.end(signal.SIGINT, api_url)
+    first = next(number for number, line in enumerate(said) if " with signal, " in line)
+    assert first <= 15, said
+    assert said[0].startswith("serve: ")
+    assert any(line.startswith("18 of 106 tasks are used; 87 left out: not among") for line in said)
+    summary = r"\d+ groups, [\d.]+/s, \d+% solved, .*% truncated, \d+% no answer, mean level [\d.]+"
+    assert re.search(summary, said[first])
+
+
+async def test_wandb_without_a_login_is_refused_before_anything_starts(bench: Any) -> None:
     options = bench.options("http://127.0.0.1:1", use_wandb=True, tokenizer_name="nowhere")
-    running = bench.command(command, *options)
+    running = bench.command("process", *options)
     del running.environment["WANDB_MODE"]
     running.environment |= {"HOME": str(bench.folder)}
     async with running:
         assert await running.exit_code() == 2, running.said()
-    assert running.said() == (
-        "error: use_wandb is true and wandb is not logged in: log in with `wandb login`, set "
-        "WANDB_MODE=offline to keep the metrics on disk, or set --env.use_wandb false\n"
-    )
+    [said] = running.said().splitlines()
+    assert said.startswith("error: use_wandb is true and wandb is not logged in: ")

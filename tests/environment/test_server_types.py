@@ -22,9 +22,8 @@ from reasoning_gym_environment.inference.dialects import SamplingParams
 from reasoning_gym_environment.inference.prompts import SYSTEM_PROMPTS
 from reasoning_gym_environment.records import Problem
 
+ONE = ScriptedPolicy(["<answer>1</answer>"])
 TRUNCATED = Sample(text="<think>and then, and then", finish_reason="length")
-
-
 BROKEN = "half \ud83d <answer>nope</answer>"
 
 
@@ -194,12 +193,11 @@ def test_one_configuration_for_several_servers_gives_them_its_type(
 async def test_a_server_that_is_down_at_the_start_is_asked_in_its_own_types_way(
     bench: Any, tokenizer: Any
 ) -> None:
-    policy = ScriptedPolicy(["<answer>1</answer>"])
-    sglang = SglangServer(policy, tokenizer)
+    sglang = SglangServer(ONE, tokenizer)
     await sglang.start()
     await sglang.close()
     async with (
-        VllmServer(policy, tokenizer) as vllm,
+        VllmServer(ONE, tokenizer) as vllm,
         bench.environment(vllm.url, "vllm", others=[(sglang.url, "sglang")], group_size=32) as env,
     ):
         await sglang.start(int(sglang.url.rpartition(":")[2]))
@@ -258,9 +256,8 @@ async def test_an_endpoint_that_ignores_n_returns_complete_groups(
     bench: Any, tokenizer: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    policy = ScriptedPolicy(["<answer>1</answer>"])
     async with (
-        ScriptedServer(policy, tokenizer, ignores_n=True) as server,
+        ScriptedServer(ONE, tokenizer, ignores_n=True) as server,
         bench.environment(server.url) as env,
     ):
         group = await group_of(env, await env.get_next_item())
@@ -270,7 +267,7 @@ async def test_an_endpoint_that_ignores_n_returns_complete_groups(
 
 async def test_prompts_that_leave_no_room_are_counted_and_replaced(bench: Any) -> None:
     settings = {"include_tasks": "gcd,sudoku", "system_prompt": "", "max_token_length": 120}
-    async with bench.playing(ScriptedPolicy(["<answer>1</answer>"]), **settings) as env:
+    async with bench.playing(ONE, **settings) as env:
         problems = [await env.get_next_item() for _ in range(20)]
         group = await group_of(env, problems[0])
     assert {problem.recipe.task for problem in problems} == {"gcd"}
@@ -285,9 +282,8 @@ async def test_a_limit_below_every_prompt_is_an_error(bench: Any) -> None:
 
 
 async def test_failing_requests_are_retried(bench: Any, tokenizer: Any) -> None:
-    policy = ScriptedPolicy(["<answer>1</answer>"])
     async with (
-        ScriptedServer(policy, tokenizer, failure_rate=0.3, seed=1) as server,
+        ScriptedServer(ONE, tokenizer, failure_rate=0.3, seed=1) as server,
         bench.environment(server.url, "vllm") as env,
     ):
         problems = [await env.get_next_item() for _ in range(12)]

@@ -263,16 +263,15 @@ class RefusedLater(TooFewRows):
 @pytest.mark.parametrize(
     ("of", "reason"),
     [
-        (TooFewRows, "5 groups were refused and none was delivered: 2 rows of tokens"),
-        (CollectsNothing, "failed for 50 items in a row, nothing was collected: no group"),
-        (RefusedLater, "failed for 50 items in a row, its groups were refused or not written"),
+        (CollectsNothing, "nothing was collected: no group"),
+        (RefusedLater, "its groups were refused or not written"),
     ],
 )
 async def test_process_counts_no_group_that_it_has_not_written(
     bench: Any, tokenizer: Any, of: Any, reason: str
 ) -> None:
     async with processed(bench, tokenizer, of, groups=3) as env:
-        with pytest.raises(ConfigurationError, match=reason):
+        with pytest.raises(ConfigurationError, match=f"for 50 items in a row, {reason}"):
             await asyncio.wait_for(env.process_manager(), 60)
 
 

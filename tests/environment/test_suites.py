@@ -1,15 +1,20 @@
 """`evaluate --suite`: the items of a file, with the settings that it fixes."""
 
+import dataclasses
 import json
 from typing import Any
 
+import pytest
+from command_settings import checked
 from suite_values import RECIPES, manifest, problems_of, write_suite
 
 from reasoning_gym_environment.commands import suite
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
-from reasoning_gym_environment.problems.suites import load_suite
+from reasoning_gym_environment.errors import ConfigurationError
+from reasoning_gym_environment.problems.suites import UnequalItemsError, load_suite
 from reasoning_gym_environment.sandbox.pool import TaskPool
+from reasoning_gym_environment.settings import with_suite
 
 SCRIPT = ScriptedPolicy(["<answer>1</answer>"])
 
@@ -18,11 +23,8 @@ async def test_evaluate_runs_a_suite_and_the_leaderboard_takes_it(
     bench: Any, tokenizer: Any, pool: TaskPool
 ) -> None:
     name = write_suite(bench.folder / "tiny.json", manifest(await problems_of(pool)))
-    settings = {
-        "data_dir_to_save_evals": "results",
-        "system_prompt": "Other.",
-        "max_token_length": 99,
-    }
+    folder = {"data_dir_to_save_evals": "results"}
+    settings = {**folder, "system_prompt": "Other.", "max_token_length": 99}
     async with PolicyServer(SCRIPT, tokenizer) as server:
         options = bench.options(server.url, **settings)
         async with bench.command("evaluate", "--suite", name, *options) as command:
@@ -45,17 +47,17 @@ async def test_a_suite_with_another_question_stops_before_the_first_request(
 ) -> None:
     rest = manifest(await problems_of(pool))
     rest["sets"][0]["items"][0][1] = "0" * 64
-    name = write_suite(bench.folder / "tiny.json", rest)
-    async with PolicyServer(SCRIPT, tokenizer) as server:
-        options = bench.options(server.url)
-        one = bench.command("evaluate", f"--suite={name}", *options)
-        async with one:
-            assert await one.exit_code() == 2, one.said()
-    assert "1 of the 5 items of tiny have another question" in one.said()
+    given = load_suite(write_suite(bench.folder / "tiny.json", rest))
+    async with (
+        PolicyServer(SCRIPT, tokenizer) as server,
+        bench.unprepared(server.url, **with_suite({}, given)) as env,
+    ):
+        env.evaluation.settings = dataclasses.replace(env.evaluation.settings, suite=given)
+        with pytest.raises(UnequalItemsError, match="1 of the 5 items of tiny have another quest"):
+            await env._run_evaluate()
+    assert server.requests == 0
 
 
-async def test_a_suite_is_for_evaluate_alone(bench: Any) -> None:
-    options = bench.options("http://localhost:1")
-    async with bench.command("serve", *options, "--suite", "small") as command:
-        assert await command.exit_code() == 2
-    assert "--suite is for `evaluate` alone, got 'small' for `serve`" in command.said()
+def test_a_suite_is_for_evaluate_alone() -> None:
+    with pytest.raises(ConfigurationError, match="--suite is for `evaluate` alone, got 'small'"):
+        checked("serve", "--suite", "small")

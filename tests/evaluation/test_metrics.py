@@ -16,7 +16,9 @@ from reasoning_gym_environment.evaluation.metrics import (
     evaluation_table,
     headline,
 )
+from reasoning_gym_environment.records import Recipe
 from reasoning_gym_environment.storage.rows import StoredGroup
+from reasoning_gym_environment.tasks.facts import level_chance, stored_snapshot
 
 CATEGORIES = {"gcd": "arithmetic", "lcm": "arithmetic", "sudoku": "games"}
 FLOORS = {"gcd": 0.4, "sudoku": 0.0}
@@ -169,6 +171,16 @@ def test_other_difficulties_leave_the_plain_numbers_as_they_are() -> None:
     assert beside["eval/difficulty/0.75/task/gcd/solved"] == 0.0
     assert beside["eval/difficulty/1/macro/solved"] == 1.0
     assert "eval/difficulty/0.75/chance" not in beside  # the floors are of default items
+
+
+def test_at_a_difficulty_chance_is_that_of_the_levels() -> None:
+    levels = stored_snapshot()["ladders"]["gcd"]["levels"]
+    recipes = [Recipe(task="gcd", seed=0, level=n, parameters=p) for n, p in enumerate(levels)]
+    drawn = [replace(item(1.0, difficulty=0.5), recipe=recipe) for recipe in recipes[:2]]
+    known = [level_chance(recipe) or 0.0 for recipe in recipes[:2]]
+    numbers = report(*drawn, item(0.0, difficulty=0.5))
+    assert 0 < numbers["eval/difficulty/0.5/chance"] == pytest.approx(sum(known) / 2)
+    assert "eval/difficulty/0.5/above_chance" not in numbers  # the best copy isn't known there
 
 
 @given(st.lists(items, max_size=6))

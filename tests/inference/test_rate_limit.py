@@ -195,18 +195,18 @@ async def send(failover: Failover, times: int) -> list[Any]:
         return server.sample(REQUEST, "eval")
 
     return await asyncio.wait_for(
-        asyncio.gather(*(failover.send(ask) for _ in range(times))), timeout=30
+        asyncio.gather(*(failover.send(ask) for _ in range(times))), timeout=120
     )
 
 
 @pytest.mark.parametrize("kind", [seconds, date, untold, unavailable])
 async def test_all_requests_are_answered_and_few_are_refused(kind: Refusal, tokenizer: Any) -> None:
-    async with ScriptedServer(POLICY, tokenizer, refusal=kind) as server:
+    async with ScriptedServer(POLICY, tokenizer, allowed=20, refusal=kind) as server:
         asked = client(server.url)
         answers = await send(Failover([asked]), 60)
         await asked.close()
     assert len(answers) == server.requests == 60
-    assert server.refused < 100  # 40 of the first 60, which come at once
+    assert 0 < server.refused < 100  # 40 of the first 60, which come at once
 
 
 class OneEach(ScriptedServer):

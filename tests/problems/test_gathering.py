@@ -35,21 +35,15 @@ def expecting(size: int | None, problems: int = 8) -> GroupGathering:
 def test_parts_in_any_order_make_each_group_once(data: st.DataObject) -> None:
     size, problems = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 6))
     results = st.sampled_from([True, False, None])
-    told = data.draw(
-        st.permutations(
-            [(seed, data.draw(results)) for seed in range(problems) for _ in range(size)]
-        )
-    )
+    parts = [(seed, data.draw(results)) for seed in range(problems) for _ in range(size)]
+    told = data.draw(st.permutations(parts))
     gathering = expecting(size, problems)
     groups = [group for seed, result in told for group in add(gathering, seed, result)]
     assert sorted(group.recipe.seed for group in groups) == list(range(problems))
     for group in groups:
         own = [result for seed, result in told if seed == group.recipe.seed]
-        assert (group.completions, group.scored, group.solved) == (
-            size,
-            size - own.count(None),
-            own.count(True),
-        )
+        counts = size, size - own.count(None), own.count(True)
+        assert (group.completions, group.scored, group.solved) == counts
     assert add(gathering, 0, True) == []
 
 
@@ -85,9 +79,8 @@ def test_smaller_groups_are_recorded_once_several_stall() -> None:
         gathering.assign(recipe(seed))
         groups += add(gathering, seed, *[True] * 8)
     assert (gathering.size, gathering.incomplete) == (8, 1)
-    assert [(group.recipe.seed, group.completions) for group in groups] == [
-        (seed, 8) for seed in range(1, 101)
-    ]
+    told = [(group.recipe.seed, group.completions) for group in groups]
+    assert told == [(seed, 8) for seed in range(1, 101)]
 
 
 def test_groups_that_never_become_whole_are_closed(caplog: pytest.LogCaptureFixture) -> None:

@@ -4,7 +4,7 @@ import json
 import math
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pytest
 from hypothesis import given
@@ -31,8 +31,10 @@ SIZE = 8
 Result = Callable[[Recipe], int]
 
 
-def by_signal(replica: str = "a", levels: LevelPolicy | None = None) -> Sampler:
-    weights = dict.fromkeys(TASKS, 1.0)
+def by_signal(
+    replica: str = "a", levels: LevelPolicy | None = None, tasks: Iterable[str] = TASKS
+) -> Sampler:
+    weights = dict.fromkeys(tasks, 1.0)
     return Sampler(weights, run_seed=1, replica=replica, levels=levels, by_signal=True)
 
 
@@ -62,20 +64,15 @@ def test_the_probability_of_signal_is_that_of_a_beta_binomial(a: float, b: float
     assert signal_probability(a, b, n) == pytest.approx(1 - all_solved - none_solved, abs=1e-9)
 
 
-def test_problems_with_signal_are_asked_again_and_others_never() -> None:
-    times = askings(run(by_signal(), 3000, uneven))
+def test_problems_with_signal_alone_are_asked_again_a_few_times_after_many_draws() -> None:
+    recipes = run(by_signal(), 5000, uneven)
+    times = askings(recipes)
     again = {key for key, number in times.items() if number > 1}
     assert len(again) > 200
     assert all(uneven(Recipe(task=task, seed=seed)) == 4 for task, seed in again)
-
-
-def test_a_problem_is_asked_a_few_times_at_the_most() -> None:
-    assert max(askings(run(by_signal(), 5000, uneven)).values()) == MAX_ASKINGS
-
-
-def test_a_problem_is_asked_again_only_after_many_draws() -> None:
+    assert max(times.values()) == MAX_ASKINGS
     last: dict[tuple[str, int], int] = {}
-    for draw, recipe in enumerate(run(by_signal(), 3000, uneven)):
+    for draw, recipe in enumerate(recipes):
         key = (recipe.task, recipe.seed)
         assert draw - last.get(key, -WAIT) >= WAIT
         last[key] = draw
@@ -123,16 +120,9 @@ def test_a_stored_state_continues_exactly(drawn: int) -> None:
 def test_problems_that_this_run_cannot_draw_are_forgotten() -> None:
     old = by_signal(levels=RandomLevels(LADDERS))
     run(old, 1500, lambda _: 4)
-    state = old.state_dict()
     changed = {"gcd": ({"a": 1}, {"a": 5}), "sudoku": ({},)}
-    sampler = Sampler(
-        dict.fromkeys(changed, 1.0),
-        run_seed=1,
-        replica="a",
-        levels=RandomLevels(changed),
-        by_signal=True,
-    )
-    sampler.load_state_dict(state)
+    sampler = by_signal(levels=RandomLevels(changed), tasks=changed)
+    sampler.load_state_dict(old.state_dict())
     known = [Recipe.from_json(row[0]) for row in sampler.state_dict()["memory"]["ready"]]
     assert {(recipe.task, recipe.level) for recipe in known} == {("gcd", 0), ("sudoku", 0)}
 

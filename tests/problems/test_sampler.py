@@ -7,6 +7,7 @@ import statistics
 from collections import Counter
 from itertools import pairwise
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -110,15 +111,11 @@ def test_training_seeds_are_even_and_evaluation_seeds_odd(
     assert 0 < evaluation < SEED_LIMIT
 
 
-def test_seeds_spread_over_their_whole_range() -> None:
-    seeds = [training_seed(1, "a", "gcd", draw) for draw in range(1000)]
-    assert min(seeds) < SEED_LIMIT / 100
-    assert max(seeds) > SEED_LIMIT - SEED_LIMIT / 100
-
-
-def test_adjacent_draws_do_not_have_adjacent_seeds() -> None:
+def test_seeds_spread_over_their_whole_range_and_are_not_adjacent() -> None:
     """On most tasks `seed + 1` is the same stream shifted by one."""
     seeds = sorted(training_seed(1, "a", "gcd", draw) for draw in range(1000))
+    assert seeds[0] < SEED_LIMIT / 100
+    assert seeds[-1] > SEED_LIMIT - SEED_LIMIT / 100
     assert min(after - before for before, after in pairwise(seeds)) > 1_000_000
 
 
@@ -128,9 +125,6 @@ def test_tasks_are_drawn_in_proportion_to_their_weights() -> None:
     assert counts["gcd"] == pytest.approx(1000, rel=0.1)
     assert counts["lcm"] == pytest.approx(3000, rel=0.05)
     assert counts["sudoku"] == pytest.approx(4000, rel=0.05)
-
-
-def test_equal_weights_draw_uniformly() -> None:
     counts = Counter(recipe.task for recipe in take(uniform(), 8000))
     assert [counts[task] for task in TASKS] == [pytest.approx(2000, rel=0.08)] * len(TASKS)
 
@@ -161,13 +155,8 @@ LADDERS = {task: tuple({"size": size} for size in range(4)) for task in TASKS}
 
 def learning(*, by_signal: bool = True, run_seed: int = 1) -> Sampler:
     """Return a sampler that learns levels and signal."""
-    return Sampler(
-        dict.fromkeys(TASKS, 1.0),
-        run_seed=run_seed,
-        replica="a",
-        levels=Curriculum(LADDERS),
-        by_signal=by_signal,
-    )
+    weights, levels = dict.fromkeys(TASKS, 1.0), Curriculum(LADDERS)
+    return Sampler(weights, run_seed=run_seed, replica="a", levels=levels, by_signal=by_signal)
 
 
 def practise(sampler: Sampler, groups: int, solved_shares: dict[str, float]) -> Counter[str]:
@@ -189,12 +178,10 @@ def test_a_recipe_has_the_parameters_of_its_level() -> None:
 
 def test_user_parameters_override_the_level() -> None:
     levels = RandomLevels({"gcd": ({"size": 1, "terms": 2},)})
-    overrides = {"gcd": {"size": 9}}
-    with_level = Sampler(
-        {"gcd": 1.0}, run_seed=1, replica="a", levels=levels, overrides=overrides
-    ).next_recipe()
+    of_run: Any = {"run_seed": 1, "replica": "a", "overrides": {"gcd": {"size": 9}}}
+    with_level = Sampler({"gcd": 1.0}, levels=levels, **of_run).next_recipe()
     assert (with_level.level, with_level.parameters) == (0, {"size": 9, "terms": 2})
-    unset = Sampler({"gcd": 1.0}, run_seed=1, replica="a", overrides=overrides).next_recipe()
+    unset = Sampler({"gcd": 1.0}, **of_run).next_recipe()
     assert (unset.level, unset.parameters) == (None, {"size": 9})
 
 
@@ -223,9 +210,8 @@ def test_a_state_without_levels_loads() -> None:
 
 
 def test_tasks_are_drawn_by_weight_times_probability_of_signal() -> None:
-    sampler = Sampler(
-        {"gcd": 2.0, "lcm": 1.0, "sudoku": 1.0}, run_seed=1, replica="a", by_signal=True
-    )
+    weights = {"gcd": 2.0, "lcm": 1.0, "sudoku": 1.0}
+    sampler = Sampler(weights, run_seed=1, replica="a", by_signal=True)
     shares = {"gcd": 0.7, "lcm": 0.7, "sudoku": 0.0}
     practise(sampler, 200, shares)
     drawn = practise(sampler, 2000, shares)

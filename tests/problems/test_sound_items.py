@@ -1,8 +1,10 @@
 """Faulty items are drawn again, on every path that draws problems."""
 
 from collections import Counter
+from typing import Any
 
 import pytest
+from worker_stock import WorkerStock
 
 from reasoning_gym_environment import AsyncReasoningGym
 from reasoning_gym_environment.errors import GenerationError
@@ -68,9 +70,13 @@ async def test_evaluation_draws_the_same_items_whatever_their_number() -> None:
     assert few == [planned[0], redrawn_seed(planned[1]), planned[2]] == many[:3]
 
 
-@pytest.mark.processes
-async def test_the_python_api_asks_no_faulty_item_but_regenerates_one() -> None:
-    async with AsyncReasoningGym() as gym, AsyncReasoningGym(skip_faulty_items=False) as all_items:
+@pytest.mark.asyncio(loop_scope="session")
+async def test_the_python_api_asks_no_faulty_item_but_regenerates_one(stock: WorkerStock) -> None:
+    options: Any = {"processes": 1, "start_worker": stock.lend}
+    async with (
+        AsyncReasoningGym(**options) as gym,
+        AsyncReasoningGym(**options, skip_faulty_items=False) as all_items,
+    ):
         drawn = await all_items.problems("syllogism", count=40)
         faulty = [problem for problem in drawn if is_skipped(problem)]
         assert 0 < len(faulty) < 20

@@ -93,9 +93,8 @@ class Large:
 async def test_problems_are_remembered_within_a_number_of_bytes() -> None:
     pool, remembered = Large(), ProblemCache(most=3 * 10**6)
     for seed in (1, 2, 3, 1, 3, 2):
-        assert (
-            await remembered.get(pool.generate, Recipe(task="gcd", seed=seed))
-        ).recipe.seed == seed
+        problem = await remembered.get(pool.generate, Recipe(task="gcd", seed=seed))
+        assert problem.recipe.seed == seed
     assert pool.asked == [1, 2, 3, 1, 2], "two fit, and the last used are kept"
 
 

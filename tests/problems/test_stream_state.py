@@ -43,6 +43,8 @@ def state() -> dict[str, Any]:
 
 STATE = state()
 TASK, *_, SINCE = STATE["sampler"]["signal"][0]
+CAPS = ("sampler", "levels", "caps")
+GCD, TASKS = ("sampler", "levels", "tasks", "gcd"), "sampler.levels.tasks[...]"
 SIGNAL_AHEAD = f"signal of {TASK!r} is from draw {SINCE}, after the last, 0"
 
 
@@ -66,26 +68,10 @@ def test_stored_states_are_valid() -> None:
         (("sampler", "draw"), -1, "sampler.draw must be int >= 0, got -1"),
         (("sampler", "draw"), 0, SIGNAL_AHEAD),
         (("sampler", "replica"), 7, "sampler.replica must be str, got 7"),
-        (
-            ("sampler", "levels", "tasks", "gcd"),
-            {},
-            "sampler.levels.tasks[...]: object missing required field `height`",
-        ),
-        (
-            ("sampler", "levels", "tasks", "gcd", "position"),
-            float("nan"),
-            "sampler.levels.tasks[...].position: expected `float` >= 0.0",
-        ),
-        (
-            ("sampler", "levels", "tasks", "gcd", "evidence"),
-            [[1, 2]],
-            "sampler.levels.tasks[...].evidence[0]: expected `array` of length 3, got 2",
-        ),
-        (
-            ("sampler", "levels", "caps", "lcm", "height"),
-            0,
-            "sampler.levels.caps[...].height: expected `int` >= 1",
-        ),
+        (GCD, {}, f"{TASKS}: object missing required field `height`"),
+        ((*GCD, "position"), float("nan"), f"{TASKS}.position: expected `float` >= 0.0"),
+        ((*GCD, "evidence"), [[1, 2]], f"{TASKS}.evidence[0]: expected `array` of length 3, got 2"),
+        ((*CAPS, "lcm", "height"), 0, "sampler.levels.caps[...].height: expected `int` >= 1"),
         (("ahead",), {}, "ahead must be array, got {}"),
         (("prompt_room",), [["gcd", 1, 1, 1]], "prompt_room[0][2] must be bool, got 1"),
         (("max_token_length",), 2**60, f"max_token_length must be int <= {2**53}, got {2**60}"),
@@ -142,7 +128,7 @@ def test_a_valid_state_can_be_continued(path: tuple[Any, ...], value: Any) -> No
     ("other", "said"),
     [
         (sampler(seed=7), "the state's seed is 7, but this run's is 1"),
-        (sampler(replica="env_3"), "the state's replica is 'env_3', but this one is 'env_0'"),
+        (sampler(replica="env_3"), "the state's replica is 'env_3', but this run's is 'env_0'"),
     ],
 )
 def test_the_state_of_another_runs_stream_is_refused(other: Sampler, said: str) -> None:

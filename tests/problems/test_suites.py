@@ -8,24 +8,26 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from suite_values import RECIPES, manifest, problems_of, write_suite
+from suite_values import RECIPES, manifest, write_suite
 
 from reasoning_gym_environment.errors import ConfigurationError
 from reasoning_gym_environment.problems.suites import (
     FOLDER,
+    Suite,
     UnequalItemsError,
     built_in,
     load_suite,
     question_sha256,
     require_same_questions,
 )
+from reasoning_gym_environment.records import Problem
 from reasoning_gym_environment.sandbox.pool import TaskPool
 from reasoning_gym_environment.tasks.facts import ladder_heights
 from research.make_suites import VERSIONS, encode_suite
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
-
-
+PROBLEMS = [
+    Problem(recipe=r, question=f"{r.task} {r.seed}?", oracle="1", entry=b"") for r in RECIPES
+]
 SHA256 = {
     "small": "21dc59e5ae7def7aeae4fc7cfc1b1a4cdde9a10401b72e62fe79d32ae1ad028f",
     "medium": "0be91ed403927ece086cc10ca3d309ab4268824ff56bd5ec9ce2855a91b3e529",
@@ -43,12 +45,12 @@ SHA256 = {
 """What results on the suites of the package carry: none of these may change."""
 
 
-async def test_every_file_of_a_suite_is_a_suite_of_the_package() -> None:
+def test_every_file_of_a_suite_is_a_suite_of_the_package() -> None:
     assert {path.stem for path in FOLDER.glob("*.json")} == {*built_in()} == SHA256.keys()
 
 
 @pytest.mark.parametrize("name", built_in())
-async def test_the_suites_of_the_package_are_whole(name: str) -> None:
+def test_the_suites_of_the_package_are_whole(name: str) -> None:
     suite = load_suite(name)
     assert suite.sha256 == SHA256[name]
     recipes = [json.dumps(recipe.identity()) for recipe, _ in suite.recipes()]
@@ -62,6 +64,7 @@ async def test_the_suites_of_the_package_are_whole(name: str) -> None:
         assert min(Counter(recipe.task for recipe, _ in suite.recipes()).values()) >= 20
 
 
+@pytest.mark.asyncio(loop_scope="session")
 async def test_some_questions_of_the_smallest_suite_are_made_again(pool: TaskPool) -> None:
     for recipe, _, expected in list(load_suite("small").items())[::40]:
         problem = await pool.generate(recipe)
@@ -69,20 +72,21 @@ async def test_some_questions_of_the_smallest_suite_are_made_again(pool: TaskPoo
         assert problem.fault is None
 
 
-async def test_a_suite_of_ones_own_is_read_from_its_file(pool: TaskPool, tmp_path: Path) -> None:
-    problems = await problems_of(pool)
-    suite = load_suite(write_suite(tmp_path / "tiny.json", manifest(problems)))
+def loaded(folder: Path, rest: dict[str, Any]) -> Suite:
+    """Return a suite that was written to a file and read."""
+    return load_suite(write_suite(folder / "tiny.json", rest))
+
+
+def test_a_suite_of_ones_own_is_read_from_its_file(tmp_path: Path) -> None:
+    suite = loaded(tmp_path, manifest(PROBLEMS))
     assert suite.tasks == ["chain_sum", "gcd"]
     assert [recipe for recipe, _ in suite.recipes()] == RECIPES
-    require_same_questions(suite, problems)
+    require_same_questions(suite, PROBLEMS)
 
 
-async def test_results_carry_one_hash_over_all_recipes_and_whole_questions(
-    pool: TaskPool, tmp_path: Path
-) -> None:
-    problems = await problems_of(pool)
-    rest = manifest(problems)
-    suite = load_suite(write_suite(tmp_path / "tiny.json", rest))
+def test_results_carry_one_hash_over_all_recipes_and_whole_questions(tmp_path: Path) -> None:
+    rest = manifest(PROBLEMS)
+    suite = loaded(tmp_path, rest)
     text = json.dumps(rest, sort_keys=True).encode()
     assert suite.identity["sha256"] == suite.sha256 == hashlib.sha256(text).hexdigest()
     for changed in (
@@ -91,39 +95,24 @@ async def test_results_carry_one_hash_over_all_recipes_and_whole_questions(
         replace(suite, settings=replace(suite.settings, system_prompt="Other.")),
     ):
         with pytest.raises(UnequalItemsError, match="have another SHA-256 than the suite's"):
-            require_same_questions(changed, problems)
+            require_same_questions(changed, PROBLEMS)
 
 
-async def test_another_question_or_a_missing_item_is_refused(
-    pool: TaskPool, tmp_path: Path
-) -> None:
-    problems = await problems_of(pool)
-    rest = manifest(problems)
+def test_another_question_or_a_missing_item_is_refused(tmp_path: Path) -> None:
+    rest = manifest(PROBLEMS)
     rest["sets"][0]["items"][0][1] = "0" * 64
-    suite = load_suite(write_suite(tmp_path / "tiny.json", rest))
     with pytest.raises(UnequalItemsError) as raised:
-        require_same_questions(suite, problems[:-1])
-    assert "1 of the 5 items of tiny have another question and 1 can't be generated" in str(
-        raised.value
-    )
+        require_same_questions(loaded(tmp_path, rest), PROBLEMS[:-1])
+    said = "1 of the 5 items of tiny have another question and 1 can't be generated"
+    assert said in str(raised.value)
     assert "made with reasoning-gym 0.1.25" in str(raised.value)
-
-
-async def test_a_suite_may_lack_the_version_that_made_it(pool: TaskPool, tmp_path: Path) -> None:
-    rest = manifest(await problems_of(pool), made_with={})
-    suite = load_suite(write_suite(tmp_path / "tiny.json", rest))
+    suite = loaded(tmp_path, manifest(PROBLEMS, made_with={}))
     with pytest.raises(UnequalItemsError, match="made with reasoning-gym of an unknown version"):
         require_same_questions(suite, [])
 
 
 SETTINGS = manifest([])["settings"]
-GCD: dict[str, Any] = {
-    "task": "gcd",
-    "level": None,
-    "difficulty": None,
-    "parameters": {},
-    "items": [[1, "0" * 64]],
-}
+GCD = manifest(PROBLEMS)["sets"][0]
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"name": "../up"}, "name"),
     ({"version": 0}, "version"),
@@ -138,21 +127,18 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"sets": [{**GCD, "level": 10**9}]}, "level"),
     ({"sets": [GCD, GCD]}, "an item is there twice"),
     ({"settings": {"system_prompt": "x"}}, "settings"),
+    ({"sets": [{**GCD, "parameters": {"symbols": [["__import__('os')"] * 2000]}}]}, "not a suite"),
 ]
 
 
 @pytest.mark.parametrize(("changes", "said"), BAD)
-async def test_an_invalid_suite_is_refused(
-    pool: TaskPool, tmp_path: Path, changes: dict[str, Any], said: str
-) -> None:
-    suite = manifest(await problems_of(pool), **changes)
+def test_an_invalid_suite_is_refused(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):
-        load_suite(write_suite(tmp_path / "tiny.json", suite))
+        loaded(tmp_path, manifest(PROBLEMS, **changes))
 
 
-async def test_a_changed_file_is_refused(pool: TaskPool, tmp_path: Path) -> None:
-    rest = manifest(await problems_of(pool))
-    path = Path(write_suite(tmp_path / "tiny.json", rest))
+def test_a_changed_file_is_refused(tmp_path: Path) -> None:
+    path = Path(write_suite(tmp_path / "tiny.json", manifest(PROBLEMS)))
     text = path.read_text()
     own = load_suite(str(path)).sha256
     for old, new in (
@@ -166,19 +152,12 @@ async def test_a_changed_file_is_refused(pool: TaskPool, tmp_path: Path) -> None
             load_suite(str(path))
 
 
-async def test_hostile_parameters_are_refused(pool: TaskPool, tmp_path: Path) -> None:
-    suite = manifest(await problems_of(pool))
-    suite["sets"][0]["parameters"] = {"symbols": [["__import__('os')"] * 2000]}
-    with pytest.raises(ConfigurationError, match="not a suite"):
-        load_suite(write_suite(tmp_path / "tiny.json", suite))
-
-
-async def test_an_unknown_name_gets_a_hint() -> None:
+def test_an_unknown_name_gets_a_hint() -> None:
     with pytest.raises(ConfigurationError, match=r"'smal'; did you mean small"):
         load_suite("smal")
 
 
-async def test_the_file_has_a_line_for_each_set(pool: TaskPool) -> None:
-    text = encode_suite(manifest(await problems_of(pool)))
+def test_the_file_has_a_line_for_each_set() -> None:
+    text = encode_suite(manifest(PROBLEMS))
     assert json.loads(text)["sets"][0]["task"] == "gcd"
     assert len(text.splitlines()) == 5 + 12

@@ -1,6 +1,7 @@
 """What the items of a task and its levels show: made again, paid, different, not degenerate."""
 
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -90,21 +91,16 @@ async def test_a_ladder_is_proved_by_its_items(pool: TaskPool) -> None:
     assert not any(fault.startswith(("gcd level 0:", "gcd level 1:")) for fault in found)
 
 
+@dataclass(kw_only=True)
 class Pool:
     """A pool whose items, entries and verdicts are given."""
 
-    def __init__(
-        self,
-        *,
-        question: str = "?",
-        entry: bytes = b"",
-        content: str = "",
-        score: float = 1.0,
-        error: GenerationError | None = None,
-        detail: str = "",
-    ) -> None:
-        self.question, self.entry, self.content = question, entry, content
-        self.score, self.error, self.detail = score, error, detail
+    question: str = "?"
+    entry: bytes = b""
+    content: str = ""
+    score: float = 1.0
+    error: GenerationError | None = None
+    detail: str = ""
 
     async def generate(self, recipe: Recipe) -> Problem:
         if self.error:

@@ -2,114 +2,88 @@
 
 import json
 from collections import Counter
-from collections.abc import AsyncIterator
 from pathlib import Path
 from textwrap import dedent
 
 import msgspec
 import pytest
-import pytest_asyncio
 
 from reasoning_gym_environment.cli import main
 from reasoning_gym_environment.commands.prove import as_json, as_text
 from reasoning_gym_environment.commands.prove import main as prove
-from reasoning_gym_environment.proof.checks import Result, TaskProof, judge
-from reasoning_gym_environment.proof.findings import known_findings
+from reasoning_gym_environment.errors import FixableError
+from reasoning_gym_environment.proof.checks import TaskProof, judge
 from reasoning_gym_environment.proof.ladder_proof import LevelProof, level_proofs
-from reasoning_gym_environment.proof.run import Proofs, installed_versions, prove_task
+from reasoning_gym_environment.proof.run import (
+    Proofs,
+    chosen_tasks,
+    installed_versions,
+    prove_task,
+)
 from reasoning_gym_environment.records import Recipe
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
+from reasoning_gym_environment.tasks.catalogue import Discovery
+from reasoning_gym_environment.tasks.facts import known_categories
 from reasoning_gym_environment.tasks.ladders import TaskLadder
 from reasoning_gym_environment.tasks.modules import Proof, find_modules, read_proof
 from research.verifier_audit import as_markdown, page_data
-
-SESSION = pytest.mark.asyncio(loop_scope="session")
 
 PAYS_ANYTHING = "game_of_life_halting"
 REFUSES_LEVELS = "survo"
 SOUND = "bitwise_arithmetic"
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def other() -> AsyncIterator[TaskPool]:
-    async with TaskPool(PoolSettings(processes=1, hash_seed=1), Counter()) as pool:
-        yield pool
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def results(pool: TaskPool, other: TaskPool) -> dict[str, Result]:
-    """Small proofs to which nothing is known, of one task with levels that can't be built."""
+@pytest.mark.asyncio(loop_scope="session")
+async def test_two_pools_prove_a_sound_task_and_find_levels_that_the_library_refuses(
+    pool: TaskPool,
+) -> None:
     ladders = await pool.ladders()
     levels = ({"min_num": 1}, {"max_empty": 50}, {"no_such_name": 1})
     ladders[REFUSES_LEVELS] = TaskLadder(levels=levels, origin="own")
-    found = {}
-    for task in (PAYS_ANYTHING, REFUSES_LEVELS, SOUND):
-        proof = TaskProof(
-            task=task,
-            category="category",
-            default=LevelProof(task=task, level=None, parameters={}),
-            levels=level_proofs(task, ladders[task]),
-        )
-        await prove_task(pool, other, proof, items=20, seconds=120.0)
-        found[task] = judge(proof, items=20, known={})
-    return found
+    results = {}
+    async with TaskPool(PoolSettings(processes=1, hash_seed=1), Counter()) as other:
+        for task in (REFUSES_LEVELS, SOUND):
+            default = LevelProof(task=task, level=None, parameters={})
+            own = level_proofs(task, ladders[task])
+            proof = TaskProof(task=task, category="category", default=default, levels=own)
+            await prove_task(pool, other, proof, items=20, seconds=120.0)
+            results[task] = judge(proof, items=20, known={})
+        recipe = Recipe(task="advanced_geometry", seed=2)
+        ours, theirs = await pool.inspect(recipe), await other.inspect(recipe)
+    assert ours.content == theirs.content
+    assert "question" in ours.content
+    assert "difficulty" in (await pool.inspect(Recipe(task="gcd", seed=2))).json_changes
 
-
-@SESSION
-async def test_a_sound_task_has_no_findings(results: dict[str, Result]) -> None:
-    sound = results[SOUND]
+    sound, refused = results[SOUND], results[REFUSES_LEVELS]
     verdicts = Counter(check.verdict for check in sound.checks.values())
     assert (verdicts, sound.findings) == ({"passed": 6, "not_tried": 1}, [])
     assert "fewer than 200 draws: 0 (20)" in sound.checks["levels"].reason
     assert (sound.oracle, sound.stateless) == (1.0, True)
     assert all(level["questions"] == level["items"] for level in sound.levels)
     assert 0.0 < sound.median_seconds <= sound.worst_seconds
+    assert {f.level for f in refused.findings if f.kind == "generation"} == {1, 2}
+    assert refused.checks["levels"].verdict == "failed"
 
-
-@SESSION
-async def test_a_verifier_that_pays_anything_is_found(results: dict[str, Result]) -> None:
-    kinds = {finding.kind for finding in results[PAYS_ANYTHING].findings}
-    assert {"junk", "constant", "question", "hostile text"} <= kinds
-    chance = results[PAYS_ANYTHING].chance
-    assert chance is not None
-    assert chance.solved == 1.0
-
-
-@SESSION
-async def test_levels_that_the_library_refuses_are_found(results: dict[str, Result]) -> None:
-    refused = {f.level for f in results[REFUSES_LEVELS].findings if f.kind == "generation"}
-    assert refused == {1, 2}
-    assert results[REFUSES_LEVELS].checks["levels"].verdict == "failed"
-
-
-@SESSION
-async def test_an_entry_says_what_json_would_change(pool: TaskPool, other: TaskPool) -> None:
-    recipe = Recipe(task="advanced_geometry", seed=2)
-    ours, theirs = await pool.inspect(recipe), await other.inspect(recipe)
-    assert ours.content == theirs.content
-    assert "question" in ours.content
-    assert "difficulty" in (await pool.inspect(Recipe(task="gcd", seed=2))).json_changes
-
-
-@SESSION
-async def test_reports_name_every_task_and_what_is_unexplained(results: dict[str, Result]) -> None:
     proofs = Proofs(versions=installed_versions(), tasks=results)
     for page in (as_text(proofs), as_json(proofs), json.dumps(page_data(proofs))):
         assert all(task in page for task in results)
     assert "**unexplained**" in as_markdown(page_data(proofs))
-    assert json.loads(as_json(proofs))["tasks"][PAYS_ANYTHING]["verdict"] == "failed"
+    assert json.loads(as_json(proofs))["tasks"][REFUSES_LEVELS]["verdict"] == "failed"
 
 
 @pytest.mark.processes
-def test_the_command_fails_on_what_is_not_known(
+def test_the_command_fails_on_a_verifier_that_pays_anything(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "proofs.json"
-    arguments = [PAYS_ANYTHING, "--items", "20", "-o", str(file)]
-    known = {task: kinds for task, kinds in known_findings().items() if task != PAYS_ANYTHING}
-    assert prove(arguments, known=known) == 1
+    assert prove([PAYS_ANYTHING, "--items", "14", "-o", str(file)], known={}) == 1
     assert "not payable   failed" in capsys.readouterr().out
     stored = msgspec.json.decode(file.read_bytes(), type=Proofs)
+    result = stored.tasks[PAYS_ANYTHING]
+    kinds = {finding.kind for finding in result.findings}
+    assert {"junk", "constant", "question", "hostile text"} <= kinds
+    assert result.chance is not None
+    assert result.chance.solved == 1.0
     assert PAYS_ANYTHING in as_markdown(page_data(stored))
 
 
@@ -147,12 +121,12 @@ def test_a_module_is_proved_in_a_file_beside_it(
     module.write_text(dedent(MODULE))
     options = ["own_sums", "--task-modules", str(module)]
     file = tmp_path / "own_sums_module.proof.json"
-    assert main(["prove", *options, "--items", "20", "--json"]) == 0
+    assert main(["prove", *options, "--items", "14", "--json"]) == 0
     result = json.loads(capsys.readouterr().out)["tasks"]["own_sums"]
-    assert (result["verdict"], result["levels"][1]["items"]) == ("not_tried", 20)
+    assert (result["verdict"], result["levels"][1]["items"]) == ("not_tried", 14)
     assert "JSON would change an entry: pair" in result["checks"]["solvable"]["reason"]
     stored = json.loads(file.read_text())
-    assert stored["unfinished"]["own_sums"]["levels"][0]["tried"] == 20
+    assert stored["unfinished"]["own_sums"]["levels"][0]["tried"] == 14
     [source] = find_modules([str(module)])
     digest = stored["versions"]["own_sums_module"]
     proof = read_proof(source, digest)
@@ -161,10 +135,10 @@ def test_a_module_is_proved_in_a_file_beside_it(
     assert read_proof(source, "sha256:another") == Proof()
 
 
-@pytest.mark.processes
-def test_a_task_that_does_not_exist_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["prove", "gdc"]) == 2
-    assert "did you mean gcd" in capsys.readouterr().err
+def test_a_task_that_does_not_exist_is_named() -> None:
+    discovery = Discovery(categories=known_categories(), failures={}, warning=None)
+    with pytest.raises(FixableError, match="did you mean gcd"):
+        chosen_tasks(discovery, ["gdc"])
 
 
 @pytest.mark.parametrize(

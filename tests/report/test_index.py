@@ -3,15 +3,18 @@
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from report_files import row, write
 
+from reasoning_gym_environment.records import Recipe
 from reasoning_gym_environment.report.data import GroupIndex, read_report_data
 from reasoning_gym_environment.storage.dumps import record_path
 from reasoning_gym_environment.storage.rows import StoredGroup
+from reasoning_gym_environment.tasks.facts import level_chance, stored_snapshot
 
 
 def index_of(*rows: dict[str, object], file: Path | None = None) -> GroupIndex:
@@ -27,9 +30,13 @@ def test_an_own_task_has_the_category_of_its_module_and_the_chance_of_its_proof(
         row([1.0], task="unknown"),
         row([1.0]),
     ]
+    levels = stored_snapshot()["ladders"]["gcd"]["levels"]
+    recipe = Recipe(task="gcd", seed=0, level=1, parameters=levels[1])
+    rows.append(row([0.0]) | {"recipe": asdict(recipe)})
     batch = index_of(*rows).batch()
     assert [task["category"] for task in batch["tasks"]] == ["my_tasks", "other", "arithmetic"]
     assert batch["groups"]["chance"][:2] == [0.25, None]
+    assert batch["groups"]["chance"][3] == level_chance(recipe)
 
 
 def test_columns_stand_in_parallel() -> None:

@@ -2,21 +2,19 @@
 
 import json
 from collections import Counter
-from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
+from worker_stock import WorkerStock
 
 from reasoning_gym_environment.records import Problem, Recipe
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
 from research.labels.__main__ import main
 from research.labels.check import Kind, LabelAudit, audit_level, summary
 
-pytestmark = pytest.mark.processes
-MODULE = pytest.mark.asyncio(loop_scope="module")
+SESSION = pytest.mark.asyncio(loop_scope="session")
 
 
 class FaultyCopy(TaskPool):
@@ -29,27 +27,23 @@ class FaultyCopy(TaskPool):
         return replace(problem, oracle=str(int(problem.oracle) + 1))
 
 
-@pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def pool() -> AsyncIterator[TaskPool]:
-    async with FaultyCopy(PoolSettings(processes=2), Counter()) as started:
-        yield started
-
-
 async def audited(pool: TaskPool, task: str, items: int) -> LabelAudit:
     with ThreadPoolExecutor(1) as executor:
         return await audit_level(pool, executor, task, None, {}, items=items)
 
 
-@MODULE
-async def test_a_planted_fault_is_found_and_the_check_misses_it(pool: TaskPool) -> None:
-    found = await audited(pool, "gcd", 12)
+@SESSION
+async def test_a_planted_fault_is_found_and_the_check_misses_it(stock: WorkerStock) -> None:
+    settings = PoolSettings(processes=1)
+    async with FaultyCopy(settings, Counter(), start_worker=stock.lend) as pool:
+        found = await audited(pool, "gcd", 12)
     planted = [e for e in found.examples if e.kind is Kind.FALSE]
     assert len(planted) == found.count(Kind.FALSE) == len(found.missed) > 0
     assert {e.recipe.seed // 2 % 3 for e in planted} == {0}
     assert f"miss {len(planted)} of them" in summary([found])
 
 
-@MODULE
+@SESSION
 @pytest.mark.parametrize("task", ["syllogism", "family_relationships", "aiw"])
 async def test_the_known_faults_are_found_and_checked(pool: TaskPool, task: str) -> None:
     found = await audited(pool, task, 60)
@@ -57,11 +51,12 @@ async def test_the_known_faults_are_found_and_checked(pool: TaskPool, task: str)
     assert (found.missed, found.refused) == ([], [])
 
 
-@MODULE
+@SESSION
 async def test_a_sound_task_has_no_finding(pool: TaskPool) -> None:
     assert (await audited(pool, "lcm", 12)).examples == []
 
 
+@pytest.mark.processes
 def test_the_command_writes_a_page_and_json(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

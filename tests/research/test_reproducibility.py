@@ -10,19 +10,24 @@ from research.reproducibility import main
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.processes]
 
 
-async def test_what_differs_is_found_and_a_second_run_goes_on(
+async def test_what_differs_is_found_and_the_file_lets_the_comparison_go_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "items.jsonl"
+    await main(file, 0)
+    assert (file.read_text(), capsys.readouterr().out) == ("", "Counter()\n")
+    earlier = json.dumps(["gcd", None, 2, ["the answer differs", "4 and 5"], None])
+    file.write_text(f"{earlier}\n")
     await main(file, 10)
-    lines = file.read_text().splitlines()
+    first, *lines = file.read_text().splitlines()
+    assert (first, len(lines)) == (earlier, 9)
     # `isomorphic_strings` draws from a set, whose order depends on the hash seed.
-    [(task, level, _, (difference, _), under_the_same)] = [
-        line for line in map(json.loads, lines) if line[3]
+    [(place, task, level, (difference, _), under_the_same)] = [
+        (place, task, level, found, same)
+        for place, (task, level, _, found, same) in enumerate(map(json.loads, lines), start=1)
+        if found
     ]
-    assert (task, level, under_the_same) == ("isomorphic_strings", 2, None)
+    assert (place, task, level, under_the_same) == (7, "isomorphic_strings", 2, None)
     assert difference == "the question differs in a process with another hash seed"
-    assert capsys.readouterr().out == "10 items\nCounter({'isomorphic_strings': 1})\n"
-    await main(file, 12)
-    assert file.read_text().splitlines()[:10] == lines
-    assert len(file.read_text().splitlines()) == 12
+    counts = "Counter({'gcd': 1, 'isomorphic_strings': 1})"
+    assert capsys.readouterr().out == f"10 items\n{counts}\n"

@@ -40,36 +40,30 @@ def reasons(include: tuple[str, ...] = (), exclude: tuple[str, ...] = ()) -> dic
     return {t.name: t.reason for t in select_tasks(OFFER, include=include, exclude=exclude)}
 
 
-def test_all_usable_tasks_are_used_by_default() -> None:
-    assert used() == ["gcd", "lcm", "sudoku"]
+@pytest.mark.parametrize(
+    ("include", "exclude", "expected"),
+    [
+        ((), (), ["gcd", "lcm", "sudoku"]),
+        (("lcm", "games"), (), ["lcm", "sudoku"]),
+        ((), ("games", "gcd"), ["lcm"]),
+        (("arithmetic",), ("gcd",), ["lcm"]),
+        (("gcd", "sudoku"), ("arithmetic",), ["sudoku"]),
+        (("jugs", "gcd"), (), ["gcd"]),  # fails to build
+        (("composite", "gcd"), (), ["gcd"]),
+        (("game_of_life_halting",), (), ["game_of_life_halting"]),  # pays any answer
+    ],
+)
+def test_tasks_and_categories_are_included_and_excluded(
+    include: tuple[str, ...], exclude: tuple[str, ...], expected: list[str]
+) -> None:
+    assert used(include, exclude) == expected
 
 
-def test_all_registered_names_are_listed_in_order() -> None:
+def test_all_names_are_listed_in_order_and_those_left_out_with_their_reason() -> None:
     assert [task.name for task in select_tasks(OFFER)] == sorted(OFFER.categories)
-
-
-def test_tasks_and_categories_can_be_included() -> None:
-    assert used(include=("lcm", "games")) == ["lcm", "sudoku"]
     assert reasons(include=("lcm",))["gcd"] == "not among include_tasks"
-
-
-def test_tasks_and_categories_can_be_excluded() -> None:
-    assert used(exclude=("games", "gcd")) == ["lcm"]
     assert reasons(exclude=("games",))["sudoku"] == "excluded by exclude_tasks"
-
-
-def test_exclusion_overrides_inclusion() -> None:
-    assert used(include=("arithmetic",), exclude=("gcd",)) == ["lcm"]
-    assert used(include=("gcd", "sudoku"), exclude=("arithmetic",)) == ["sudoku"]
-
-
-def test_a_task_that_fails_to_build_is_left_out_with_its_reason() -> None:
     assert reasons()["jugs"] == "can't be built: RuntimeError: no water"
-    assert "jugs" not in used(include=("jugs", "gcd"))
-
-
-def test_composite_is_left_out_even_if_included() -> None:
-    assert "composite" not in used(include=("composite", "gcd"))
     assert "no problems of its own" in reasons()["composite"]
 
 
@@ -83,23 +77,17 @@ def test_a_task_that_pays_any_answer_is_left_out_unless_it_is_named(
     assert "include it by name" in reason
 
 
-def test_a_task_that_pays_any_answer_is_used_when_it_is_named() -> None:
-    assert used(include=("game_of_life_halting",)) == ["game_of_life_halting"]
-
-
-@pytest.mark.parametrize("setting", ["include", "exclude"])
-def test_an_unknown_name_raises_with_close_matches(setting: str) -> None:
-    with pytest.raises(
-        UnknownTaskError, match=rf"{setting}_tasks: .*'sudoko'.*did you mean sudoku"
-    ):
-        select_tasks(OFFER, **{setting: ["sudoko"]})
-
-
-def test_an_unknown_name_without_close_matches_names_the_tasks_command() -> None:
-    with pytest.raises(
-        UnknownTaskError, match="unknown task or category 'qqqqqq'; see the `tasks`"
-    ):
-        select_tasks(OFFER, include=["qqqqqq"])
+@pytest.mark.parametrize(
+    ("setting", "name", "said"),
+    [
+        ("include", "sudoko", "include_tasks: .*'sudoko'.*did you mean sudoku"),
+        ("exclude", "sudoko", "exclude_tasks: .*'sudoko'.*did you mean sudoku"),
+        ("include", "qqqqqq", "unknown task or category 'qqqqqq'; see the `tasks`"),
+    ],
+)
+def test_an_unknown_name_raises_with_close_matches(setting: str, name: str, said: str) -> None:
+    with pytest.raises(UnknownTaskError, match=said):
+        select_tasks(OFFER, **{setting: [name]})
 
 
 def test_an_unknown_task_is_a_configuration_error() -> None:
@@ -108,12 +96,8 @@ def test_an_unknown_task_is_a_configuration_error() -> None:
 
 
 def test_a_weight_comes_from_the_task_then_its_category_then_one() -> None:
-    tasks = select_tasks(OFFER)
-    weights = task_weights(tasks, {"arithmetic": 3.0, "lcm": 0.5})
+    weights = task_weights(select_tasks(OFFER), {"arithmetic": 3.0, "lcm": 0.5})
     assert weights == {"gcd": 3.0, "lcm": 0.5, "sudoku": 1.0}
-
-
-def test_a_weight_of_zero_stays_zero() -> None:
     assert task_weights(select_tasks(OFFER), {"arithmetic": 0.0})["gcd"] == 0.0
 
 
@@ -134,22 +118,8 @@ def test_a_selection_without_positive_weights_is_an_error(
 
 def test_task_info_is_plain_json_with_its_use() -> None:
     info = TaskInfo(name="gcd", category="arithmetic", reason="why not")
-    assert info.to_json() == {
-        "name": "gcd",
-        "category": "arithmetic",
-        "reason": "why not",
-        "used": False,
-    }
-
-
-class BrokenRegistry:
-    """A registry that has moved or changed its shape."""
-
-    def __init__(self, error: Exception) -> None:
-        self.error = error
-
-    def __call__(self) -> dict[str, str]:
-        raise self.error
+    row = {"name": "gcd", "category": "arithmetic", "reason": "why not", "used": False}
+    assert info.to_json() == row
 
 
 @pytest.mark.parametrize(
@@ -165,8 +135,11 @@ class BrokenRegistry:
     ids=lambda error: type(error).__name__,
 )
 def test_the_snapshot_replaces_an_unreadable_registry(error: Exception) -> None:
+    def broken() -> dict[str, str]:
+        raise error  # the registry has moved or changed its shape
+
     tried: list[str] = []
-    found = discover(tried.append, BrokenRegistry(error))
+    found = discover(tried.append, broken)
     assert found.categories == known_categories()
     assert tried == sorted(known_categories())
     assert found.warning is not None
@@ -187,50 +160,36 @@ def test_a_task_that_raises_when_built_is_a_failure_with_its_message() -> None:
     assert "no multiple" in lcm.reason
 
 
-def test_proven_tasks_are_not_built() -> None:
+def test_proven_tasks_and_composite_are_not_built() -> None:
     tried: list[str] = []
-    registry = {"gcd": "arithmetic", "lcm": "arithmetic", "new": "games"}
+    registry = {"composite": "composite", "gcd": "arithmetic", "lcm": "arithmetic", "new": "games"}
     found = discover(tried.append, lambda: registry, proven={"gcd", "lcm", "gone"})
     assert tried == ["new"]
     assert found == Discovery(registry, {}, None)
 
 
-def test_composite_is_not_built() -> None:
-    tried: list[str] = []
-    discover(tried.append, lambda: {"composite": "composite", "gcd": "arithmetic"})
-    assert tried == ["gcd"]
-
-
 @pytest.mark.asyncio(loop_scope="session")
-async def test_all_tasks_of_the_installed_library_can_be_built(pool: TaskPool) -> None:
+async def test_all_tasks_can_be_built_and_the_snapshot_is_what_the_library_offers(
+    pool: TaskPool,
+) -> None:
     found = await pool.discover()
     assert (found.failures, found.warning) == ({}, None)
     assert len([task for task in select_tasks(found) if task.used]) == 104
-
-
-@pytest.mark.asyncio(loop_scope="session")
-async def test_the_snapshot_is_what_the_library_offers(pool: TaskPool) -> None:
     snapshot = bundled_snapshot()
     assert snapshot is not None, "of another version of reasoning-gym: make docs"
-    assert snapshot == LibrarySnapshot(await pool.discover(), await pool.ladders())
+    assert snapshot == LibrarySnapshot(found, await pool.ladders())
 
 
-def test_all_tasks_of_the_snapshot_build() -> None:
+def test_the_snapshot_has_all_tasks_as_proven_and_the_height_of_each() -> None:
     snapshot = bundled_snapshot()
     assert snapshot is not None
     assert snapshot.discovery.failures == {}
     assert proven_tasks() == snapshot.discovery.categories.keys()
+    heights = {task: len(ladder.levels) for task, ladder in snapshot.ladders.items()}
+    assert ladder_heights() == heights
 
 
 def test_there_is_no_snapshot_for_another_version(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalogue, "version", lambda _: "0.0.1")
     assert bundled_snapshot() is None
     assert proven_tasks() == frozenset()
-
-
-def test_every_task_has_a_height() -> None:
-    snapshot = bundled_snapshot()
-    assert snapshot is not None
-    assert ladder_heights() == {
-        task: len(ladder.levels) for task, ladder in snapshot.ladders.items()
-    }

@@ -77,20 +77,6 @@ async def test_a_value_without_an_item_is_refused(
         await pool.generate(Recipe(task=task, seed=2, parameters=parameters))
 
 
-async def test_a_recipe_of_a_task_with_shared_data_has_one_problem(pool: TaskPool) -> None:
-    short, other = [Recipe(task="codeio", seed=4, parameters={"difficulty": d}) for d in (5, 9)]
-    questions = [(await pool.generate(r)).question for r in (short, other, short, other)]
-    assert questions[:2] == questions[2:]
-    assert len(set(questions)) == 2
-
-
 async def test_a_candidate_whose_output_json_lacks_is_left_out(pool: TaskPool) -> None:
     recipe = Recipe(task="codeio", seed=145820999513075, parameters={"rank": 0.0})
     assert (await pool.generate(recipe)).oracle
-
-
-async def test_a_recipe_of_a_generator_with_global_randomness_has_one_problem(
-    pool: TaskPool,
-) -> None:
-    recipe = Recipe(task="list_functions", seed=6, parameters={"functions": [14]})
-    assert len({(await pool.generate(recipe)).question for _ in range(4)}) == 1

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from docs.difficulty_levels import described, faults, prove_ladders, read_table
 from reasoning_gym_environment.proof.ladder_proof import DRAWS
 from reasoning_gym_environment.records import Recipe
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
+from reasoning_gym_environment.tasks.facts import level_chance
 from reasoning_gym_environment.tasks.ladders import (
     OWN_LADDERS,
     REPAIRS,
@@ -58,24 +60,14 @@ async def test_the_curriculum_is_measured_on_these_ladders(ladders: dict[str, Ta
     assert json.loads(HEIGHTS.read_text()) == heights
 
 
-async def test_a_ladder_that_differs_from_the_curriculum_has_a_reason(
+async def test_a_ladder_that_differs_from_the_curriculum_has_a_reason_and_no_refused_level(
     ladders: dict[str, TaskLadder],
 ) -> None:
-    assert {ladder.origin for ladder in ladders.values()} <= {
-        "curriculum",
-        "repaired",
-        "own",
-        "none",
-    }
+    origins = {ladder.origin for ladder in ladders.values()}
+    assert origins <= {"curriculum", "repaired", "own", "none"}
     for task, ladder in ladders.items():
         assert (not ladder.reason) == (ladder.origin == "curriculum"), task
-
-
-async def test_no_repaired_level_is_refused(ladders: dict[str, TaskLadder]) -> None:
     assert [task for task, ladder in ladders.items() if "is refused: " in ladder.reason] == []
-
-
-def test_no_task_has_both_a_repaired_and_an_own_ladder() -> None:
     assert not REPAIRS.keys() & OWN_LADDERS.keys()
 
 
@@ -149,6 +141,12 @@ async def test_the_table_is_of_these_ladders(ladders: dict[str, TaskLadder]) -> 
     assert {task: [row["changes"] for row in rows] for task, rows in found} == {
         task: described(ladder) for task, ladder in ladders.items()
     }
+    for row in read_table():
+        task, level = row["task"], int(row["level"])
+        recipe = Recipe(task=task, seed=0, level=level, parameters=ladders[task].levels[level])
+        chance = float(row["chance"]) if row["chance"] else None
+        assert level_chance(recipe) == level_chance(replace(recipe, level=float(level))) == chance
+        assert level_chance(replace(recipe, parameters={"x": 1})) is None
 
 
 async def test_no_level_of_the_table_is_degenerate() -> None:

@@ -201,7 +201,9 @@ function countGroups(groups) {
     if (columns.chance[group] !== null) {
       count.withChance += scored;
       count.chance += scored * columns.chance[group];
-      count.noReasoning += scored * (taskOf(group).no_reasoning ?? NaN); // a user's own has none
+      // At levels it isn't measured, and a user's own task has none.
+      const atDefault = columns.level[group] === null;
+      count.noReasoning += scored * ((atDefault ? taskOf(group).no_reasoning : null) ?? NaN);
     }
     if (columns.signal[group] !== null) {
       const kind = columns.asked_again[group] ? count.again : count.fresh;
