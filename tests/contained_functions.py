@@ -98,39 +98,20 @@ def loops() -> NoReturn:
         pass
 
 
-def computes_in_c() -> int:
-    return 7 ** (7**12)
-
-
-def sleeps() -> None:
-    time.sleep(1000)
-
-
 def catches_everything() -> NoReturn:
     while True:
         with contextlib.suppress(BaseException):
             time.sleep(1000)
 
 
-def waits_for_input() -> str:
-    return sys.stdin.read() or loops()
-
-
-def allocates() -> int:
-    return len([0] * 10**9)
-
-
-def allocates_bit_by_bit() -> int:
+def allocates_bit_by_bit() -> NoReturn:
     kept = []
     while True:
         kept.append(bytearray(2**20))
 
 
-def recurses() -> Any:
-    def again(depth: int) -> int:
-        return again(depth + 1)
-
-    return again(0)
+def recurses(depth: int = 0) -> Any:
+    return recurses(depth + 1)
 
 
 def overflows_the_stack() -> Any:
@@ -139,91 +120,18 @@ def overflows_the_stack() -> Any:
     return json.loads(text + "]" * 10**6) and ctypes.string_at(0)
 
 
-def reads_a_null_pointer() -> Any:
-    return ctypes.string_at(0)
-
-
-def exits() -> NoReturn:
-    sys.exit(0)
-
-
-def exits_at_once() -> NoReturn:
-    os._exit(0)
-
-
-def raises() -> NoReturn:
-    raise ValueError("no \x1b[31mnumber\u202e in it")
-
-
 class HostileError(Exception):
     def __str__(self) -> str:
         raise ValueError("no text")
 
 
-def raises_without_text() -> NoReturn:
-    raise HostileError
-
-
-def raises_a_novel() -> NoReturn:
-    raise ValueError("é" * 10**6)
-
-
-def forks() -> int:
-    return os.fork()
-
-
-def runs_a_program() -> int:
-    return subprocess.run(["true"]).returncode
-
-
-def kills_its_parent() -> None:
-    os.kill(os.getppid(), signal.SIGKILL)
-
-
-def kills_itself() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def kills_everybody() -> None:
-    os.kill(-1, signal.SIGKILL)
-
-
-def leaves_its_session() -> None:
-    os.setsid()
-
-
-def raises_its_limits() -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY,) * 2)
-
-
-def writes_a_file() -> int:
-    return Path("/tmp/contained-function-wrote").write_text("x")
-
-
-def removes_a_file() -> None:
-    Path(__file__).unlink()
-
-
-def makes_a_folder() -> str:
-    return tempfile.mkdtemp()
-
-
-def changes_a_mode() -> None:
-    Path(__file__).chmod(0o777)
-
-
-def opens_a_socket() -> Any:
-    return socket.create_connection(("127.0.0.1", 9))
+def throw(error: Exception) -> NoReturn:
+    raise error
 
 
 def closes_everything() -> float:
     os.closerange(0, 1000)
     return 1.0
-
-
-def closes_everything_and_waits() -> None:
-    os.closerange(0, 1000)
-    time.sleep(1000)
 
 
 def writes_to_every_descriptor() -> float:
@@ -234,15 +142,38 @@ def writes_to_every_descriptor() -> float:
 
 
 MISBEHAVIORS: dict[str, Callable[[], Any]] = {
-    function.__name__: function
-    for function in (
-        *(loops, computes_in_c, sleeps, catches_everything, waits_for_input, allocates),
-        *(allocates_bit_by_bit, recurses, overflows_the_stack, reads_a_null_pointer, exits),
-        *(exits_at_once, raises, raises_without_text, raises_a_novel, forks, runs_a_program),
-        *(kills_its_parent, kills_itself, kills_everybody, leaves_its_session, raises_its_limits),
-        *(writes_a_file, removes_a_file, makes_a_folder, changes_a_mode, opens_a_socket),
-        *(closes_everything, closes_everything_and_waits, writes_to_every_descriptor),
-    )
+    "loops": loops,
+    "computes_in_c": lambda: 7 ** (7**12),
+    "sleeps": lambda: time.sleep(1000),
+    "catches_everything": catches_everything,
+    "waits_for_input": lambda: sys.stdin.read() or loops(),
+    "allocates": lambda: len([0] * 10**9),
+    "allocates_bit_by_bit": allocates_bit_by_bit,
+    "recurses": recurses,
+    "overflows_the_stack": overflows_the_stack,
+    "reads_a_null_pointer": lambda: ctypes.string_at(0),
+    "exits": lambda: sys.exit(0),
+    "exits_at_once": lambda: os._exit(0),
+    "raises": lambda: throw(ValueError("no \x1b[31mnumber\u202e in it")),
+    "raises_without_text": lambda: throw(HostileError()),
+    "raises_a_novel": lambda: throw(ValueError("é" * 10**6)),
+    "forks": os.fork,
+    "runs_a_program": lambda: subprocess.run(["true"]).returncode,
+    "kills_its_parent": lambda: os.kill(os.getppid(), signal.SIGKILL),
+    "kills_itself": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "kills_everybody": lambda: os.kill(-1, signal.SIGKILL),
+    "leaves_its_session": os.setsid,
+    "raises_its_limits": lambda: resource.setrlimit(
+        resource.RLIMIT_AS, [resource.RLIM_INFINITY] * 2
+    ),
+    "writes_a_file": lambda: Path("/tmp/contained-function-wrote").write_text("x"),
+    "removes_a_file": lambda: Path(__file__).unlink(),
+    "makes_a_folder": tempfile.mkdtemp,
+    "changes_a_mode": lambda: Path(__file__).chmod(0o777),
+    "opens_a_socket": lambda: socket.create_connection(("127.0.0.1", 9)),
+    "closes_everything": closes_everything,
+    "closes_everything_and_waits": lambda: closes_everything() and time.sleep(1000),
+    "writes_to_every_descriptor": writes_to_every_descriptor,
 }
 
 RETURNS: dict[str, Any] = {
@@ -272,14 +203,6 @@ def prints() -> float:
     return 1.0
 
 
-def reads_a_file() -> float:
-    return float("def reads_a_file" in Path(__file__).read_text())
-
-
-def lists_a_folder() -> float:
-    return float(Path(__file__) in Path(__file__).parent.iterdir())
-
-
 def imports() -> float:
     import fractions
     import sqlite3  # an extension module
@@ -296,10 +219,6 @@ def starts_threads() -> float:
     return 1.0
 
 
-def runs_an_event_loop() -> float:
-    return asyncio.run(asyncio.sleep(0.01, 1.0))
-
-
 def sets_an_alarm() -> float:
     """As math_verify does; it ends Python code, and nothing in C."""
 
@@ -314,10 +233,6 @@ def sets_an_alarm() -> float:
         return 1.0
 
 
-def asks_for_its_limits() -> float:
-    return float(resource.getrlimit(resource.RLIMIT_AS)[0] > 0)
-
-
 def collects_garbage() -> float:
     """Make cycles of 1 GB, were they kept."""
     for _ in range(4000):
@@ -328,11 +243,15 @@ def collects_garbage() -> float:
 
 
 BEHAVIORS: dict[str, Callable[[], float]] = {
-    function.__name__: function
-    for function in (
-        *(prints, reads_a_file, lists_a_folder, imports, starts_threads, runs_an_event_loop),
-        *(sets_an_alarm, asks_for_its_limits, collects_garbage),
-    )
+    "prints": prints,
+    "reads_a_file": lambda: float("reads_a_file" in Path(__file__).read_text()),
+    "lists_a_folder": lambda: float(Path(__file__) in Path(__file__).parent.iterdir()),
+    "imports": imports,
+    "starts_threads": starts_threads,
+    "runs_an_event_loop": lambda: asyncio.run(asyncio.sleep(0.01, 1.0)),
+    "sets_an_alarm": sets_an_alarm,
+    "asks_for_its_limits": lambda: float(resource.getrlimit(resource.RLIMIT_AS)[0] > 0),
+    "collects_garbage": collects_garbage,
 }
 NUMBERS: dict[str, Any] = {
     "a bool": True,

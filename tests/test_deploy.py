@@ -50,23 +50,18 @@ def test_kubernetes_counts_no_failure_where_the_same_command_may_succeed_later()
         for status in rule.get("onExitCodes", {}).get("values", [])
     }
     assert by_status == {ConfigurationError.exit_status: "FailJob", TRY_AGAIN: "Ignore"}
-    assert {r["onExitCodes"]["containerName"] for r in rules if "onExitCodes" in r} == {
-        container["name"]
-    }
+    named = {rule["onExitCodes"]["containerName"] for rule in rules if "onExitCodes" in rule}
+    assert named == {container["name"]}
     assert pod["restartPolicy"] == "Never"  # what a failure policy asks for
     assert container["command"][1] in COMMANDS
 
 
 @pytest.mark.parametrize("name", ["kubernetes.yaml", "rewards.yaml"])
-def test_manifests_are_valid(name: str) -> None:
-    for manifest in yaml.safe_load_all((DEPLOY / name).read_text()):
+def test_manifests_are_valid_and_pods_may_do_no_more_than_they_must(name: str) -> None:
+    manifests = [*yaml.safe_load_all((DEPLOY / name).read_text())]
+    for manifest in manifests:
         validate(manifest, KUBERNETES, strict=True)
-
-
-@pytest.mark.parametrize("name", ["kubernetes.yaml", "rewards.yaml"])
-def test_pods_may_do_no_more_than_they_must(name: str) -> None:
-    manifest = next(yaml.safe_load_all((DEPLOY / name).read_text()))
-    pod = manifest["spec"]["template"]["spec"]
+    pod = manifests[0]["spec"]["template"]["spec"]
     [container] = pod["containers"]
     assert container["securityContext"] == {
         "allowPrivilegeEscalation": False,
@@ -84,9 +79,8 @@ def test_the_service_is_probed_and_has_time_to_end() -> None:
     pod = deployment["spec"]["template"]["spec"]
     [container] = pod["containers"]
     assert container["args"][0] in COMMANDS
-    assert {container[f"{kind}Probe"]["httpGet"]["path"] for kind in ("readiness", "liveness")} == {
-        "/health"
-    }
+    for kind in ("readiness", "liveness"):
+        assert container[f"{kind}Probe"]["httpGet"]["path"] == "/health"
     assert pod["terminationGracePeriodSeconds"] > ServiceSettings().drain + 10
     assert service["spec"]["selector"] == deployment["spec"]["template"]["metadata"]["labels"]
 

@@ -69,10 +69,8 @@ def test_everything_that_is_stored_or_exported_is_explained() -> None:
 
     row = stored(attempt(1.0), attempt(0.0))
     group = StoredGroup.from_json(row)
-    names = {*row, *row["rollouts"][0], *StoredGroup.__struct_encode_fields__} - {
-        "(file)",
-        "(other)",
-    }
+    names = {*row, *row["rollouts"][0], *StoredGroup.__struct_encode_fields__}
+    names -= {"(file)", "(other)"}
     names |= {
         key for rows in (sft_rows, dpo_rows, record_rows) for i in rows(group) for key in i.row
     }

@@ -55,6 +55,8 @@ def violations(
 
 def unexplained_exemptions(source: str) -> list[str]:
     """Comments that silence a checker and give no reason on their line."""
+    if not EXEMPTION.search(source):
+        return []  # most files, without the time to split them into tokens
     return [
         token.string
         for token in tokenize.generate_tokens(io.StringIO(source).readline)
@@ -73,6 +75,8 @@ def catches_everything(handler: ast.ExceptHandler) -> bool:
 
 def swallowed_failures(source: str) -> Iterator[int]:
     """Lines of handlers that catch everything, raise nothing and don't say why (BLE001)."""
+    if not re.search(r"except\s*:|Exception", source):
+        return  # most files, without the time to parse them
     lines = source.splitlines()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ExceptHandler) and catches_everything(node):
@@ -144,10 +148,8 @@ def test_a_swallowed_failure_is_found(caught: str) -> None:
     assert list(swallowed_failures(f"{begin}\n    pass\n")) == [3]
     assert not list(swallowed_failures(f"{begin}\n    raise\n"))
     assert not list(swallowed_failures(f"{begin}  # noqa: BLE001 - it is counted\n    pass\n"))
-
-
-def test_a_named_failure_may_be_handled() -> None:
-    assert not list(swallowed_failures("try:\n    f()\nexcept OSError:\n    pass\n"))
+    named = f"try:\n    f()\nexcept OSError:\n    pass\n{begin}\n    raise\n"
+    assert not list(swallowed_failures(named)), "a named failure may be handled"
 
 
 def test_a_docstring_that_says_nothing_is_found() -> None:

@@ -66,13 +66,10 @@ def completion(finish_reason: str = "stop") -> Completion:
     )
 
 
-def test_only_a_completion_cut_off_by_its_length_is_truncated() -> None:
+def test_a_completion_knows_its_own_tokens_and_whether_its_length_cut_it_off() -> None:
     assert completion("length").truncated
     assert not completion("stop").truncated
-
-
-def test_completion_tokens_are_those_that_are_not_masked() -> None:
-    assert completion().completion_tokens == 2
+    assert completion().completion_tokens == 2, "that are not masked"
 
 
 def test_a_group_keeps_its_order_and_knows_what_was_scored() -> None:
@@ -103,13 +100,8 @@ def test_a_stored_recipe_shares_nothing_with_the_recipe() -> None:
 
 
 def test_the_representation_of_a_problem_shows_the_question_shortened_and_no_entry() -> None:
-    problem = Problem(
-        recipe=Recipe(task="gcd", seed=2),
-        question="How\nmany? " * 99,
-        oracle="4",
-        entry=b"\x80" * 99,
-    )
-    shown = repr(problem)
+    recipe, question = Recipe(task="gcd", seed=2), "How\nmany? " * 99
+    shown = repr(Problem(recipe=recipe, question=question, oracle="4", entry=b"\x80" * 99))
     assert "task='gcd', seed=2" in shown
     assert "question='How many? How many?" in shown
     assert len(shown) < 250

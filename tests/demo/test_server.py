@@ -34,48 +34,35 @@ class EchoPolicy:
 async def client_of(
     kind: type[APIServer], server: PolicyServer, model: str, **options: Any
 ) -> AsyncIterator[APIServer]:
-    """Atropos's client of one kind, with its connections closed afterwards."""
-    config = APIServerConfig(
-        base_url=f"{server.url}/v1",
-        model_name=model,
-        api_key="x",
-        **{"health_check": False, **options},
-    )
-    client = kind(config)
-    try:
-        yield client
-    finally:
-        if client.check_task is not None:
-            client.check_task.cancel()
-        await client.openai.close()
+    """Start the server, and Atropos's client of one kind; end both afterwards."""
+    async with server:
+        known = {"base_url": f"{server.url}/v1", "model_name": model, "api_key": "x"}
+        client = kind(APIServerConfig(**{**known, "health_check": False, **options}))
+        try:
+            yield client
+        finally:
+            if client.check_task is not None:
+                client.check_task.cancel()
+            await client.openai.close()
 
 
-async def test_openai_gets_n_chat_completions(tokenizer: Any, tokenizer_folder: str) -> None:
-    async with (
-        PolicyServer(EchoPolicy(), tokenizer) as server,
-        client_of(OpenAIServer, server, tokenizer_folder) as client,
-    ):
-        completion = await client.chat_completion(messages=MESSAGES, n=3, max_tokens=100)
-    assert [c.message.content for c in completion.choices] == [f" 2 + 2?\n/{i}" for i in range(3)]
-    assert {choice.finish_reason for choice in completion.choices} == {"stop"}
-    assert server.requests == 1
-
-
-async def test_openai_gets_plain_completions(tokenizer: Any, tokenizer_folder: str) -> None:
-    async with (
-        PolicyServer(EchoPolicy(), tokenizer) as server,
-        client_of(OpenAIServer, server, tokenizer_folder) as client,
-    ):
-        completion = await client.completion(prompt="2 + 2?", n=2, max_tokens=100)
-    assert [choice.text for choice in completion.choices] == ["2 + 2?/0", "2 + 2?/1"]
+async def test_openai_gets_n_chat_completions_and_n_plain_ones(
+    tokenizer: Any, tokenizer_folder: str
+) -> None:
+    server = PolicyServer(EchoPolicy(), tokenizer)
+    async with client_of(OpenAIServer, server, tokenizer_folder) as client:
+        chat = await client.chat_completion(messages=MESSAGES, n=3, max_tokens=100)
+        assert server.requests == 1
+        plain = await client.completion(prompt="2 + 2?", n=2, max_tokens=100)
+    assert [c.message.content for c in chat.choices] == [f" 2 + 2?\n/{i}" for i in range(3)]
+    assert {choice.finish_reason for choice in chat.choices} == {"stop"}
+    assert [choice.text for choice in plain.choices] == ["2 + 2?/0", "2 + 2?/1"]
 
 
 async def test_reasoning_content_holds_the_thought(tokenizer: Any, tokenizer_folder: str) -> None:
     policy = ScriptedPolicy([TEXT, "<think>cut off"])
-    async with (
-        ScriptedServer(policy, tokenizer, splits_reasoning=True) as server,
-        client_of(OpenAIServer, server, tokenizer_folder) as client,
-    ):
+    server = ScriptedServer(policy, tokenizer, splits_reasoning=True)
+    async with client_of(OpenAIServer, server, tokenizer_folder) as client:
         completion = await client.chat_completion(messages=MESSAGES, n=2)
     split = [(c.message.reasoning_content, c.message.content) for c in completion.choices]
     assert split == [("é 日本", "<answer>4</answer>"), ("cut off", "")]
@@ -84,20 +71,16 @@ async def test_reasoning_content_holds_the_thought(tokenizer: Any, tokenizer_fol
 async def test_an_endpoint_that_ignores_n_is_asked_again(
     tokenizer: Any, tokenizer_folder: str
 ) -> None:
-    async with (
-        ScriptedServer(EchoPolicy(), tokenizer, ignores_n=True) as server,
-        client_of(OpenAIServer, server, tokenizer_folder, n_kwarg_is_ignored=True) as client,
-    ):
+    server = ScriptedServer(EchoPolicy(), tokenizer, ignores_n=True)
+    async with client_of(OpenAIServer, server, tokenizer_folder, n_kwarg_is_ignored=True) as client:
         completion = await client.chat_completion(messages=MESSAGES, n=4)
     assert len(completion.choices) == 4
     assert server.requests == 4
 
 
 async def test_sglang_gets_aligned_tokens(tokenizer: Any, tokenizer_folder: str) -> None:
-    async with (
-        PolicyServer(EchoPolicy(), tokenizer) as server,
-        client_of(SGLangServer, server, tokenizer_folder) as client,
-    ):
+    server = PolicyServer(EchoPolicy(), tokenizer)
+    async with client_of(SGLangServer, server, tokenizer_folder) as client:
         managed = ManagedServer(client, tokenizer=tokenizer)
         completion = await managed.chat_completion(messages=MESSAGES, n=2, max_tokens=100)
         nodes = managed.get_state()["nodes"]
@@ -114,10 +97,8 @@ async def test_sglang_gets_aligned_tokens(tokenizer: Any, tokenizer_folder: str)
 
 
 async def test_sglangs_tokens_are_cut_at_max_tokens(tokenizer: Any, tokenizer_folder: str) -> None:
-    async with (
-        PolicyServer(ScriptedPolicy([TEXT]), tokenizer) as server,
-        client_of(SGLangServer, server, tokenizer_folder) as client,
-    ):
+    server = PolicyServer(ScriptedPolicy([TEXT]), tokenizer)
+    async with client_of(SGLangServer, server, tokenizer_folder) as client:
         managed = ManagedServer(client, tokenizer=tokenizer)
         completion = await managed.chat_completion(messages=MESSAGES, n=1, max_tokens=5)
     assert completion.choices[0].finish_reason == "length"
@@ -128,10 +109,8 @@ async def test_a_budget_that_leaves_no_room_for_the_end_of_turn_cuts(
     tokenizer: Any, tokenizer_folder: str
 ) -> None:
     length = len(tokenizer.encode(TEXT))
-    async with (
-        PolicyServer(ScriptedPolicy([TEXT]), tokenizer) as server,
-        client_of(OpenAIServer, server, tokenizer_folder) as client,
-    ):
+    server = PolicyServer(ScriptedPolicy([TEXT]), tokenizer)
+    async with client_of(OpenAIServer, server, tokenizer_folder) as client:
         cut = await client.chat_completion(messages=MESSAGES, max_tokens=length)
         whole = await client.chat_completion(messages=MESSAGES, max_tokens=length + 1)
     assert cut.choices[0].finish_reason == "length"
@@ -143,10 +122,8 @@ async def test_health_probes_neither_fail_nor_reach_the_policy(
     kind: type[APIServer], tokenizer: Any, tokenizer_folder: str
 ) -> None:
     policy = ScriptedPolicy([])  # cannot answer
-    async with (
-        ScriptedServer(policy, tokenizer, failure_rate=1.0) as server,
-        client_of(kind, server, tokenizer_folder) as client,
-    ):
+    server = ScriptedServer(policy, tokenizer, failure_rate=1.0)
+    async with client_of(kind, server, tokenizer_folder) as client:
         client.server_healthy = False
         client.check_task = asyncio.create_task(client.check_server_status_task())
 

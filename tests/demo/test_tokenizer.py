@@ -20,16 +20,13 @@ def test_two_builds_are_the_same(tmp_path: Path) -> None:
         assert file.read_bytes() == (second / file.name).read_bytes()
 
 
-def test_the_chat_template_is_chatml(tokenizer: Any) -> None:
+def test_the_chat_template_is_chatml_whose_marks_are_single_tokens(tokenizer: Any) -> None:
     rendered = tokenizer.apply_chat_template(MESSAGES, tokenize=False, add_generation_prompt=True)
     assert rendered == (
         "<|im_start|>system\nBe brief.<|im_end|>\n"
         "<|im_start|>user\n 1 + 1?\n<|im_end|>\n"
         "<|im_start|>assistant\n"
     )
-
-
-def test_special_tokens_are_single_tokens(tokenizer: Any) -> None:
     for token in ("<|pad|>", "<|im_start|>", "<|im_end|>"):
         assert len(tokenizer.encode(token)) == 1
     assert tokenizer.eos_token == TURN_END

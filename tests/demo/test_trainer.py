@@ -55,8 +55,10 @@ async def until_registered(session: aiohttp.ClientSession) -> None:
 
 
 @pytest.mark.processes
-async def test_the_trainer_pulls_from_the_real_api_server(tmp_path: Path) -> None:
+async def test_the_trainer_pulls_from_the_real_api_server_which_ends(tmp_path: Path) -> None:
     async with ApiServer() as api:
+        with pytest.raises(OSError, match="in use"):
+            ApiServer(port=int(api.url.rpartition(":")[2]))
         trainer = Trainer(
             api.url, batch_size=2, max_token_len=MAX_TOKEN_LEN, num_steps=3, checkpoint_dir=tmp_path
         )
@@ -68,13 +70,9 @@ async def test_the_trainer_pulls_from_the_real_api_server(tmp_path: Path) -> Non
                     pass
         await asyncio.wait_for(training, timeout=30)
     assert (trainer.batches, trainer.groups, trainer.rows) == (3, 3, 6)
-
-
-@pytest.mark.processes
-async def test_a_taken_port_is_refused() -> None:
-    async with ApiServer() as api:
-        with pytest.raises(OSError, match="in use"):
-            ApiServer(port=int(api.url.rpartition(":")[2]))
+    with pytest.raises(aiohttp.ClientConnectionError):
+        async with aiohttp.ClientSession() as session, session.get(api.url):
+            pass
 
 
 async def until_gone(url: str) -> None:
@@ -85,15 +83,6 @@ async def until_gone(url: str) -> None:
                     await asyncio.sleep(0.05)
             except aiohttp.ClientConnectionError:
                 return
-
-
-@pytest.mark.processes
-async def test_the_api_server_is_gone_afterwards() -> None:
-    async with ApiServer() as api:
-        pass
-    with pytest.raises(aiohttp.ClientConnectionError):
-        async with aiohttp.ClientSession() as session, session.get(api.url):
-            pass
 
 
 @pytest.mark.processes

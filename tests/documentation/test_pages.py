@@ -17,9 +17,6 @@ TROUBLES = ROOT / "docs" / "reliability.md"
 EXPLAINED = re.compile(r"^\*\*(`+)(.+?)\1\*\*<br>$", re.MULTILINE)
 MESSAGES = EXPLAINED.findall(TROUBLES.read_text(encoding="utf-8"))
 
-of_pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-of_all_pages = pytest.mark.parametrize("page", [*PAGES, *BESIDE], ids=lambda page: page.name)
-
 
 def test_the_readme_is_read_in_a_minute() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 60
@@ -39,7 +36,7 @@ def test_the_server_beside_init_vllm_serves_the_model_of_that_configuration(page
     assert re.findall(r"^vllm serve (\S+)", block, re.M) == [settings["openai"][0]["model_name"]]
 
 
-@of_all_pages
+@pytest.mark.parametrize("page", [*PAGES, *BESIDE], ids=lambda page: page.name)
 def test_every_link_leads_somewhere(page: Path) -> None:
     for link in links(page):
         path, _, anchor = link.partition("#")
@@ -48,24 +45,18 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         assert not anchor or anchor in anchors(target), link
 
 
-@of_pages
-def test_every_block_that_is_code_says_in_which_language(page: Path) -> None:
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_blocks_say_their_language_and_have_only_commands_and_settings_that_exist(
+    page: Path,
+) -> None:
     assert {block.language for block in blocks(page)} <= {"", "sh", "python", "yaml", "text"}
-
-
-@of_pages
-def test_every_command_and_setting_that_is_shown_exists(page: Path) -> None:
     shown = "\n".join(block.text for block in blocks(page) if block.language == "sh")
     assert set(re.findall(r"^reasoning-gym-environment ([a-z]\w*)", shown, re.M)) <= set(COMMANDS)
-    assert set(re.findall(r"--env\.(\w+)", shown)) <= set(EnvironmentSettings.model_fields)
-
-
-@of_pages
-def test_every_file_of_settings_that_is_shown_can_be_used(page: Path) -> None:
+    known = set(EnvironmentSettings.model_fields)
+    assert set(re.findall(r"--env\.(\w+)", shown)) <= known
     for block in blocks(page):
         if block.language == "yaml":
-            settings = yaml.safe_load(block.text).get("env", {})
-            assert set(settings) <= set(EnvironmentSettings.model_fields)
+            assert set(yaml.safe_load(block.text).get("env", {})) <= known
 
 
 def texts_of(path: Path) -> list[str]:
@@ -93,10 +84,7 @@ def is_said(part: str) -> bool:
     return any(all(half.strip(" '():;,.") in texts() for half in pair) for pair in whole)
 
 
-@pytest.mark.parametrize("message", [message for _, message in MESSAGES])
-def test_every_explained_message_exists_in_the_code(message: str) -> None:
-    assert all(is_said(part) for part in message.split("…"))
-
-
-def test_there_are_messages() -> None:
+def test_every_explained_message_exists_in_the_code() -> None:
     assert len(MESSAGES) > 30
+    for _, message in MESSAGES:
+        assert all(is_said(part) for part in message.split("…")), message

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import pytest_asyncio
 from worker_stock import WorkerStock
 
 from reasoning_gym_environment import AsyncReasoningGym, ReasoningGym
@@ -17,8 +16,6 @@ from reasoning_gym_environment.integrations.shared import evaluation_problems, p
 from reasoning_gym_environment.records import Problem, Recipe
 from reasoning_gym_environment.tasks.facts import LIBRARY
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
-
 RIGHT = Problem(
     recipe=Recipe(task="gcd", seed=4), question="How many? " * 30, oracle="4", entry=b"\x80\x04"
 )
@@ -26,48 +23,39 @@ OLD = dataclasses.replace(RIGHT, recipe=Recipe(task="gcd", seed=4, library_versi
 MESSAGE = {"role": "assistant", "content": "<answer>4</answer>"}
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
+@pytest.fixture(scope="module")
 async def gym(stock: WorkerStock) -> AsyncIterator[AsyncReasoningGym]:
     async with AsyncReasoningGym(processes=1, start_worker=stock.lend) as gym:
         yield gym
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
+@pytest.fixture(scope="module")
 async def stream(gym: AsyncReasoningGym) -> AsyncIterator[AsyncProblemStream]:
     stream = await gym.stream(["gcd"])
     yield stream
     stream.close()
 
 
-MISTAKES: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
+OPTIONS_OF_A_STREAM: list[tuple[dict[str, Any], str]] = [
     (
-        "stream",
-        (["gcd"],),
         {"complexty_mode": "curriculum"},
         "unknown setting 'complexty_mode'; did you mean complexity_mode",
     ),
-    ("stream", (["gcd"],), {"modus": 1}, "unknown setting 'modus'; see StreamOptions"),
-    ("stream", (["gcd"],), {"seed": "x"}, "seed must be an integer ≥ 0 and < 9007199254740992, "),
-    ("stream", (["gcd"],), {"seed": -1}, "seed must be an integer ≥ 0 and "),
+    ({"modus": 1}, "unknown setting 'modus'; see StreamOptions"),
+    ({"seed": "x"}, "seed must be an integer ≥ 0 and < 9007199254740992, "),
+    ({"seed": -1}, "seed must be an integer ≥ 0 and "),
+    ({"task_weights": {"gcd": "x"}}, "task_weights.gcd must be a valid number, got 'x'"),
+    ({"task_weights": ["gcd"]}, "task_weights must be a mapping, got ['gcd"),
+    ({"task_parameters": {"gcd": 3}}, "task_parameters.gcd must be a valid dictionary, got 3"),
+    ({"difficulty": "hard"}, "difficulty must be a number from 0 to 1, got "),
+    ({"reserved": "what?"}, "reserved must be a list, got 'what?'"),
+    ({"reserved": [RIGHT]}, "reserved.0 must be a valid string, got Problem"),
+    ({"replica": 3}, "replica must be text, got 3"),
+]
+MISTAKES: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
+    *(("stream", (["gcd"],), options, says) for options, says in OPTIONS_OF_A_STREAM),
     ("stream", ("gcd",), {}, "tasks must be a list, got 'gcd'"),
     ("stream", ([3],), {}, "tasks.0 must be a valid string, got 3"),
-    (
-        "stream",
-        (["gcd"],),
-        {"task_weights": {"gcd": "x"}},
-        "task_weights.gcd must be a valid number, got 'x'",
-    ),
-    ("stream", (["gcd"],), {"task_weights": ["gcd"]}, "task_weights must be a mapping, got ['gcd"),
-    (
-        "stream",
-        (["gcd"],),
-        {"task_parameters": {"gcd": 3}},
-        "task_parameters.gcd must be a valid dictionary, got 3",
-    ),
-    ("stream", (["gcd"],), {"difficulty": "hard"}, "difficulty must be a number from 0 to 1, got "),
-    ("stream", (["gcd"],), {"reserved": "what?"}, "reserved must be a list, got 'what?'"),
-    ("stream", (["gcd"],), {"reserved": [RIGHT]}, "reserved.0 must be a valid string, got Problem"),
-    ("stream", (["gcd"],), {"replica": 3}, "replica must be text, got 3"),
     ("problems", ("gcd",), {"level": "3"}, "level must be an integer ≥ 0, got '3'"),
     ("problems", ("gcd",), {"level": 1.5}, "level must be an integer ≥ 0, got 1.5"),
     ("problems", ("gcd",), {"level": True}, "level must be an integer ≥ 0, got True"),

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from worker_stock import WorkerStock
 
 from reasoning_gym_environment import AsyncReasoningGym, Score, StreamOptions
@@ -18,10 +17,8 @@ from reasoning_gym_environment.problems.sampler import WAIT
 from reasoning_gym_environment.records import Problem, Recipe, Status
 from reasoning_gym_environment.tasks.catalogue import UnknownTaskError
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
+@pytest.fixture(scope="module")
 async def gym(stock: WorkerStock) -> AsyncIterator[AsyncReasoningGym]:
     async with AsyncReasoningGym(processes=1, start_worker=stock.lend) as gym:
         yield gym
@@ -65,13 +62,8 @@ async def test_a_completion_is_scored_as_in_training(gym: AsyncReasoningGym) -> 
 async def test_scores_are_in_the_order_of_the_completions(gym: AsyncReasoningGym) -> None:
     one, other = await gym.problems("gcd", count=2)
     pairs = [(one, right(one)), (other, "nothing"), (one, "nothing"), (other, right(other))]
-    scores = await gym.score_many(pairs)
-    assert [s.status for s in scores] == [
-        Status.SOLVED,
-        Status.NO_ANSWER,
-        Status.NO_ANSWER,
-        Status.SOLVED,
-    ]
+    statuses = [score.status for score in await gym.score_many(pairs)]
+    assert statuses == [Status.SOLVED, Status.NO_ANSWER, Status.NO_ANSWER, Status.SOLVED]
 
 
 async def test_problems_of_one_recipe_and_different_entries_are_scored_by_their_own(
@@ -108,8 +100,10 @@ async def longest_stall(scoring: Awaitable[Score]) -> float:
 async def test_ten_megabytes_of_tags_do_not_stall_the_event_loop(gym: AsyncReasoningGym) -> None:
     [problem] = await gym.problems("gcd")
     tags = f"{'<think>' * 400_000}</think>{right(problem)}"
-    shares = [await longest_stall(gym.score(problem, tags)) for _ in range(3)]
-    assert min(shares) < 0.5
+    for _ in range(3):
+        if (share := await longest_stall(gym.score(problem, tags))) < 0.5:
+            break
+    assert share < 0.5
     scored = await gym.score(problem, f"{'<' * 3_000_000}</think>{right(problem)}")
     assert scored.solved
 
@@ -277,9 +271,11 @@ async def test_concurrent_callers_start_the_workers_once(stock: WorkerStock) -> 
     assert all(problem == made[0] for problem in made)
 
 
-@pytest.mark.processes
-async def test_solved_means_right_whatever_the_verifier_pays() -> None:
-    async with AsyncReasoningGym() as gym, AsyncReasoningGym(solved_threshold=0.5) as upstream:
+async def test_solved_means_right_whatever_the_verifier_pays(
+    gym: AsyncReasoningGym, stock: WorkerStock
+) -> None:
+    lenient = AsyncReasoningGym(processes=1, start_worker=stock.lend, solved_threshold=0.5)
+    async with lenient as upstream:
         [problem] = await gym.problems("rectangle_count")
         near, decimal = f"{int(problem.oracle or 0) + 1}", f"{problem.oracle}.0"
         right, wrong, other_form = await gym.score_many(
@@ -291,9 +287,12 @@ async def test_solved_means_right_whatever_the_verifier_pays() -> None:
         assert (await upstream.score(problem, f"<answer>{near}</answer>")).solved
 
 
-@pytest.mark.processes
-async def test_with_tolerance_a_right_number_in_another_form_is_paid_in_full() -> None:
-    async with AsyncReasoningGym(answer_tolerance=True) as gym:
+async def test_with_tolerance_a_right_number_in_another_form_is_paid_in_full(
+    stock: WorkerStock,
+) -> None:
+    async with AsyncReasoningGym(
+        processes=1, start_worker=stock.lend, answer_tolerance=True
+    ) as gym:
         [problem] = await gym.problems("chain_sum")
         score = await gym.score(problem, f"<answer>{problem.oracle}.00</answer>")
         assert (score.score, score.solved) == (1.0, True)

@@ -1,12 +1,12 @@
 """What changed, evaluations and two checkpoints in a real browser, on the invented run."""
 
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from chromium import chromium, needs_chromium
+from chromium import needs_chromium
+from report.browsing import WebDriverWait, choose, opened, record_copies, until, violations
 from report.invented_run import (
     HACKED_TASK,
     TASKS,
@@ -14,15 +14,12 @@ from report.invented_run import (
     write_invented_evaluations,
     write_invented_run,
 )
+from selenium.webdriver.common.action_chains import ActionChains
 
 from reasoning_gym_environment.commands.show import main as show
 from reasoning_gym_environment.report.page import write_report
 
-pytest.importorskip("selenium.webdriver")
-from selenium.webdriver.common.action_chains import ActionChains
-from selenium.webdriver.support.wait import WebDriverWait
-
-pytestmark = [needs_chromium, pytest.mark.processes]
+pytestmark = needs_chromium
 
 
 @pytest.fixture(scope="module")
@@ -32,23 +29,6 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
     write_invented_evaluations(folder)
     write_report([folder], folder / "report.html")
     return (folder / "report.html").as_uri()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as driver:
-        driver.set_script_timeout(300)
-        yield driver
-
-
-def until(browser: Any, condition: str) -> None:
-    WebDriverWait(browser, 60, 0.05).until(lambda b: b.execute_script(f"return {condition}"))
-
-
-def opened(browser: Any, page: str, fragment: str = "") -> None:
-    browser.get("about:blank")
-    browser.get(f"{page}#{fragment}")
-    until(browser, "document.documentElement.dataset.page === 'shown'")
 
 
 def rows(browser: Any, table: str) -> list[list[str]]:
@@ -69,12 +49,6 @@ def drawn(browser: Any, section: str) -> Any:
         lambda _: chart.find_elements("css selector", ".mark-symbol path")
     )
     return chart
-
-
-def choose(browser: Any, name: str, value: str) -> None:
-    script = """const field = document.getElementById(arguments[0]);
-        field.value = arguments[1]; field.dispatchEvent(new Event("change", {bubbles: true}))"""
-    browser.execute_script(script, name, value)
 
 
 def compare_around(browser: Any, group: int) -> None:
@@ -116,8 +90,14 @@ def test_a_flag_leads_to_the_windows_around_it(browser: Any, page: str) -> None:
     assert row[2].endswith(" → 12, answers repeat")
 
 
-def test_contributions_add_up_and_so_do_their_reasons(browser: Any, page: str) -> None:
+def test_contributions_and_their_reasons_add_up_and_means_trail(browser: Any, page: str) -> None:
     opened(browser, page)
+    points = [{"x": n, "groups": 10, "value": float(n >= 30)} for n in range(60)]
+    found = browser.execute_script("return reportFigures.trailing(arguments[0])", points)
+    assert [each["value"] for each in found[:30]] == [0.0] * 30, "none rises before the event"
+    assert [each["value"] for each in found[35:]] == [1.0] * 25
+    assert found[32]["value"] == pytest.approx(0.5)
+    assert found[32]["low"] < 0.5 < found[32]["high"]
     opened(browser, page, f"runs={training_run(browser)}")
     for measure in ("solved", "reward"):
         found = browser.execute_script(
@@ -140,30 +120,15 @@ def test_a_window_is_dragged_over_the_chart(browser: Any, page: str) -> None:
     actions.click_and_hold().move_by_offset(width // 8, 0).move_by_offset(width // 8, 0)
     actions.release().perform()
     until(browser, "location.hash.includes('windows=')")
-    first, last = (
-        int(browser.find_element("id", f"after-{end}").get_property("value"))
-        for end in ("first", "last")
-    )
+    ends = [browser.find_element("id", f"after-{end}") for end in ("first", "last")]
+    first, last = (int(each.get_property("value")) for each in ends)
     assert 200 < first < 300 < 450 < last < 550
-
-
-def test_a_trailing_mean_never_rises_before_the_event(browser: Any, page: str) -> None:
-    opened(browser, page)
-    points = [{"x": n, "groups": 10, "value": float(n >= 30)} for n in range(60)]
-    found = browser.execute_script("return reportFigures.trailing(arguments[0])", points)
-    assert [each["value"] for each in found[:30]] == [0.0] * 30
-    assert [each["value"] for each in found[35:]] == [1.0] * 25
-    assert found[32]["value"] == pytest.approx(0.5)
-    assert found[32]["low"] < 0.5 < found[32]["high"]
 
 
 def test_the_axis_of_time_is_chosen(browser: Any, page: str) -> None:
     opened(browser, page)
-    for name, label in (
-        ("", "trainer's step"),
-        ("group", "number of the group"),
-        ("time", "time in UTC"),
-    ):
+    labels = {"": "trainer's step", "group": "number of the group", "time": "time in UTC"}
+    for name, label in labels.items():
         choose(browser, "x", name)
         for section in ("changes", "time"):
             assert f" by {label}" in drawn(browser, section).get_attribute("aria-label")
@@ -173,9 +138,8 @@ def test_the_axis_of_time_is_chosen(browser: Any, page: str) -> None:
 def test_an_evaluation_is_one_row_and_a_difficulty_one_line(browser: Any, page: str) -> None:
     opened(browser, page)
     table = rows(browser, "run-table")
-    assert [row[0].rpartition("/")[2] for row in table[1:]] == [
-        f"step-{step}" for step in (0, 40, 80, 120)
-    ]
+    steps = [f"step-{step}" for step in (0, 40, 80, 120)]
+    assert [row[0].rpartition("/")[2] for row in table[1:]] == steps
     chart = drawn(browser, "evaluations")
     assert len(chart.find_elements("css selector", ".mark-symbol path")) == 12
     assert len(chart.find_elements("css selector", ".mark-line path")) == 3
@@ -217,11 +181,8 @@ def test_an_evaluations_difficulty_is_that_of_the_copied_command(
     until(browser, "document.getElementById('found').textContent.startsWith('160 of')")
     opened(browser, page, "where=task:syllogism&difficulty=0.75")
     until(browser, "document.getElementById('found').textContent.startsWith('80 of')")
-    browser.execute_script(
-        """window.copies = []; Object.defineProperty(navigator, "clipboard",
-        {value: {writeText: async (text) => { copies.push(text); }}});
-        document.getElementById("copy-command").click()"""
-    )
+    record_copies(browser)
+    browser.execute_script("document.getElementById('copy-command').click()")
     until(browser, "document.getElementById('selection-said').textContent.includes('selects 80')")
     (command,) = browser.execute_script("return copies")
     assert show(shlex.split(command)[2:]) == 0
@@ -229,7 +190,6 @@ def test_an_evaluations_difficulty_is_that_of_the_copied_command(
 
 
 def test_nothing_overflows_and_axe_finds_nothing(browser: Any, page: str) -> None:
-    axe = pytest.importorskip("axe_core_python.selenium")
     size = {"width": 400, "height": 800, "deviceScaleFactor": 1, "mobile": True}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     try:
@@ -239,6 +199,5 @@ def test_nothing_overflows_and_axe_finds_nothing(browser: Any, page: str) -> Non
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
     opened(browser, page)
     browser.execute_script("document.querySelector('#item-table tbody button').click()")
-    found = axe.Axe().run(browser)["violations"]
-    assert [(each["id"], [node["html"] for node in each["nodes"]][:3]) for each in found] == []
+    assert violations(browser) == []
     assert browser.get_log("browser") == []

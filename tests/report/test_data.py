@@ -17,9 +17,11 @@ def test_seeds_tell_training_from_evaluation(tmp_path: Path) -> None:
     assert data.sources[0].kind == "successful groups and evaluation samples"
 
 
-def test_a_file_that_is_named_twice_is_read_once(tmp_path: Path) -> None:
+def test_a_file_that_is_named_twice_is_read_once_and_its_torn_line_counted(tmp_path: Path) -> None:
     path = write(tmp_path, [row([1.0])])
-    assert len(read_report_data([path, path.parent / "." / path.name]).groups) == 1
+    path.write_text(path.read_text() + '{"item_id": "gc')
+    data = read_report_data([path, path.parent / "." / path.name])
+    assert (len(data.groups), data.sources[0].torn) == (1, 1)
 
 
 def test_groups_come_in_the_order_of_their_times(tmp_path: Path) -> None:
@@ -39,12 +41,6 @@ def test_without_times_one_kind_of_file_has_an_order_and_two_have_none(
     rows = [row([0.0], number=number, time=None) for number in range(3)]
     files = [write(tmp_path, rows, f"{name}.jsonl") for name in names]
     assert read_report_data(files).ordered is ordered
-
-
-def test_torn_lines_are_counted(tmp_path: Path) -> None:
-    path = write(tmp_path, [row([1.0])])
-    path.write_text(path.read_text() + '{"item_id": "gc')
-    assert read_report_data([path]).sources[0].torn == 1
 
 
 def test_metrics_are_read_as_evaluations_write_them(tmp_path: Path) -> None:

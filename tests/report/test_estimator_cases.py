@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chromium import chromium, needs_chromium
+from chromium import needs_chromium
 from report_files import row, write
 
 from reasoning_gym_environment.evaluation import estimators
@@ -41,12 +41,10 @@ def test_the_packages_estimators_have_the_tables_values(name: str) -> None:
 
 
 @needs_chromium
-@pytest.mark.processes
-def test_the_pages_estimators_have_the_same_values(tmp_path: Path) -> None:
+def test_the_pages_estimators_have_the_same_values(browser: Any, tmp_path: Path) -> None:
     write_report([write(tmp_path, [row([1.0])])], tmp_path / "report.html")
-    with chromium() as browser:
-        browser.get((tmp_path / "report.html").as_uri())
-        for name, given, expected in [(n, *case) for n, own in CASES.items() for case in own]:
-            found = browser.execute_script(TWINS, name, given)
-            near = expected if name == "discoveries" else pytest.approx(expected, abs=1e-6)
-            assert found == near, (name, given)
+    browser.get((tmp_path / "report.html").as_uri())
+    for name, given, expected in [(n, *case) for n, own in CASES.items() for case in own]:
+        found = browser.execute_script(TWINS, name, given)
+        near = expected if name == "discoveries" else pytest.approx(expected, abs=1e-6)
+        assert found == near, (name, given)

@@ -2,14 +2,25 @@
 
 import json
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from chromium import chromium, needs_chromium
+from chromium import needs_chromium
+from report.browsing import (
+    WebDriverWait,
+    choose,
+    fragment,
+    opened,
+    record_copies,
+    set_fragment,
+    until,
+    until_text,
+    violations,
+)
 from report_files import row, write
+from selenium.webdriver.common.keys import Keys
 
 from reasoning_gym_environment.commands.show import main as show
 from reasoning_gym_environment.evaluation.comparison import compare
@@ -19,10 +30,6 @@ from reasoning_gym_environment.report.page import write_report
 from reasoning_gym_environment.scoring.extraction import split_thought
 from reasoning_gym_environment.storage.dumps import read_groups
 from reasoning_gym_environment.storage.rows import StoredGroup
-
-webdriver = pytest.importorskip("selenium.webdriver")
-from selenium.webdriver.common.keys import Keys  # noqa: E402 - only where selenium is there
-from selenium.webdriver.support.wait import WebDriverWait  # noqa: E402 - the same
 
 pytestmark = needs_chromium
 
@@ -36,12 +43,6 @@ HOSTILE = (
 )
 HIDDEN = "a\x00b\u202ec\ud800d\u200be\x1b[31m"
 NAMED = "aU+0000bU+202EcU+D800dU+200BeU+001B[31m"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as driver:
-        yield driver
 
 
 def training_rows() -> list[dict[str, Any]]:
@@ -133,34 +134,10 @@ def hostile_page(tmp_path_factory: pytest.TempPathFactory) -> str:
     return (folder / "report.html").as_uri()
 
 
-def opened(browser: Any, page: str, fragment: str = "") -> Any:
-    browser.get("about:blank")
-    browser.get(f"{page}#{fragment}")
-    until(browser, "document.documentElement.dataset.page === 'shown'")
-    until(browser, "document.getElementById('found').textContent.includes(' of ')")
-    return browser
-
-
-def until(browser: Any, condition: str) -> None:
-    WebDriverWait(browser, 300, 0.05).until(lambda b: b.execute_script(f"return {condition}"))
-
-
-def until_text(browser: Any, name: str, text: str) -> None:
-    until(browser, f"document.getElementById('{name}').textContent.includes({json.dumps(text)})")
-
-
 def texts(browser: Any, selector: str) -> list[str]:
     script = "return [...document.querySelectorAll(arguments[0])].map(e => e.textContent)"
     found: list[str] = browser.execute_script(script, selector)
     return found
-
-
-def choose(browser: Any, name: str, value: str) -> None:
-    """Set a control as a user does."""
-    script = """const field = document.getElementById(arguments[0]);
-        field.value = arguments[1]; field.dispatchEvent(new Event("input", {bubbles: true}));
-        field.dispatchEvent(new Event("change", {bubbles: true}))"""
-    browser.execute_script(script, name, value)
 
 
 def click(browser: Any, element: Any) -> None:
@@ -177,18 +154,6 @@ def draw_charts(browser: Any, section: str) -> list[Any]:
             lambda _, chart=chart: chart.find_elements("css selector", "svg path")
         )
     return charts
-
-
-def fragment(browser: Any) -> str:
-    return str(browser.execute_script("return location.hash"))
-
-
-def test_the_console_stays_silent_and_nothing_is_loaded(browser: Any, page: str) -> None:
-    opened(browser, page)
-    draw_charts(browser, "time")
-    assert browser.get_log("browser") == []
-    loaded = "return performance.getEntriesByType('resource').filter(e => !/^data:/.test(e.name))"
-    assert browser.execute_script(loaded) == []
 
 
 def test_an_evaluation_alone_has_no_section_of_time(browser: Any, folder: Path) -> None:
@@ -215,7 +180,7 @@ def figures(browser: Any, expression: str, *arguments: Any) -> Any:
     return browser.execute_script(f"return reportFigures.{expression}", *arguments)
 
 
-def test_all_rollouts_together_have_pythons_share(browser: Any, training_page: str) -> None:
+def test_shares_and_thoughts_are_those_of_python(browser: Any, training_page: str) -> None:
     opened(browser, training_page)
     found = figures(browser, "figuresOf(reportFigures.groupsLeft())")
     clusters = [[r["status"] == "solved" for r in each["rollouts"]] for each in training_rows()]
@@ -224,6 +189,9 @@ def test_all_rollouts_together_have_pythons_share(browser: Any, training_page: s
     assert found["solved"]["high"] == pytest.approx(expected.high)
     assert (found["groups"], found["rollouts"], found["scored"]) == (13, 97, 96)
     assert f"{expected.low:.1%} to {expected.high:.1%}" in texts(browser, "#tiles")[0]
+    for text in ("a<think>b</think>c", "b</think>c<THINK>d", "<think>", "é\x00"):
+        found = figures(browser, "splitThought(arguments[0])", text)
+        assert (found["thought"], found["rest"]) == split_thought(text)
 
 
 def test_the_comparison_is_that_of_compare(browser: Any, page: str, folder: Path) -> None:
@@ -235,10 +203,8 @@ def test_the_comparison_is_that_of_compare(browser: Any, page: str, folder: Path
     changes = (expected.by_items, expected.by_tasks, expected.score)
     for shown, change in zip(rows, changes, strict=True):
         estimate = change.difference
-        said = f"{100 * estimate.low:+.1f} to {100 * estimate.high:+.1f}".replace(
-            "-", "\N{MINUS SIGN}"
-        )
-        assert said in shown
+        said = f"{100 * estimate.low:+.1f} to {100 * estimate.high:+.1f}"
+        assert said.replace("-", "\N{MINUS SIGN}") in shown
     for task, change in expected.tasks.items():
         (shown,) = [text for text in texts(browser, "#change-table tbody tr") if task in text]
         assert shown.endswith("yes" if change.beyond_noise else "no")
@@ -248,35 +214,29 @@ def test_the_comparison_is_that_of_compare(browser: Any, page: str, folder: Path
     assert "changes=name" in fragment(browser)
 
 
-@pytest.mark.parametrize("text", ["a<think>b</think>c", "b</think>c<THINK>d", "<think>", "é\x00"])
-def test_a_thought_is_split_as_extraction_does(browser: Any, page: str, text: str) -> None:
-    opened(browser, page)
-    found = figures(browser, "splitThought(arguments[0])", text)
-    assert (found["thought"], found["rest"]) == split_thought(text)
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "left"),
-    [
+def test_a_filter_keeps_matching_rollouts_and_so_does_its_link(
+    browser: Any, training_page: str
+) -> None:
+    opened(browser, training_page)
+    for name, value, left in (
         ("task", "sudoku", "32 of 97"),
         ("category", "arithmetic", "64 of 97"),
         ("difficulty", "default", "1 of 97"),
         ("where", "QUESTION 11?", "8 of 97"),
         ("where", "thought 7", "12 of 97"),
         ("where", "nobody said this", "0 of 97"),
-    ],
-)
-def test_a_filter_keeps_matching_rollouts(
-    browser: Any, training_page: str, name: str, value: str, left: str
+    ):
+        choose(browser, name, value)
+        until_text(browser, "found", left)
+        opened(browser, training_page, fragment(browser).removeprefix("#"))
+        until_text(browser, "found", left)
+        set_fragment(browser, "")
+        until_text(browser, "found", "97 of 97")
+
+
+def test_the_task_table_filters_everything_and_sorts_by_any_column(
+    browser: Any, training_page: str
 ) -> None:
-    opened(browser, training_page)
-    choose(browser, name, value)
-    until_text(browser, "found", left)
-    opened(browser, training_page, fragment(browser).removeprefix("#"))
-    until_text(browser, "found", left)
-
-
-def test_a_task_chosen_in_the_table_filters_everything(browser: Any, training_page: str) -> None:
     opened(browser, training_page)
     click(browser, browser.find_element("css selector", "[data-key='task sudoku']"))
     until_text(browser, "found", "32 of 97")
@@ -285,22 +245,19 @@ def test_a_task_chosen_in_the_table_filters_everything(browser: Any, training_pa
     assert len(texts(browser, "#task-table tbody tr")) == 4
     click(browser, browser.find_element("css selector", "[data-key='task sudoku']"))
     until_text(browser, "found", "97 of 97")
-
-
-def test_the_task_table_sorts_by_any_column(browser: Any, training_page: str) -> None:
-    opened(browser, training_page)
     for key in ("task", "solved", "length", "level"):
         button = f"#task-table [data-key='sort {key}']"
         for direction in ("ascending", "descending") if key == "task" else ("descending",):
             click(browser, browser.find_element("css selector", button))
-            head = browser.find_element(
-                "css selector", f"#task-table th:has([data-key='sort {key}'])"
-            )
-            assert head.get_attribute("aria-sort") == direction
+            head = f"#task-table th:has([data-key='sort {key}'])"
+            found = browser.find_element("css selector", head)
+            assert found.get_attribute("aria-sort") == direction
     assert texts(browser, "#task-table tbody th")[-1] == "bf"  # what has no value stands last
 
 
-def test_a_point_in_time_filters_to_its_groups(browser: Any, training_page: str) -> None:
+def test_groups_are_selected_by_a_point_in_time_or_by_their_numbers(
+    browser: Any, training_page: str
+) -> None:
     opened(browser, training_page)
     draw_charts(browser, "time")
     point = browser.find_elements("css selector", "#time .mark-symbol path")[3]
@@ -309,10 +266,6 @@ def test_a_point_in_time_filters_to_its_groups(browser: Any, training_page: str)
     assert "span=0%3A3-3" in fragment(browser)
     click(browser, browser.find_element("id", "span"))
     until_text(browser, "found", "97 of 97")
-
-
-def test_a_span_of_groups_is_entered_by_keyboard(browser: Any, training_page: str) -> None:
-    opened(browser, training_page)
     browser.find_element("id", "from").send_keys("2", Keys.TAB)
     until_text(browser, "found", "89 of 97")
     browser.find_element("id", "until").send_keys(Keys.CONTROL, "a")
@@ -321,14 +274,19 @@ def test_a_span_of_groups_is_entered_by_keyboard(browser: Any, training_page: st
     assert "span=0%3A1-2" in fragment(browser)
 
 
-def test_runs_stand_side_by_side(browser: Any, page: str) -> None:
+def test_runs_stand_side_by_side_in_a_silent_page_that_loads_nothing(
+    browser: Any, page: str
+) -> None:
     opened(browser, page)
+    draw_charts(browser, "time")
+    assert browser.get_log("browser") == []
+    loaded = "return performance.getEntriesByType('resource').filter(e => !/^data:/.test(e.name))"
+    assert browser.execute_script(loaded) == []
     assert "3 runs side by side" in browser.find_element("tag name", "h1").text
     sudoku = browser.find_element("css selector", "#task-table tr:has([data-key='task sudoku'])")
     assert len(sudoku.find_elements("css selector", "svg.bar .mark")) == 3
     assert len(sudoku.find_elements("css selector", "svg.bar .chance")) == 2
-    box = browser.find_element("css selector", "[data-key='run 0']")
-    click(browser, box)
+    click(browser, browser.find_element("css selector", "[data-key='run 0']"))
     until(browser, "document.querySelectorAll('#series-legend li').length === 2")
     assert "runs=" in fragment(browser)
 
@@ -417,11 +375,12 @@ def test_facets_count_and_choose_several_values(browser: Any, training_page: str
 
 def test_any_column_sorts_the_rollouts(browser: Any, training_page: str) -> None:
     opened(browser, training_page)
+    sorting = "[...document.querySelectorAll('#rollout-head [aria-sort$=ing]')]"
     for key in texts(browser, "#rollout-head button"):
-        for direction in ("", "-"):
-            opened(browser, training_page, f"where=task:gcd,bf&sort={direction}{key.lower()}")
-            (head,) = browser.find_elements("css selector", "#rollout-head [aria-sort$=ing]")
-            assert head.text.startswith(key)
+        for direction, order in (("", "ascending"), ("-", "descending")):
+            set_fragment(browser, f"where=task:gcd,bf&sort={direction}{key.lower()}")
+            by = f"{sorting}.map((head) => `${{head.ariaSort}} ${{head.textContent}}`).join()"
+            until(browser, f"{by} === '{order} {key}'")
     column = texts(browser, "#rollout-body .column-time")
     assert column == sorted(column, reverse=True)
     click(browser, browser.find_element("css selector", "#rollout-head [data-key='sort tokens']"))
@@ -528,14 +487,6 @@ def test_a_reward_is_explained(browser: Any, training_page: str) -> None:
     until_text(browser, "detail", "Score 0.75 in score mode binary")
 
 
-def record_copies(browser: Any) -> None:
-    browser.execute_script(
-        """globalThis.copies = [];
-        Object.defineProperty(navigator, "clipboard",
-            {value: {writeText: async (text) => { copies.push(text); }}})"""
-    )
-
-
 def test_a_rollout_is_copied_as_a_row_and_as_a_safe_command(
     browser: Any, hostile_page: str, tmp_path: Path
 ) -> None:
@@ -569,35 +520,29 @@ def test_a_link_opens_the_same_rollout(browser: Any, training_page: str) -> None
     until_text(browser, "detail", "This rollout is not in these files.")
 
 
-def test_hostile_text_is_text(browser: Any, hostile_page: str) -> None:
-    for place, text in enumerate(HOSTILE):
-        opened(browser, hostile_page)
-        until(browser, "document.querySelectorAll('.siblings button').length === 7")
+def test_hostile_text_is_text_and_characters_that_hide_or_reorder_are_named(
+    browser: Any, hostile_page: str
+) -> None:
+    opened(browser, hostile_page)
+    until(browser, "document.querySelectorAll('.siblings button').length === 7")
+    for place, text in enumerate([*HOSTILE, NAMED]):
         click(browser, browser.find_elements("css selector", ".siblings button")[place])
-        until(
-            browser,
-            f"document.querySelector('.thought pre')?.textContent === {json.dumps(text)}",
-        )
-        browser.find_element("id", "detail").send_keys("s")
-        until(browser, "document.querySelectorAll('.column').length === 7")
+        shown = "document.querySelector('.thought pre')?.textContent"
+        until(browser, f"{shown} === {json.dumps(text)}")
+        for columns in (7, 0):  # side by side, and alone again
+            browser.find_element("id", "detail").send_keys("s")
+            until(browser, f"document.querySelectorAll('.column').length === {columns}")
+    said = str(browser.execute_script("return document.body.textContent"))
+    data = "".join(texts(browser, "script"))
+    assert not set("\x00\x1b\u202e\u200b") & set(said.replace(data, ""))
+    assert "⟨U+202E⟩" in "".join(texts(browser, "#task-table"))
+    browser.find_element("id", "detail").send_keys("s")
+    until(browser, "document.querySelectorAll('.column').length === 7")
     draw_charts(browser, "time")
     assert browser.execute_script("return window.hacked") is None
     assert len(browser.find_elements("css selector", "h1, article, main")) == 3
     assert not browser.find_elements("css selector", "#detail img, #detail script, main img")
     assert browser.get_log("browser") == []
-
-
-def test_characters_that_hide_or_reorder_are_named_everywhere(
-    browser: Any, hostile_page: str
-) -> None:
-    opened(browser, hostile_page)
-    until(browser, "document.querySelectorAll('.siblings button').length === 7")
-    click(browser, browser.find_elements("css selector", ".siblings button")[6])
-    until(browser, f"document.querySelector('.thought pre')?.textContent === '{NAMED}'")
-    said = str(browser.execute_script("return document.body.textContent"))
-    data = "".join(texts(browser, "script"))
-    assert not set("\x00\x1b\u202e\u200b") & set(said.replace(data, ""))
-    assert "⟨U+202E⟩" in "".join(texts(browser, "#task-table"))
 
 
 def test_the_page_runs_no_script_but_its_own(browser: Any, page: str) -> None:
@@ -641,9 +586,7 @@ def test_nothing_overflows_on_a_phone(browser: Any, page: str) -> None:
 
 
 def test_axe_finds_nothing(browser: Any, page: str, training_page: str) -> None:
-    axe = pytest.importorskip("axe_core_python.selenium")
     for address in (page, training_page):
         opened(browser, address, "together=1")
         draw_charts(browser, "time")
-        found = axe.Axe().run(browser)["violations"]
-        assert [(each["id"], [node["html"] for node in each["nodes"]][:3]) for each in found] == []
+        assert violations(browser) == []

@@ -12,26 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chromium import chromium, needs_chromium
+from chromium import needs_chromium
+from process_tree import PROC, descendants
+from report.browsing import WebDriverWait, choose, until
 from report_files import row
 
 from reasoning_gym_environment.report.live import WatchProcess
 from reasoning_gym_environment.storage.dumps import record_path
-
-pytest.importorskip("selenium.webdriver")
-from selenium.webdriver.support.wait import WebDriverWait
 
 pytestmark = [needs_chromium, pytest.mark.processes]
 
 DUMP = "reasoning_gym_environment_rollouts_{}_0000.jsonl"
 TASKS = ("gcd", "lcm", "sudoku")
 TOKEN = "a-token-of-24-characters"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as driver:
-        yield driver
 
 
 @contextmanager
@@ -65,10 +58,6 @@ def write(folder: Path, numbers: range, run: str = "r") -> None:
             file.write(json.dumps(known | {"run": run}) + "\n")
 
 
-def until(browser: Any, condition: str) -> None:
-    WebDriverWait(browser, 300, 0.05).until(lambda b: b.execute_script(f"return {condition}"))
-
-
 def text_of(browser: Any, name: str) -> str:
     return str(
         browser.execute_script("return document.getElementById(arguments[0]).innerText", name)
@@ -80,8 +69,6 @@ def has(name: str, text: str) -> str:
 
 
 def open_page(browser: Any, url: str, groups: int) -> None:
-    browser.get("about:blank")
-    browser.get_log("browser")
     browser.get(url)
     until(browser, "document.documentElement.dataset.page === 'shown'")
     until(browser, f"{has('left', f'{groups} groups')}")
@@ -97,10 +84,7 @@ def test_what_comes_in_changes_neither_filters_nor_place_nor_the_open_rollout(
     write(tmp_path, range(60))
     with watching(tmp_path) as (url, _):
         open_page(browser, url, 60)
-        browser.execute_script(
-            "const task = document.getElementById('task'); task.value = 'gcd';"
-            "task.dispatchEvent(new Event('change', {bubbles: true}))"
-        )
+        choose(browser, "task", "gcd")
         until(browser, has("left", "20 groups"))
         browser.execute_script("document.getElementById('rows').scrollTop = 400")
         until(browser, "document.querySelectorAll('#rollout-body tr[id]').length > 5")
@@ -119,16 +103,21 @@ def test_what_comes_in_changes_neither_filters_nor_place_nor_the_open_rollout(
     assert complaints(browser) == []
 
 
-def test_a_run_that_begins_appears_and_one_that_fails_says_so(browser: Any, tmp_path: Path) -> None:
-    write(tmp_path, range(12))
+def test_a_run_is_waited_for_and_the_next_one_appears_and_says_that_it_fails(
+    browser: Any, tmp_path: Path
+) -> None:
     with watching(tmp_path) as (url, _):
-        open_page(browser, url, 12)
+        browser.get(url)
+        title = "document.getElementById('title').textContent"
+        until(browser, f"{title} === 'Waiting for the first group'")
+        write(tmp_path, range(3))
+        until(browser, f"{title} === 'run r' && {has('found', '12 of 12')}")
         now = datetime.now(timezone.utc).isoformat()
         record = {"run": "next", "started": now, "updated": now, "failures": 5}
         record_path(tmp_path, "next").write_text(json.dumps(record))
         until(browser, has("healths", "Inference fails: lost 5 groups in a row"))
         write(tmp_path, range(3), "next")
-        until(browser, has("left", "15 groups"))
+        until(browser, has("left", "6 groups"))
         assert "run next" in text_of(browser, "run-table")
     assert complaints(browser) == []
 
@@ -167,26 +156,11 @@ def test_a_page_says_that_its_run_has_ended_and_where_its_report_is(
     assert "rollouts per second" not in said
 
 
-def test_a_run_without_groups_is_waited_for(browser: Any, tmp_path: Path) -> None:
-    with watching(tmp_path) as (url, _):
-        browser.get("about:blank")
-        browser.get_log("browser")
-        browser.get(url)
-        title = "document.getElementById('title').textContent"
-        until(browser, f"{title} === 'Waiting for the first group'")
-        write(tmp_path, range(3))
-        until(browser, f"{title} === 'run r' && {has('found', '12 of 12')}")
-    assert complaints(browser) == []
-
-
 def test_texts_are_searched_and_a_deleted_file_is_told(browser: Any, tmp_path: Path) -> None:
     write(tmp_path, range(12))
     with watching(tmp_path) as (url, _):
         open_page(browser, url, 12)
-        browser.execute_script(
-            "const text = document.getElementById('where'); text.value = 'R 7.2';"
-            "text.dispatchEvent(new Event('input', {bubbles: true}))"
-        )
+        choose(browser, "where", "R 7.2")
         until(browser, has("found", "1 of 48"))
         (tmp_path / DUMP.format("r")).unlink()
         browser.execute_script("document.querySelector('#rollout-body tr[id]').click()")
@@ -207,7 +181,9 @@ def test_a_link_with_a_token_keeps_its_fragment_and_loses_its_token(
         until(browser, has("connection", "Not connected"))
 
 
-def test_the_page_follows_a_demo(browser: Any, tmp_path: Path) -> None:
+def test_the_page_follows_a_demo_that_leaves_no_process_behind(
+    browser: Any, tmp_path: Path
+) -> None:
     demo = [sys.executable, "-m", "reasoning_gym_environment", "demo", "--seconds", "600"]
     with subprocess.Popen(
         [*demo, "--data-dumps-dir", str(tmp_path)], stdout=subprocess.PIPE, text=True
@@ -223,7 +199,12 @@ def test_the_page_follows_a_demo(browser: Any, tmp_path: Path) -> None:
                 time.sleep(0.2)
             assert len(counts) == 4
             assert "rollouts per second" in text_of(browser, "healths")
+            started = descendants(process.pid) if PROC.exists() else {process.pid}
         finally:
             process.terminate()
         until(browser, "document.getElementById('connection').innerText === 'ended'")
         assert "The run has ended" in text_of(browser, "healths")
+    assert started
+    WebDriverWait(browser, 30, 0.1).until(
+        lambda _: not any((PROC / str(pid)).exists() for pid in started)  # not even a zombie
+    )

@@ -112,11 +112,6 @@ def test_dumps_are_not_passed_off_as_the_whole_run(tmp_path: Path) -> None:
     assert said([row([1.0])]) == "all 1"
 
 
-def test_the_error_for_a_missing_file_names_it(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["report", "no-such\x1b.jsonl"]) == 2
-    assert r"no-such\x1b.jsonl can't be read" in capsys.readouterr().err
-
-
 @pytest.mark.processes
 def test_a_command_whose_output_pipe_is_closed_exits_quietly(tmp_path: Path) -> None:
     files = [str(write(tmp_path, [row([1.0])])), "-o", str(tmp_path / "report.html")]
@@ -132,13 +127,14 @@ def test_a_command_whose_output_pipe_is_closed_exits_quietly(tmp_path: Path) -> 
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-def test_the_error_for_an_unwritable_page_names_it(
+def test_an_error_names_the_file_that_cannot_be_read_or_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    assert main(["report", "no-such\x1b.jsonl"]) == 2
+    assert r"no-such\x1b.jsonl can't be read" in capsys.readouterr().err
     dump = write(tmp_path, [row([1.0])])
-    output = dump / "report.html"
-    assert main(["report", str(dump), "-o", str(output)]) == 2
-    assert f"{output} can't be written" in capsys.readouterr().err
+    assert main(["report", str(dump), "-o", str(dump / "report.html")]) == 2
+    assert f"{dump / 'report.html'} can't be written" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -9,15 +9,14 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 
 import pytest
-import pytest_asyncio
-from fewer_layers import Unscreened, pool_of
+from fewer_layers import Unscreened
 from process_tree import children, descendants, in_linux, is_alive
 
 from reasoning_gym_environment.errors import GenerationError, WorkerDiedError
 from reasoning_gym_environment.records import Problem, Recipe, Status
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
 
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.processes, in_linux]
+pytestmark = [pytest.mark.processes, in_linux]
 
 HANGS = "9**9**9**9"
 
@@ -29,14 +28,16 @@ def counts() -> Counter[str]:
     return Counter()
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def unscreened(counts: Counter[str]) -> AsyncIterator[TaskPool]:
+@pytest.fixture(scope="module")
+async def unscreened(
+    unscreened_server: Unscreened, counts: Counter[str]
+) -> AsyncIterator[TaskPool]:
     """Answers come as far as `eval`, behind the filter."""
-    async with pool_of(Unscreened, SETTINGS, counts) as pool:
+    async with TaskPool(SETTINGS, counts, start_worker=unscreened_server.start) as pool:
         yield pool
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
+@pytest.fixture(scope="module")
 async def matrix(unscreened: TaskPool) -> Problem:
     return await unscreened.generate(Recipe(task="binary_matrix", seed=2))
 

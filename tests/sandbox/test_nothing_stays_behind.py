@@ -21,7 +21,7 @@ from reasoning_gym_environment.sandbox._protocol import EntryAnswers
 from reasoning_gym_environment.sandbox.pool import TaskPool
 from reasoning_gym_environment.tasks.facts import EXECUTES_ANSWERS
 
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.processes]
+pytestmark = pytest.mark.processes
 
 MORE = [
     *("nan", "1e999999999", "1e-400", "[1e308, 1e309]", "Decimal('1e-99')", "((((", "\0", "\ud800"),
@@ -51,15 +51,14 @@ def request(problem: Problem, answers: list[str], timeout: float) -> EntryAnswer
 async def test_after_all_hostile_answers_every_task_scores_as_in_fresh_processes(
     pool: TaskPool, problems: dict[str, list[Problem]], tmp_path: Path
 ) -> None:
-    recipes = [Recipe(task=case["task"], seed=case["seed"]) for case in CASES]
-    asked = await asyncio.gather(*(pool.generate(recipe) for recipe in recipes))
-    answers = [
-        hostile_answer(case, problem, tmp_path / "canary")
-        for case, problem in zip(CASES, asked, strict=True)
-    ]
-    hostile = [
-        request(problem, [answer, "x"], 0.5) for problem, answer in zip(asked, answers, strict=True)
-    ]
+    items = dict.fromkeys((case["task"], case["seed"]) for case in CASES)
+    generated = (pool.generate(Recipe(task=task, seed=seed)) for task, seed in items)
+    asked = dict(zip(items, await asyncio.gather(*generated), strict=True))
+    hostile = []
+    for case in CASES:
+        problem = asked[case["task"], case["seed"]]
+        answer = hostile_answer(case, problem, tmp_path / "canary")
+        hostile.append(request(problem, [answer, "x"], 0.5))
     for made in problems.values():
         foreign = [answer for task in ("sudoku", "jugs") for answer in [problems[task][0].oracle]]
         hostile.append(request(made[0], [*MORE, *filter(None, foreign)], 0.5))

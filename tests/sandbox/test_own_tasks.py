@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-import pytest_asyncio
 from filter_attempts import where_filtered
 from process_tree import PROC, descendants, in_linux
 from stored_values import as_stored, said
@@ -22,14 +22,14 @@ from reasoning_gym_environment.errors import ConfigurationError, GenerationError
 from reasoning_gym_environment.problems.options import TaskOptions
 from reasoning_gym_environment.problems.stream import select
 from reasoning_gym_environment.records import Recipe, Status
-from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
+from reasoning_gym_environment.sandbox.pool import PoolSettings, StartWorker, TaskPool
 from reasoning_gym_environment.scoring.grading import ScoringSettings, grade
 from reasoning_gym_environment.storage.rescoring import describe_rescoring, rescore
 from reasoning_gym_environment.storage.rows import StoredGroup
 from reasoning_gym_environment.tasks.catalogue import proven_tasks
 from reasoning_gym_environment.tasks.modules import find_modules
 
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.processes]
+pytestmark = pytest.mark.processes
 
 MODULE = Path(__file__).parents[1] / "own_tasks.py"
 SETTINGS = PoolSettings(
@@ -40,7 +40,7 @@ SETTINGS = PoolSettings(
 )
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
+@pytest.fixture(scope="module")
 async def own(stock: WorkerStock) -> AsyncIterator[TaskPool]:
     os.environ |= {"OWN_TASKS": "named", "OTHER": "not named"}
     async with TaskPool(SETTINGS, Counter(), start_worker=stock.lend) as pool:
@@ -166,10 +166,8 @@ async def test_a_task_that_can_be_built_in_its_generator_alone_says_where_it_fai
 
 async def test_a_module_that_patches_the_library_changes_none_of_its_scores(own: TaskPool) -> None:
     problem = await own.generate(Recipe(task="gcd", seed=2))
-    assert [v.status for v in await own.verify(problem, ["0", str(problem.oracle)])] == [
-        Status.WRONG,
-        Status.SOLVED,
-    ]
+    wrong, right = await own.verify(problem, ["0", str(problem.oracle)])
+    assert (wrong.status, right.status) == (Status.WRONG, Status.SOLVED)
     sums = await own.generate(Recipe(task="own_sums", seed=2))
     [right] = await own.verify(sums, [str(sums.oracle)])
     assert (right.status, right.tagged_score) == (Status.SOLVED, None)
@@ -198,40 +196,6 @@ async def test_rescore_counts_the_rows_that_another_module_made(own: TaskPool) -
     assert {r.after.library_versions["own_tasks"] for r in results} == {now}
 
 
-REGISTERS = (
-    "from reasoning_gym.arithmetic.gcd import GCDConfig, GCDDataset\n"
-    "from reasoning_gym.factory import DATASETS, register_dataset\n"
-)
-
-
-@pytest.mark.parametrize(
-    ("source", "message"),
-    [
-        ("import nothing_like_this", r"ModuleNotFoundError: No module .*\(.*/first\.py, line 1\)"),
-        ("raise SystemExit(3)", "first.py: SystemExit: 3"),
-        (
-            "import reasoning_gym_environment as r\nr.ReasoningGym().problems('gcd')",
-            "a module that workers import can't start a gym: put",
-        ),
-        ("x = 1", "first.py registers no task: call reasoning_gym.factory.register_dataset"),
-        (
-            f"{REGISTERS}register_dataset('gcd', GCDDataset, GCDConfig)",
-            "task gcd of .*first.py has the name of one of reasoning_gym.arithmetic.gcd: rename it",
-        ),
-        (f"{REGISTERS}DATASETS['lcm'] = DATASETS['gcd']", "task lcm of .*first.py has"),
-        (f"{REGISTERS}register_dataset('a b', GCDDataset, GCDConfig)", "at most 100 .*'a b'"),
-        (f"{REGISTERS}register_dataset('..', GCDDataset, GCDConfig)", r"at most 100 .*'\.\.'"),
-    ],
-)
-async def test_a_module_that_cannot_be_used_stops_the_start(
-    stock: WorkerStock, tmp_path: Path, source: str, message: str
-) -> None:
-    (tmp_path / "first.py").write_text(source)
-    settings = PoolSettings(processes=1, modules=find_modules([str(tmp_path / "first.py")]))
-    with pytest.raises(WorkerStartError, match=message):
-        await TaskPool(settings, Counter(), start_worker=stock.lend).start()
-
-
 class Scripted:
     """A worker that replies with the same bytes to whatever is asked."""
 
@@ -252,66 +216,92 @@ class Explodes:
         return os._exit, (3,)
 
 
+def always(reply: bytes) -> StartWorker:
+    async def start(role: str) -> Any:
+        return Scripted(reply)
+
+    return start
+
+
 @pytest.mark.parametrize(
     "reply",
     [
-        pickle.dumps(Explodes()),
-        b"\x02\0\0\0{}",
-        b"\xff\xff\0\0{}",
-        b'\x0b\0\0\0{"message":3}',
-        b"\0",
-        random.Random(1).randbytes(1000),
+        *(pickle.dumps(Explodes()), b"\x02\0\0\0{}", b"\xff\xff\0\0{}", b"\0"),
+        *(b'\x0b\0\0\0{"message":3}', random.Random(1).randbytes(1000)),
     ],
 )
 async def test_a_reply_of_another_form_is_refused_and_never_unpickled(reply: bytes) -> None:
-    async def start(role: str) -> Scripted:
-        return Scripted(reply)
-
-    async with TaskPool(PoolSettings(processes=1), Counter(), start_worker=start) as pool:
+    settings = PoolSettings(processes=1)
+    async with TaskPool(settings, Counter(), start_worker=always(reply)) as pool:
         with pytest.raises(GenerationError):
             await pool.generate(Recipe(task="gcd", seed=2))
         with pytest.raises(GenerationError):
             await pool.ladders()
 
 
+REGISTERS = (
+    "from reasoning_gym.arithmetic.gcd import GCDConfig, GCDDataset\n"
+    "from reasoning_gym.factory import DATASETS, register_dataset\n"
+)
+
+
+def registering(name: str, **attributes: str) -> str:
+    """Return a module's source."""
+    dataset = f"type('D', (GCDDataset,), {attributes})"
+    return f"{REGISTERS}register_dataset({name!r}, {dataset}, GCDConfig)\n"
+
+
 @pytest.mark.parametrize(
-    ("names", "category", "message"),
+    ("source", "message"),
     [
-        (["first", "other"], "", "task first of .*has the name of a category of .*first"),
-        (["other"], "lcm", "category lcm of .*first.py has the name of a task: rename it"),
+        ("import nothing_like_this", r"ModuleNotFoundError: No module .*\(.*/first\.py, line 1\)"),
+        ("raise SystemExit(3)", "first.py: SystemExit: 3"),
+        (
+            "import reasoning_gym_environment as r\nr.ReasoningGym().problems('gcd')",
+            "a module that workers import can't start a gym: put",
+        ),
+        ("x = 1", "first.py registers no task: call reasoning_gym.factory.register_dataset"),
+        (
+            registering("gcd"),
+            "task gcd of .*first.py has the name of one of reasoning_gym.arithmetic.gcd: rename it",
+        ),
+        (f"{REGISTERS}DATASETS['lcm'] = DATASETS['gcd']", "task lcm of .*first.py has"),
+        (registering("a b"), "at most 100 .*'a b'"),
+        (registering(".."), r"at most 100 .*'\.\.'"),
     ],
 )
-async def test_a_name_that_stands_for_a_task_and_a_category_is_refused(
-    tmp_path: Path, names: list[str], category: str, message: str
+async def test_a_module_that_cannot_be_used_stops_the_start(
+    tmp_path: Path, source: str, message: str
 ) -> None:
-    register = "register_dataset('{}', type('D', (GCDDataset,), {}), GCDConfig)\n"
-    own = {"category": category} if category else {}
-    source = "".join(register.format(name, own) for name in names)
-    (tmp_path / "first.py").write_text(f"{REGISTERS}{source}")
-
-    async def start(role: str) -> Scripted:
-        return Scripted(b"")
-
+    (tmp_path / "first.py").write_text(source)
     settings = PoolSettings(processes=1, modules=find_modules([str(tmp_path / "first.py")]))
+    with pytest.raises(WorkerStartError, match=message):
+        await TaskPool(settings, Counter(), start_worker=always(b"")).start()
+
+
+@pytest.mark.parametrize(
+    ("sources", "message"),
+    [
+        (
+            [registering("first") + registering("other")],
+            "task first of .*has the name of a category of .*first",
+        ),
+        (
+            [registering("other", category="lcm")],
+            "category lcm of .*first.py has the name of a task: rename it",
+        ),
+        ([registering("twice")] * 2, r"task twice of .*second\.py .*a task or module of .*first"),
+    ],
+)
+async def test_a_name_that_stands_for_two_things_is_refused(
+    tmp_path: Path, sources: list[str], message: str
+) -> None:
+    paths = [tmp_path / name for name in ("first.py", "second.py")[: len(sources)]]
+    for path, source in zip(paths, sources, strict=True):
+        path.write_text(source)
+    settings = PoolSettings(processes=1, modules=find_modules([str(path) for path in paths]))
     with pytest.raises(ConfigurationError, match=message):
-        await TaskPool(settings, Counter(), start_worker=start).start()
-
-
-async def test_a_name_that_two_modules_have_is_refused_with_both_origins(tmp_path: Path) -> None:
-    source = f"{REGISTERS}register_dataset('twice', GCDDataset, GCDConfig)"
-    for name in ("first", "second"):
-        (tmp_path / f"{name}.py").write_text(source)
-    entries = [str(tmp_path / f"{name}.py") for name in ("first", "second")]
-
-    async def start(role: str) -> Scripted:
-        return Scripted(b"")
-
-    settings = PoolSettings(processes=1, modules=find_modules(entries))
-    pool = TaskPool(settings, Counter(), start_worker=start)
-    with pytest.raises(
-        ConfigurationError, match=r"task twice of .*second\.py .*a task or module of .*first"
-    ):
-        await pool.start()
+        await TaskPool(settings, Counter(), start_worker=always(b"")).start()
 
 
 @in_linux

@@ -322,24 +322,13 @@ def test_a_child_that_reads_nothing_is_out_of_time_and_replaced(asked: Asked) ->
 
 
 @where_filtered
-@pytest.mark.parametrize(
-    "attempt",
-    [
-        "open({path!r}, 'w')",
-        "os.mkdir({path!r})",
-        "os.open('/etc/passwd', os.O_RDONLY)",
-        "os.fork()",
-        "socket.socket()",
-        "os.kill(os.getppid(), 0)",
-        "os.kill(os.getpid(), 0)",
-        "os.execv('/bin/true', ['true'])",
-        "os.read(0, 1)",
-        "os.write(1, b'x')",
-        "os.pipe()",
-    ],
-)
-def test_a_persistent_worker_cannot(asked: Asked, attempt: str, tmp_path: Path) -> None:
-    tried = attempt.format(path=str(tmp_path / "made"))
-    code = f"try:\n    {tried}\nexcept PermissionError:\n    result = 0.5"
-    assert [score.raw for score in asked.scores(code, code)] == [0.5, 0.5]
+def test_a_persistent_worker_cannot_reach_anything(asked: Asked, tmp_path: Path) -> None:
+    for attempt in (
+        *(f"open({str(tmp_path / 'made')!r}, 'w')", f"os.mkdir({str(tmp_path / 'made')!r})"),
+        *("os.open('/etc/passwd', os.O_RDONLY)", "os.fork()", "socket.socket()", "os.pipe()"),
+        *("os.kill(os.getppid(), 0)", "os.kill(os.getpid(), 0)", "os.execv('/bin/true', ['true'])"),
+        *("os.read(0, 1)", "os.write(1, b'x')"),
+    ):
+        code = f"try:\n    {attempt}\nexcept PermissionError:\n    result = 0.5"
+        assert [score.raw for score in asked.scores(code, code)] == [0.5, 0.5], attempt
     assert list(tmp_path.iterdir()) == []

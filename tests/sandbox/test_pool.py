@@ -9,17 +9,20 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
-from fewer_layers import Unsandboxed, Unscreened, pool_of
+from fewer_layers import Unsandboxed, Unscreened
+from worker_stock import WorkerStock
 
 from reasoning_gym_environment.errors import GenerationError, PoolClosedError
 from reasoning_gym_environment.records import Problem, Recipe, Status, Verdict
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
 from reasoning_gym_environment.tasks.facts import EXECUTES_ANSWERS
 
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.processes]
+pytestmark = pytest.mark.processes
 
 HANGS = "9**9**9**9"
+SLEEPS = "__import__('time').sleep(1000)"
+"""A hang that takes no processor time."""
+
 EXITS = "__import__('os')._exit(3)"
 KILLS_ITS_PARENT = "__import__('os').kill(__import__('os').getppid(),9)"
 _KILL_HOST = """
@@ -32,11 +35,11 @@ while parent(parent(pid)) != TESTS:  # the fork server's parent
 os.kill(pid, signal.SIGKILL)
 """
 FAILURES = {
-    HANGS: Status.TIMEOUT,
     EXITS: Status.CRASHED,
     "'a'*10**10": Status.WRONG,  # these verifiers catch the MemoryError themselves
     "[0]*10**11": Status.WRONG,
 }
+RAISES = ["1/0", "__import__('no_such_module')", "__import__('sys').exit(0)"]
 NEVER_ENDS = Recipe(task="tower_of_hanoi", seed=2, parameters={"min_disks": 60, "max_disks": 60})
 """All moves of 60 disks are listed, thousands of millions."""
 
@@ -52,24 +55,32 @@ def counts() -> Counter[str]:
     return Counter()
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def impatient(counts: Counter[str]) -> AsyncIterator[TaskPool]:
+@pytest.fixture(scope="module")
+async def unsandboxed() -> AsyncIterator[Unsandboxed]:
+    server = Unsandboxed()
+    yield server
+    await server.close()
+
+
+@pytest.fixture(scope="module")
+async def impatient(unsandboxed: Unsandboxed, counts: Counter[str]) -> AsyncIterator[TaskPool]:
     """What forks alone achieve: no screen, no sandbox, two seconds an answer.
 
     One process of each role, so that all requests meet the same one.
     """
-    async with pool_of(Unsandboxed, SETTINGS, counts) as pool:
+    async with TaskPool(SETTINGS, counts, start_worker=unsandboxed.start) as pool:
         yield pool
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def unscreened() -> AsyncIterator[TaskPool]:
+@pytest.fixture(scope="module")
+async def unscreened(unscreened_server: Unscreened) -> AsyncIterator[TaskPool]:
     """What stands behind the screen."""
-    async with pool_of(Unscreened, SETTINGS) as pool:
+    settings = dataclasses.replace(SETTINGS, verify_timeout=1.0)
+    async with TaskPool(settings, Counter(), start_worker=unscreened_server.start) as pool:
         yield pool
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
+@pytest.fixture(scope="module")
 async def gcd(pool: TaskPool) -> Problem:
     return await pool.generate(Recipe(task="gcd", seed=2))
 
@@ -84,26 +95,49 @@ def oracle(problem: Problem) -> str:
     return problem.oracle
 
 
+def runs(code: str) -> str:
+    """An expression that runs statements."""
+    builtins = "__import__('builtins')"
+    return f"{builtins}.exec({builtins}.bytes.fromhex('{code.encode().hex()}').decode())"
+
+
 @pytest.mark.parametrize("task", sorted(EXECUTES_ANSWERS))
-async def test_an_answer_that_breaks_its_verifier_costs_the_others_nothing(
-    impatient: TaskPool, pool: TaskPool, task: str
+async def test_an_answer_that_fails_raises_or_patches_the_library_costs_the_others_nothing(
+    impatient: TaskPool, pool: TaskPool, task: str, tmp_path: Path
 ) -> None:
     problem = await pool.generate(Recipe(task=task, seed=2))
     honest = [oracle(problem), "0", "x + 1", "nonsense"]
     expected = [outcome(v) for v in await impatient.verify(problem, honest)]
     assert expected[0][1] is Status.SOLVED
-    answers = [*honest[:1], *FAILURES, *honest[1:]]
+    assert expected[1][1] is not Status.SOLVED
+    hangs = HANGS if task in ("binary_matrix", "puzzle24") else SLEEPS
+    failures = {hangs: Status.TIMEOUT, **FAILURES}
+    patches = runs(
+        "import os, reasoning_gym.factory as f; "
+        "[setattr(c, 'score_answer', lambda *a: 1.0) for c, _ in f.DATASETS.values()]; "
+        f"os.path.exists({str(tmp_path)!r} + '/ran') or os.mkdir({str(tmp_path)!r} + '/ran')"
+    )
+    answers = [*honest[:1], *failures, *RAISES, patches, *honest[1:]]
     verdicts = dict(zip(answers, await impatient.verify(problem, answers), strict=True))
+    after = await impatient.verify(problem, honest)
     assert [outcome(verdicts[answer]) for answer in honest] == expected
-    for answer, status in FAILURES.items():
+    assert [outcome(verdict) for verdict in after] == expected
+    for answer, status in failures.items():
         assert verdicts[answer].status is status, answer
         assert verdicts[answer].score <= expected[-1][0], "more than nonsense earns"
+    for answer in RAISES:
+        statuses = {Status.WRONG, Status.VERIFIER_ERROR}
+        statuses |= {Status.CRASHED} if "exit" in answer else set()
+        assert verdicts[answer].status in statuses
+        assert verdicts[answer].score is not None
+        assert verdicts[answer].score < 0.5
+    assert (tmp_path / "ran").exists(), "nothing was patched: this test shows less than it says"
 
 
 @pytest.mark.parametrize("task", sorted(EXECUTES_ANSWERS))
 async def test_the_screen_rejects_what_must_not_be_evaluated(pool: TaskPool, task: str) -> None:
     problem = await pool.generate(Recipe(task=task, seed=2))
-    hostile = [*FAILURES, KILLS_ITS_PARENT, "(lambda: 1)()", "open('/tmp/x','w')"]
+    hostile = [HANGS, SLEEPS, *FAILURES, KILLS_ITS_PARENT, "(lambda: 1)()", "open('/tmp/x','w')"]
     right, *rejected = await pool.verify(problem, [oracle(problem), *hostile])
     assert right.status is Status.SOLVED
     for answer, verdict in zip(hostile, rejected, strict=True):
@@ -128,27 +162,6 @@ async def test_behind_the_screen_an_answer_touches_no_file_and_no_process(
     assert all(verdict.score == 0.0 for verdict in others)
     assert list(tmp_path.iterdir()) == []
     assert set(unscreened.pids) == before
-
-
-@pytest.mark.parametrize("task", sorted(EXECUTES_ANSWERS))
-async def test_an_answer_that_raises_is_wrong_or_a_verifier_error_and_costs_the_others_nothing(
-    impatient: TaskPool, pool: TaskPool, task: str
-) -> None:
-    problem = await pool.generate(Recipe(task=task, seed=4))
-    raises = ["1/0", "__import__('no_such_module')", "__import__('sys').exit(0)"]
-    before, after = await impatient.verify(problem, ["0", oracle(problem)])
-    first, *raised, last = await impatient.verify(problem, ["0", *raises, oracle(problem)])
-    assert (outcome(first), outcome(last)) == (outcome(before), outcome(after))
-    for verdict in raised[:2]:
-        assert verdict.status in (Status.WRONG, Status.VERIFIER_ERROR)
-    assert raised[2].status in (Status.WRONG, Status.VERIFIER_ERROR, Status.CRASHED)
-    assert all(verdict.score is not None and verdict.score < 0.5 for verdict in raised)
-
-
-def runs(code: str) -> str:
-    """An expression that runs statements."""
-    builtins = "__import__('builtins')"
-    return f"{builtins}.exec({builtins}.bytes.fromhex('{code.encode().hex()}').decode())"
 
 
 async def test_an_answer_that_kills_its_parent_costs_the_others_nothing(
@@ -198,25 +211,6 @@ async def test_an_answer_that_writes_junk_to_its_reply_takes_no_other_with_it(
     assert counts["sandbox/restarts"] == restarts, "the host was lost"
 
 
-@pytest.mark.parametrize("task", sorted(EXECUTES_ANSWERS))
-async def test_an_answer_that_patches_the_library_leaves_later_answers_as_they_are(
-    impatient: TaskPool, pool: TaskPool, task: str, tmp_path: Path
-) -> None:
-    problem = await pool.generate(Recipe(task=task, seed=2))
-    code = (
-        "import os, reasoning_gym.factory as f; "
-        "[setattr(c, 'score_answer', lambda *a: 1.0) for c, _ in f.DATASETS.values()]; "
-        f"os.path.exists({str(tmp_path)!r} + '/ran') or os.mkdir({str(tmp_path)!r} + '/ran')"
-    )
-    poison = runs(code)
-    [before] = await impatient.verify(problem, ["0"])
-    *_, beside = await impatient.verify(problem, [oracle(problem), poison, "0"])
-    [after] = await impatient.verify(problem, ["0"])
-    assert (tmp_path / "ran").exists(), "the poison did not run: this test shows nothing"
-    assert outcome(beside) == outcome(after) == outcome(before)
-    assert before.status is not Status.SOLVED
-
-
 async def test_an_answer_that_edits_its_entry_leaves_the_next_answers_entry_as_it_was(
     impatient: TaskPool, pool: TaskPool
 ) -> None:
@@ -238,23 +232,29 @@ async def test_a_hang_where_nothing_is_executed_costs_the_others_nothing(
     assert (hung.score, hung.status) == (0.0, Status.TIMEOUT)
 
 
-async def test_a_right_answer_counts_where_refusing_a_wrong_one_takes_too_long() -> None:
+async def test_a_right_answer_counts_where_refusing_a_wrong_one_takes_too_long(
+    stock: WorkerStock,
+) -> None:
     parameters = {"problem_types": ["trigonometric"], "problem_type_weights": [1.0]}
     slow = Recipe(task="intermediate_integration", seed=494, parameters=parameters)
-    async with TaskPool(PoolSettings(processes=1, verify_timeout=3.0), Counter()) as pool:
+    settings = PoolSettings(processes=1, verify_timeout=3.0)
+    async with TaskPool(settings, Counter(), start_worker=stock.lend) as pool:
         problem = await pool.generate(slow)
         right, wrong = await pool.verify(problem, [problem.oracle or "", "0"])
     assert (right.status, wrong.status) == (Status.SOLVED, Status.TIMEOUT)
 
 
-async def test_verdicts_come_in_the_order_of_the_answers_and_equal_answers_share_one(
+async def test_equal_answers_share_a_verdict_and_only_a_bare_one_without_full_score_gets_tags(
     pool: TaskPool, gcd: Problem
 ) -> None:
     right = oracle(gcd)
-    verdicts = await pool.verify(gcd, ["wrong", right, "wrong", right, right])
+    verdicts = await pool.verify(gcd, ["junk", right, "junk", right, right])
     assert [v.status is Status.SOLVED for v in verdicts] == [False, True, False, True, True]
     assert verdicts[1] is verdicts[3] is verdicts[4]
     assert verdicts[0] is verdicts[2]
+    assert (verdicts[1].raw_score, verdicts[1].tagged_score) == (1.0, None)
+    assert (verdicts[0].raw_score, verdicts[0].tagged_score) == (0.0, 0.0)
+    assert await pool.verify(gcd, []) == []
 
 
 async def test_equal_answers_are_verified_once(
@@ -268,26 +268,12 @@ async def test_equal_answers_are_verified_once(
     assert len(list(tmp_path.iterdir())) == 2 * once > 0
 
 
-async def test_no_answers_give_no_verdicts(pool: TaskPool, gcd: Problem) -> None:
-    assert await pool.verify(gcd, []) == []
-
-
-@pytest.mark.parametrize("answer", ["\ud800", "\x00", "a\u2028b", "9" * 100_000, "<answer>"])
-async def test_odd_text_is_a_wrong_answer_like_any_other(
-    pool: TaskPool, gcd: Problem, answer: str
-) -> None:
-    odd, right = await pool.verify(gcd, [answer, oracle(gcd)])
-    assert odd.score == 0.0
-    assert odd.status in (Status.WRONG, Status.VERIFIER_ERROR)
+async def test_odd_text_is_a_wrong_answer_like_any_other(pool: TaskPool, gcd: Problem) -> None:
+    texts = ["\ud800", "\x00", "a\u2028b", "9" * 100_000, "<answer>"]
+    *odd, right = await pool.verify(gcd, [*texts, oracle(gcd)])
+    assert {verdict.score for verdict in odd} == {0.0}
+    assert {verdict.status for verdict in odd} <= {Status.WRONG, Status.VERIFIER_ERROR}
     assert right.status is Status.SOLVED
-
-
-async def test_a_full_score_by_the_bare_answer_spares_the_tagged_form(
-    pool: TaskPool, gcd: Problem
-) -> None:
-    right, wrong = await pool.verify(gcd, [oracle(gcd), "junk"])
-    assert (right.raw_score, right.tagged_score) == (1.0, None)
-    assert (wrong.raw_score, wrong.tagged_score) == (0.0, 0.0)
 
 
 async def test_a_problem_that_takes_too_long_is_an_error_counted_and_the_next_is_made(
@@ -381,7 +367,7 @@ async def test_a_verification_that_is_cancelled_leaves_the_next_verdicts_right(
     impatient: TaskPool, pool: TaskPool, gcd: Problem
 ) -> None:
     puzzle = await pool.generate(Recipe(task="puzzle24", seed=2))
-    waiting = asyncio.create_task(impatient.verify(puzzle, [HANGS, oracle(puzzle)]))
+    waiting = asyncio.create_task(impatient.verify(puzzle, [SLEEPS, oracle(puzzle)]))
     await asyncio.sleep(0.2)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -401,12 +387,14 @@ async def test_a_closed_pool_takes_no_work(gcd: Problem) -> None:
         await pool.verify(gcd, ["1"])
 
 
-async def test_no_answer_is_scored_after_the_deadline_of_its_group(pool: TaskPool) -> None:
+async def test_no_answer_is_scored_after_the_deadline_of_its_group(
+    unsandboxed: Unsandboxed, pool: TaskPool
+) -> None:
     problem = await pool.generate(Recipe(task="binary_matrix", seed=2))
     settings = dataclasses.replace(SETTINGS, verify_timeout=1.0, verify_group_timeout=1.5)
-    async with pool_of(Unsandboxed, settings) as hurried:
+    async with TaskPool(settings, Counter(), start_worker=unsandboxed.start) as hurried:
         [alone] = await hurried.verify(problem, [oracle(problem)])
-        answers = [f"{HANGS}+1", f"{HANGS}+2", oracle(problem)]
+        answers = [f"{SLEEPS} or 1", f"{SLEEPS} or 2", oracle(problem)]
         verdicts = await hurried.verify(problem, answers)
     assert alone.status is Status.SOLVED
     assert [verdict.status for verdict in verdicts] == [Status.TIMEOUT] * 3

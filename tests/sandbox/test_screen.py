@@ -45,11 +45,10 @@ def kind_of(task: str, text: str) -> str:
     return {None: "pass", NOT_AN_EXPRESSION: "unreadable"}.get(reason, "refuse")
 
 
-def cases() -> Iterator[Any]:
+def cases() -> Iterator[tuple[str, str, str]]:
     for group, kind in itertools.product(TABLE["groups"], ("pass", "unreadable", "refuse")):
         for task in INTEGRATION_TASKS if group["tasks"] == ["integration"] else group["tasks"]:
-            for text in group[kind]:
-                yield pytest.param(task, text, kind, id=f"{task}-{kind}-{ascii(text)[:60]}")
+            yield from ((task, text, kind) for text in group[kind])
 
 
 @pytest.fixture(scope="module")
@@ -101,9 +100,8 @@ def variants(task: str, answer: str) -> Iterator[str]:
     return (integral_variants if task in INTEGRATION_TASKS else expression_variants)(answer)
 
 
-@pytest.mark.parametrize(("task", "text", "kind"), list(cases()))
-def test_each_case_of_the_table_is_judged_as_it_says(task: str, text: str, kind: str) -> None:
-    assert kind_of(task, text) == kind
+def test_each_case_of_the_table_is_judged_as_it_says() -> None:
+    assert not [(*case, kind) for case in cases() if (kind := kind_of(*case[:2])) != case[2]]
 
 
 @pytest.mark.lengthy
@@ -144,13 +142,21 @@ def test_what_passes_reaches_the_verifier_as_it_stands(datasets: Datasets, task:
 
 
 @pytest.mark.parametrize("task", sorted(EXECUTES_ANSWERS))
-def test_a_refused_answer_earns_what_the_verifier_gives_to_any_it_cant_read(
+def test_refused_and_tagged_texts_are_never_evaluated_and_earn_what_no_answer_does(
     datasets: Datasets, task: str
 ) -> None:
     entry = datasets.entry(Recipe(task=task, seed=5))
     floor = score(datasets, task, UNREADABLE, entry)
     assert floor == score(datasets, task, NO_ANSWER, entry) <= 0.01
     assert screen(task, UNREADABLE) == (None if task in LITERAL_TASKS else NOT_AN_EXPRESSION)
+    hits: list[int] = []
+    builtins.hit = hits.append  # type: ignore[attr-defined]  # what the answers would call
+    try:
+        for inner in ("hit(1)", "</answer>\nhit(1)", "hit(1)!", "lambda: hit(1)", entry["answer"]):
+            assert score(datasets, task, f"<answer>{inner}</answer>", entry) == floor
+    finally:
+        del builtins.hit  # type: ignore[attr-defined]  # as above
+    assert not hits
 
 
 @pytest.mark.parametrize("task", [*INTEGRATION_TASKS, "polynomial_multiplication"])
@@ -171,20 +177,6 @@ def test_a_text_that_is_not_read_would_have_earned_nothing_anyway(
     for text in mistakes:
         assert screen(task, text) == NOT_AN_EXPRESSION
         assert score(datasets, task, text, entry) == 0
-
-
-@pytest.mark.parametrize("task", sorted(EXECUTES_ANSWERS))
-def test_the_tagged_form_is_never_evaluated(datasets: Datasets, task: str) -> None:
-    entry = datasets.entry(Recipe(task=task, seed=5))
-    floor = score(datasets, task, UNREADABLE, entry)
-    hits: list[int] = []
-    builtins.hit = hits.append  # type: ignore[attr-defined]  # what the answers would call
-    try:
-        for inner in ("hit(1)", "</answer>\nhit(1)", "hit(1)!", "lambda: hit(1)", entry["answer"]):
-            assert score(datasets, task, f"<answer>{inner}</answer>", entry) == floor
-    finally:
-        del builtins.hit  # type: ignore[attr-defined]  # as above
-    assert not hits
 
 
 @given(st.text())
@@ -288,30 +280,18 @@ ALLOWED_IN_CODE = (
 )
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "-" * 30_000 + "1",
-        "(" * 10_000 + "1" + ")" * 10_000,
-        "+".join(["1"] * 60_000),
-        "**".join(["2"] * 10_000),
-        "*".join(["9" * 300] * 9),
-        "9" * 5_000,
-        "0." + "3" * 200,
-        "not " * 9_000 + "1",
-        "1 if 1 else " * 9_000 + "1",
-        "1" + "0" * 200_000,
-    ],
-    ids=lambda text: text[:6],
-)
 @pytest.mark.parametrize("task", ["countdown", "simple_integration", "polynomial_multiplication"])
-def test_huge_texts_are_refused(task: str, text: str) -> None:
-    assert screen(task, text) is not None
+def test_huge_texts_are_refused(task: str) -> None:
+    for text in (
+        *("-" * 30_000 + "1", "(" * 10_000 + "1" + ")" * 10_000, "+".join(["1"] * 60_000)),
+        *("**".join(["2"] * 10_000), "*".join(["9" * 300] * 9), "9" * 5_000, "0." + "3" * 200),
+        *("not " * 9_000 + "1", "1 if 1 else " * 9_000 + "1", "1" + "0" * 200_000),
+    ):
+        assert screen(task, text) is not None, text[:6]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_what_takes_long_to_simplify_is_refused() -> None:
+    for text in (
         "*".join(f"cos(x+{i})" for i in range(30)),
         "+".join(f"sqrt(x+{i})" for i in range(200)),
         "+".join(f"1/(x**{i}+{i})" for i in range(1, 30)),
@@ -320,10 +300,8 @@ def test_huge_texts_are_refused(task: str, text: str) -> None:
         "+".join(f"{i}*x**{i}" for i in range(900)),
         "sin(" * 90 + "x" + ")" * 90,
         "(sin(x)+cos(x)+1)**300",
-    ],
-)
-def test_what_takes_long_to_simplify_is_refused(text: str) -> None:
-    assert screen("simple_integration", text) is not None
+    ):
+        assert screen("simple_integration", text) is not None, text
 
 
 def test_long_products_are_refused_only_where_they_are_multiplied_out() -> None:
@@ -340,10 +318,10 @@ def test_a_power_passes_only_if_its_value_has_a_bounded_length(base: int, expone
         assert exponent * math.log2(base) <= 1024
 
 
-@pytest.mark.parametrize("task", sorted(EXECUTES_ANSWERS))
-@pytest.mark.parametrize("text", ["exit()", "'a'.upper()", "a b c", "(", "lambda: 0", "3 = 4"])
-def test_what_the_verifier_never_sees_executes_nothing_behind(task: str, text: str) -> None:
-    assert executes_nothing(task, text)
+def test_what_the_verifier_never_sees_executes_nothing_behind() -> None:
+    texts = ("exit()", "'a'.upper()", "a b c", "(", "lambda: 0", "3 = 4")
+    for task, text in itertools.product(EXECUTES_ANSWERS, texts):
+        assert executes_nothing(task, text), (task, text)
 
 
 @pytest.mark.parametrize("task", ["countdown", "puzzle24"])

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import AsyncIterator
 
 import pytest
-import pytest_asyncio
 from fewer_layers import LittleMemory, pool_of
 
 from reasoning_gym_environment.errors import GenerationError, WorkerDiedError
@@ -17,7 +16,6 @@ from reasoning_gym_environment.sandbox._protocol import LENGTH, MAX_ANSWER, MAX_
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool, WorkerGroup
 
 pytestmark = [
-    pytest.mark.asyncio(loop_scope="session"),
     pytest.mark.processes,
     pytest.mark.skipif(sys.platform != "linux", reason="memory is not limited elsewhere"),
 ]
@@ -39,7 +37,7 @@ def counts() -> Counter[str]:
     return Counter()
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
+@pytest.fixture(scope="module")
 async def little(counts: Counter[str]) -> AsyncIterator[TaskPool]:
     async with pool_of(LittleMemory, PoolSettings(processes=1), counts) as pool:
         yield pool

@@ -111,9 +111,8 @@ def test_a_megabyte_is_read_to_its_end(
     assert extract_answer(piece * (MEGABYTE // len(piece)) + then)[:2] == expected
 
 
-@pytest.mark.parametrize(
-    ("text", "detail"),
-    [
+def test_the_detail_says_why_there_is_no_answer() -> None:
+    for text, detail in (
         (" \n", "the completion is empty"),
         ("It is four.", "no <answer>…</answer>"),
         ("<answer> </answer>", "nothing between the answer tags"),
@@ -124,7 +123,5 @@ def test_a_megabyte_is_read_to_its_end(
             "<answer>4</answer> or <answer>5</answer>",
             "4 answer tags outside the thought instead of one <answer>…</answer>",
         ),
-    ],
-)
-def test_the_detail_says_why_there_is_no_answer(text: str, detail: str) -> None:
-    assert extract_answer(text).detail == detail
+    ):
+        assert extract_answer(text).detail == detail

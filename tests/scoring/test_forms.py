@@ -61,18 +61,11 @@ OTHER = [
 ]
 
 
-@pytest.mark.parametrize(("task", "question", "answer", "oracle"), SAME)
-def test_the_label_in_another_notation_is_the_label(
-    task: str, question: str, answer: str, oracle: str
-) -> None:
-    assert readable_form(task, question, answer, oracle) == oracle
-
-
-@pytest.mark.parametrize(("task", "question", "answer", "oracle"), OTHER)
-def test_another_answer_is_not_the_label(
-    task: str, question: str, answer: str, oracle: str
-) -> None:
-    assert readable_form(task, question, answer, oracle) != oracle
+def test_another_notation_of_the_label_is_the_label_and_no_other_answer_is() -> None:
+    for task, question, answer, oracle in SAME:
+        assert readable_form(task, question, answer, oracle) == oracle, (task, answer)
+    for task, question, answer, oracle in OTHER:
+        assert readable_form(task, question, answer, oracle) != oracle, (task, answer)
 
 
 WORDED = sorted(known_categories().keys() - PLAIN_NUMBERS)
@@ -100,26 +93,19 @@ RIGHT = {
 }
 WRONG = {
     "countdown": [
-        "oracle + ' = 1' + target",
-        "oracle + '^1'",
-        "oracle + ' + 1 = ' + target",
-        "target",
+        *("oracle + ' = 1' + target", "oracle + '^1'", "oracle + ' + 1 = ' + target", "target")
     ],
     "polynomial_multiplication": [
-        "'2*(' + oracle.replace('**', '^') + ')'",
-        "oracle.replace('**', '*')",
+        *("'2*(' + oracle.replace('**', '^') + ')'", "oracle.replace('**', '*')")
     ],
     "prime_factorization": [
-        "oracle.replace(times, '+')",
-        "'1 x ' + oracle.replace(times, 'x')",
-        "'2 x 3 x 5 x 7'",
+        *("oracle.replace(times, '+')", "'1 x ' + oracle.replace(times, 'x')", "'2 x 3 x 5 x 7'")
     ],
     "puzzle24": ["oracle + ' = 25'", "'24 = 24'", "oracle + ' x 1 = 24'", "'24'"],
     "simple_integration": ["'2*(' + oracle.replace('**', '^') + ')'", "oracle.replace('**', '·')"],
 }
 
 
-@pytest.mark.asyncio(loop_scope="session")
 @pytest.mark.parametrize("task", sorted(RIGHT))
 async def test_other_signs_cost_no_verdict_and_buy_none(task: str, pool: TaskPool) -> None:
     problem = await pool.generate(Recipe(task=task, seed=4))
@@ -138,7 +124,6 @@ async def test_other_signs_cost_no_verdict_and_buy_none(task: str, pool: TaskPoo
                 assert not (solved and pay) or verdict.score == 1.0
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize(("answer", "times"), [("{}", 1), ("**{}**", 2)])
 async def test_no_text_is_verified_twice(answer: str, times: int) -> None:
     seen: list[str] = []

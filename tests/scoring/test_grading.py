@@ -1,19 +1,16 @@
 """A group keeps its order, and each completion gets the verdict on its own answer."""
 
 import pytest
-import pytest_asyncio
 from group_values import completion
 
 from reasoning_gym_environment.records import GroupResult, Problem, Recipe, Status
 from reasoning_gym_environment.sandbox.pool import TaskPool
 from reasoning_gym_environment.scoring.grading import ScoringSettings, grade
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
-
 SETTINGS = ScoringSettings(max_token_length=100, length_penalty_start=0.75)
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
+@pytest.fixture(scope="module")
 async def problem(pool: TaskPool) -> Problem:
     return await pool.generate(Recipe(task="gcd", seed=2))
 
@@ -36,14 +33,8 @@ async def test_every_completion_keeps_its_place_and_its_verdict(
     pool: TaskPool, problem: Problem
 ) -> None:
     result = await graded(pool, problem, NO_ANSWER, RIGHT, SEVERAL, WRONG, RIGHT, NO_ANSWER)
-    assert [attempt.verdict.status for attempt in result.attempts] == [
-        Status.NO_ANSWER,
-        Status.SOLVED,
-        Status.SEVERAL_ANSWERS,
-        Status.WRONG,
-        Status.SOLVED,
-        Status.NO_ANSWER,
-    ]
+    statuses = [attempt.verdict.status.value for attempt in result.attempts]
+    assert statuses == ["no_answer", "solved", "several_answers", "wrong", "solved", "no_answer"]
     assert result.rewards == (0.0, 1.0, 0.0, 0.0, 1.0, 0.0)
     oracle = problem.oracle
     answers = [attempt.answer for attempt in result.attempts]
@@ -58,22 +49,19 @@ async def test_a_group_without_any_answer_needs_no_verifier(
     assert result.rewards == (0.0, 0.0)
 
 
-async def test_a_group_that_is_all_right_pays_for_length(pool: TaskPool, problem: Problem) -> None:
+async def test_only_a_group_that_is_all_right_pays_for_length(
+    pool: TaskPool, problem: Problem
+) -> None:
     short = await graded(pool, problem, RIGHT, RIGHT, length=72)
     assert short.rewards == (1.0, 1.0)
     long = await graded(pool, problem, RIGHT, RIGHT, length=87)
     assert long.rewards == pytest.approx((0.4, 0.4))
     assert [attempt.verdict.score for attempt in long.attempts] == [1.0, 1.0]
+    mixed = await graded(pool, problem, RIGHT, WRONG, RIGHT, length=87)
+    assert mixed.rewards == (1.0, 0.0, 1.0)
 
 
-async def test_a_group_with_one_wrong_answer_does_not_pay_for_length(
-    pool: TaskPool, problem: Problem
-) -> None:
-    result = await graded(pool, problem, RIGHT, WRONG, RIGHT, length=87)
-    assert result.rewards == (1.0, 0.0, 1.0)
-
-
-async def test_scores_and_format_violations_are_logged(
+async def test_scores_and_format_violations_are_logged_and_each_answer_for_debugging(
     pool: TaskPool, problem: Problem, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
@@ -82,33 +70,27 @@ async def test_scores_and_format_violations_are_logged(
     assert "gcd: format violation: no_answer" in caplog.text
     assert "gcd: format violation: several_answers" in caplog.text
     assert "raw form" not in caplog.text
-
-
-async def test_debug_logging_adds_each_answer_with_both_of_its_scores(
-    pool: TaskPool, problem: Problem, caplog: pytest.LogCaptureFixture
-) -> None:
     caplog.set_level("DEBUG")
     await graded(pool, problem, RIGHT, WRONG)
     assert "gcd: answer '-1': wrong; raw form 0.0, tagged form 0.0, reward 0.000" in caplog.text
     assert f"answer {problem.oracle!r}: solved; raw form 1.0, tagged form None" in caplog.text
 
 
-@pytest.mark.parametrize("form", ["**{}**", "${}$", "\\boxed{{{}}}", "{}.", "Answer: {}"])
 async def test_tolerance_takes_off_form_that_costs_a_right_answer_its_credit(
-    pool: TaskPool, form: str
+    pool: TaskPool, problem: Problem
 ) -> None:
-    problem = await pool.generate(Recipe(task="gcd", seed=2))
-    texts = [f"<answer>{form.format(problem.oracle)}</answer>", "<answer>**wrong**</answer>"]
     strict, tolerant = (
         ScoringSettings(max_token_length=1000, length_penalty_start=0.75, answer_tolerance=tolerant)
         for tolerant in (False, True)
     )
-    completions = [completion(text) for text in texts]
-    before = await grade(problem, completions, pool, strict)
-    after = await grade(problem, completions, pool, tolerant)
-    assert (before.attempts[0].verdict.score or 0.0) < 1.0
-    assert after.attempts[0].verdict.score == 1.0
-    assert after.attempts[1].verdict.status is before.attempts[1].verdict.status
+    for form in ("**{}**", "${}$", "\\boxed{{{}}}", "{}.", "Answer: {}"):
+        texts = (form.format(problem.oracle), "**wrong**")
+        completions = [completion(f"<answer>{text}</answer>") for text in texts]
+        before = await grade(problem, completions, pool, strict)
+        after = await grade(problem, completions, pool, tolerant)
+        assert (before.attempts[0].verdict.score or 0.0) < 1.0, form
+        assert after.attempts[0].verdict.score == 1.0, form
+        assert after.attempts[1].verdict.status is before.attempts[1].verdict.status
 
 
 @pytest.mark.parametrize(

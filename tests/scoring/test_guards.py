@@ -4,7 +4,7 @@ import copy
 import json
 import warnings
 from collections.abc import Iterator, Mapping
-from itertools import permutations
+from itertools import permutations, product
 from pathlib import Path
 from typing import Any
 
@@ -32,17 +32,8 @@ ALL_TASKS = sorted(known_categories())
 CASES = json.loads((Path(__file__).parent / "guard_cases.json").read_text("utf-8"))
 
 SPELLINGS = (
-    "{}",
-    " {} ",
-    "{}\n",
-    "{}.",
-    "({})",
-    "**{}**",
-    "${}$",
-    r"\boxed{{{}}}",
-    "```\n{}\n```",
-    "Answer: {}",
-    "The answer is {}.",
+    *("{}", " {} ", "{}\n", "{}.", "({})", "**{}**", "${}$", r"\boxed{{{}}}", "```\n{}\n```"),
+    *("Answer: {}", "The answer is {}."),
 )
 """How any right answer might be written."""
 
@@ -74,9 +65,12 @@ class Items:
         entry: Mapping[str, Any] = self._entries[task, seed]
         return entry
 
+    def entries(self, task: str, count: int) -> list[Mapping[str, Any]]:
+        return [self.entry(task, seed) for seed in range(count)]
+
     def answerable(self, task: str) -> list[Mapping[str, Any]]:
         """Many items, without those whose oracle is no answer: an unevaluated integral."""
-        entries = [self.entry(task, seed) for seed in range(FEW if task in SLOW else MANY)]
+        entries = self.entries(task, FEW if task in SLOW else MANY)
         return [entry for entry in entries if "Integral(" not in right_answer(entry)]
 
     def verified(self, task: str, answer: str, entry: Mapping[str, Any]) -> float:
@@ -152,19 +146,14 @@ def test_a_degenerate_answer_earns_less_than_the_verifier_alone_pays(
 
 
 @pytest.mark.parametrize("task", sorted(GUARDS))
-def test_no_guard_lowers_the_oracle_however_it_is_written(items: Items, task: str) -> None:
+def test_no_guard_lowers_a_right_answer_however_it_is_written(items: Items, task: str) -> None:
     for entry in items.answerable(task):
         right = right_answer(entry)
         assert GUARDS[task](right, entry) == 1.0
         is_number = right.removeprefix("-").replace(".", "").isdigit()
         for spelling in SPELLINGS + (NUMBER_SPELLINGS if is_number else ()):
             assert_lowers_no_right_answer(items, task, spelling.format(right), entry)
-
-
-@pytest.mark.parametrize("task", tasks_of("legitimate"))
-def test_a_right_answer_in_another_spelling_loses_nothing(items: Items, task: str) -> None:
-    for _, answer in answers_of("legitimate", task):
-        for entry in items.answerable(task):
+        for _, answer in answers_of("legitimate", task):
             assert_lowers_no_right_answer(items, task, written(answer, entry), entry)
 
 
@@ -183,23 +172,18 @@ def test_a_plan_loses_nothing_unless_it_lists_moves_that_cant_be_made(items: Ite
         assert max_score("boxnet", json.dumps(idle + steps), entry) == 0.5
 
 
-@pytest.mark.parametrize(
-    "answer", ["P ∧ ¬S", "¬S ∧ P", "¬S", "¬(S \N{LOGICAL OR} ¬P)", "¬(P → S)", "S → Q"]
-)
-def test_a_conclusion_shorter_than_the_premises_it_rests_on_loses_nothing(
-    items: Items, answer: str
-) -> None:
+def test_a_conclusion_shorter_than_the_premises_it_rests_on_loses_nothing(items: Items) -> None:
     entry = items.entry("propositional_logic", 5)
     assert entry["metadata"]["premises"] == ["¬(P ↔ S)", "P", "P"]
-    assert items.verified("propositional_logic", answer, entry) == 1.0
-    assert max_score("propositional_logic", answer, entry) == 1.0
+    for answer in ("P ∧ ¬S", "¬S ∧ P", "¬S", "¬(S \N{LOGICAL OR} ¬P)", "¬(P → S)", "S → Q"):
+        assert items.verified("propositional_logic", answer, entry) == 1.0, answer
+        assert max_score("propositional_logic", answer, entry) == 1.0, answer
 
 
-@pytest.mark.parametrize("level", range(5))
-def test_the_own_conclusion_loses_nothing_at_any_level(level: int) -> None:
+def test_the_own_conclusion_loses_nothing_at_any_level() -> None:
     [ladder] = build_ladders(["propositional_logic"]).values()
-    datasets, parameters = Datasets(), ladder.levels[level]
-    for seed in range(MANY):
+    datasets, levels = Datasets(), enumerate(ladder.levels)
+    for (level, parameters), seed in product(levels, range(MANY)):
         recipe = Recipe(task="propositional_logic", seed=seed, level=level, parameters=parameters)
         entry = datasets.entry(recipe)
         example = entry["metadata"]["example_answer"]
@@ -220,6 +204,7 @@ def test_every_guard_has_a_degenerate_case_or_the_default_scoring() -> None:
     shown = {case["task"] for case in CASES["degenerate"]}
     default = GUARDS["caesar_cipher"]
     assert {task for task, guard in GUARDS.items() if guard is not default} <= shown
+    assert {*tasks_of("legitimate")} <= GUARDS.keys()
 
 
 def test_exactly_the_tasks_with_the_default_scoring_have_its_guard(items: Items) -> None:
@@ -238,20 +223,19 @@ def test_guards_and_accepted_faults_are_known_tasks_and_carry_a_reason() -> None
     assert all(any(c.isdigit() for c in fault) for fault in known_weaknesses().values())
 
 
-@pytest.mark.parametrize("more", [" (no remainder)", " eggs, no more", ": no digits are left"])
-def test_a_number_that_no_tells_more_of_is_not_denied(more: str) -> None:
-    assert max_score("gcd", f"42{more}", {"answer": "42"}) == 1.0
-
-
-@pytest.mark.parametrize(
-    "denied",
-    ["42? No.", "no 42", "no, 42", "42, no way", "42 is no solution", "42 is no longer it"],
-)
-def test_a_number_that_no_denies_earns_nothing(denied: str) -> None:
-    assert max_score("gcd", denied, {"answer": "42"}) == 0.0
-
-
-def test_before_a_word_no_denies() -> None:
+def test_no_denies_a_number_unless_it_tells_more_of_it() -> None:
+    for more in (" (no remainder)", " eggs, no more", ": no digits are left"):
+        assert max_score("gcd", f"42{more}", {"answer": "42"}) == 1.0, more
+    denials = (
+        "42? No.",
+        "no 42",
+        "no, 42",
+        "42, no way",
+        "42 is no solution",
+        "42 is no longer it",
+    )
+    for denied in denials:
+        assert max_score("gcd", denied, {"answer": "42"}) == 0.0, denied
     assert max_score("aiw", "no Zoey is it", {"answer": "Zoey"}) == 0.0
 
 
@@ -260,41 +244,23 @@ def test_an_unguarded_task_has_no_limit() -> None:
 
 
 HOSTILE = [
-    "",
-    " ",
-    "{",
-    "[" * 4000,
-    "(" * 3990 + "P" + ")" * 3990,
-    "¬" * 300 + "P",
-    "¬" * 900 + "P",
-    "P → " * 240 + "P",
-    "-" * 9000 + "1",
-    "1e999999999",
-    "1/0",
-    "9" * 5000 + ":00",
-    "9" * 5000,
-    '{"a":' * 1300 + "1" + "}" * 1300,
-    "nan, inf",
-    "None",
-    "[null]",
-    "[[1], 2, {}]",
-    "\0",
-    "\ud800",
-    "٣ \u00d7 ²",
+    *("", " ", "{", "[" * 4000, "(" * 3990 + "P" + ")" * 3990, "¬" * 300 + "P", "¬" * 900 + "P"),
+    *("P → " * 240 + "P", "-" * 9000 + "1", "1e999999999", "1/0", "9" * 5000 + ":00", "9" * 5000),
+    *('{"a":' * 1300 + "1" + "}" * 1300, "nan, inf", "None", "[null]", "[[1], 2, {}]", "\0"),
+    *("\ud800", "٣ \u00d7 ²"),
 ]
 
 
-@pytest.mark.parametrize("task", sorted(GUARDS))
-def test_no_answer_makes_a_guard_raise(items: Items, task: str) -> None:
-    entry = items.entry(task, 1)
-    limits = {answer: max_score(task, answer, entry) for answer in HOSTILE}
-    assert not {ascii(a[:12]): limit for a, limit in limits.items() if not 0.0 <= limit <= 1.0}
+def test_no_answer_makes_a_guard_raise(items: Items) -> None:
+    for task, answer in product(sorted(GUARDS), HOSTILE):
+        limit = max_score(task, answer, items.entry(task, 1))
+        assert 0.0 <= limit <= 1.0, (task, ascii(answer[:12]))
 
 
 @pytest.mark.lengthy
 def test_the_oracle_of_each_task_is_found_within_formatting(items: Items) -> None:
     forms = [form for form in SPELLINGS if form not in ("{}", "({})", "{}.", "The answer is {}.")]
-    oracles = (items.entry(task, seed)["answer"] for task in ALL_TASKS for seed in range(12))
+    oracles = (entry["answer"] for task in ALL_TASKS for entry in items.entries(task, 12))
     for right in filter(None, map(str.strip, filter(None, oracles))):
         for form in forms:
             text = form.format(right)
@@ -304,7 +270,7 @@ def test_the_oracle_of_each_task_is_found_within_formatting(items: Items) -> Non
                 continue  # together they are another mark
             assert right in (text.strip(), *less_formatted(text)), text
     for task in ALL_TASKS:  # and no label is another one but for its notation
-        entries = [items.entry(task, seed) for seed in range(8)]
+        entries = items.entries(task, 8)
         labels = {entry["answer"]: entry["question"] for entry in entries if entry["answer"]}
         for one, other in permutations(labels, 2):
             assert readable_form(task, labels[other], one, other) != other
@@ -317,31 +283,20 @@ def test_ten_right_letters_of_a_longer_word_have_no_full_credit() -> None:
     assert max_score("figlet_font", "criminatory", entry) == 1.0
 
 
-@pytest.mark.parametrize(
-    ("label", "answer", "most"),
-    [
-        ("5.647104", "5.647704", 0.0),
-        ("5.647104", "5.647105", 0.0),
-        ("5.647104", "5.6471040", 1.0),
-        ("5.647104", "5.6471", 1.0),
-        ("5.647104", "5.648", 0.0),
-        ("0.366662044099", "0.366533062", 0.0),
-        ("0.366662044099", "0.366662044101", 1.0),
-        ("0.366662044099", "0.366662044113", 0.0),
-        ("0.366662044099", "0.3666620440987", 1.0),
-        ("-3.10", "-3.1", 1.0),
-        ("1E-7", "0", 1.0),
-        ("1E-7", "0.0000", 1.0),
-        ("1E-7", "0.0000000", 0.0),
-        ("5.64", "NaN", 0.0),
-        ("5.64", "Infinity", 0.0),
-        ("5.64", "five", 0.0),
-        ("5.64", "1e-999999999", 0.0),
-    ],
-)
-def test_a_decimal_result_may_be_rounded_but_has_no_wrong_digits(
-    label: str, answer: str, most: float
-) -> None:
+def test_a_decimal_result_may_be_rounded_but_has_no_wrong_digits() -> None:
     question = "Please solve this problem to a maximum of 12 significant digits, rounding up."
-    entry = {"answer": label, "question": question}
-    assert max_score("decimal_arithmetic", answer, entry) == most
+    for label, right, wrong in (
+        ("5.647104", ["5.6471040", "5.6471"], ["5.647704", "5.647105", "5.648"]),
+        (
+            "0.366662044099",
+            ["0.366662044101", "0.3666620440987"],
+            ["0.366533062", "0.366662044113"],
+        ),
+        ("-3.10", ["-3.1"], []),
+        ("1E-7", ["0", "0.0000"], ["0.0000000"]),
+        ("5.64", [], ["NaN", "Infinity", "five", "1e-999999999"]),
+    ):
+        entry = {"answer": label, "question": question}
+        for answers, most in ((right, 1.0), (wrong, 0.0)):
+            found = {answer: max_score("decimal_arithmetic", answer, entry) for answer in answers}
+            assert found == dict.fromkeys(answers, most)

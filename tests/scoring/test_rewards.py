@@ -1,4 +1,4 @@
-"""The dual format, the length penalty, and whether a group teaches."""
+"""The dual format, the length penalty, the score modes, and whether a group teaches."""
 
 import math
 import statistics
@@ -9,9 +9,14 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from reasoning_gym_environment.records import UPSTREAM_THRESHOLD, Status, Verdict
+from reasoning_gym_environment.records import UPSTREAM_THRESHOLD, Reward, Status, Verdict
 from reasoning_gym_environment.sandbox._protocol import FormScores, Outcome, to_verdict
-from reasoning_gym_environment.scoring.grading import length_factor, shape_rewards, signal
+from reasoning_gym_environment.scoring.grading import (
+    ScoreMode,
+    length_factor,
+    shape_rewards,
+    signal,
+)
 
 MAX_LENGTH = 1000
 START = 0.75
@@ -40,14 +45,13 @@ def groups(members: st.SearchStrategy[Verdict]) -> st.SearchStrategy[list[tuple[
     return st.lists(st.tuples(members, st.integers(1, 2 * MAX_LENGTH)), min_size=1, max_size=8)
 
 
-def shape(group: list[tuple[Verdict, int]]) -> list[float]:
-    rewards = shape_rewards(
-        [verdict for verdict, _ in group],
-        [length for _, length in group],
-        max_length=MAX_LENGTH,
-        penalty_start=START,
-    )
-    return [reward.value for reward in rewards]
+def rewards_of(group: list[tuple[Verdict, int]], mode: ScoreMode = "partial") -> list[Reward]:
+    verdicts, lengths = map(list, zip(*group, strict=True))
+    return shape_rewards(verdicts, lengths, max_length=MAX_LENGTH, penalty_start=START, mode=mode)
+
+
+def shape(group: list[tuple[Verdict, int]], mode: ScoreMode = "partial") -> list[float]:
+    return [reward.value for reward in rewards_of(group, mode)]
 
 
 def verdict_on(raw: float, tagged: float = math.nan, **rest: Any) -> Verdict:
@@ -74,19 +78,13 @@ class TestForms:
             else:
                 assert kept == sorted((0.0, given_score, 1.0))[1]
 
-    @pytest.mark.parametrize(
-        ("score", "status"),
-        [
-            (1.0000000000000002, Status.SOLVED),
-            (1.0, Status.SOLVED),
-            (math.nextafter(1.0, 0.0), Status.WRONG),
-            (0.5, Status.WRONG),
-            (0.01, Status.WRONG),
-            (0.0, Status.WRONG),
-        ],
-    )
-    def test_an_answer_is_solved_at_full_credit_alone(self, score: float, status: Status) -> None:
-        assert verdict_on(score).status is status
+    def test_an_answer_is_solved_at_full_credit_or_from_a_threshold(self) -> None:
+        assert {verdict_on(score).status for score in (1.0000000000000002, 1.0)} == {Status.SOLVED}
+        wrong = (math.nextafter(1.0, 0.0), 0.5, 0.01, 0.0)
+        assert {verdict_on(score).status for score in wrong} == {Status.WRONG}
+        for score, status in ((0.6, Status.WRONG), (0.7, Status.SOLVED)):
+            found = FormScores(outcome=Outcome.SCORED, raw=score)
+            assert to_verdict(found, solved_from=0.7).status is status
 
     @given(scores, st.integers(1, 2))
     def test_an_error_is_the_status_only_of_an_answer_that_earned_nothing(
@@ -138,12 +136,7 @@ class TestShapeRewards:
     def test_every_rollout_has_its_reward_at_its_place(
         self, group: list[tuple[Verdict, int]]
     ) -> None:
-        rewards = shape_rewards(
-            [verdict for verdict, _ in group],
-            [length for _, length in group],
-            max_length=MAX_LENGTH,
-            penalty_start=START,
-        )
+        rewards = rewards_of(group)
         assert [reward.score for reward in rewards] == [verdict.score for verdict, _ in group]
         assert all(0.0 <= reward.value <= 1.0 for reward in rewards)
 
@@ -194,23 +187,37 @@ class TestShapeRewards:
     def test_a_group_about_which_nothing_is_known_has_no_reward(self) -> None:
         assert shape([(UNSCORED, 1), (UNSCORED, 2)]) == [0.0, 0.0]
 
+    @pytest.mark.parametrize(
+        ("mode", "expected"),
+        [
+            ("partial", [0.0, 0.3, 0.6, 1.0]),
+            ("threshold", [0.0, 0.0, 0.6, 1.0]),
+            ("binary", [0.0, 0.0, 0.0, 1.0]),
+        ],
+    )
+    def test_a_mode_decides_what_partial_credit_is_worth(
+        self, mode: ScoreMode, expected: list[float]
+    ) -> None:
+        group = [(scored(score), 1) for score in (0.0, 0.3, 0.6, 1.0)]
+        assert shape(group, mode) == expected
+        assert [reward.score for reward in rewards_of(group, mode)] == [0.0, 0.3, 0.6, 1.0]
+
+    def test_an_all_wrong_group_with_partial_credit_has_no_signal_in_threshold_mode(self) -> None:
+        assert shape([(scored(score), 1) for score in (0.01, 0.05, 0.2)], "threshold") == [0.0] * 3
+
+    def test_an_unscored_rollout_gets_the_mean_of_what_the_mode_makes_of_the_others(self) -> None:
+        group = [(scored(1.0), 1), (scored(0.4), 1), (UNSCORED, 1)]
+        assert shape(group, "binary") == [1.0, 0.0, 0.5]
+
     def test_verdicts_and_lengths_must_belong_together(self) -> None:
         with pytest.raises(ValueError, match="zip"):
             shape_rewards([scored(1.0)], [], max_length=MAX_LENGTH, penalty_start=START)
 
 
-@pytest.mark.parametrize(
-    ("group", "expected"),
-    [
-        ([1.0, 0.5], "all_solved"),
-        ([1.0, 0.4], "mixed"),
-        ([0.4, 0.0], "none_solved"),
-        ([1.0, None], "all_solved"),
-        ([0.0, None], "none_solved"),
-        ([None, None], None),
-    ],
-)
-def test_a_groups_signal_is_that_of_its_scored_rollouts(
-    group: list[float | None], expected: str | None
-) -> None:
-    assert signal([UNSCORED if score is None else scored(score) for score in group]) == expected
+def test_a_groups_signal_is_that_of_its_scored_rollouts() -> None:
+    for group, expected in (
+        *(([1.0, 0.5], "all_solved"), ([1.0, 0.4], "mixed"), ([0.4, 0.0], "none_solved")),
+        *(([1.0, None], "all_solved"), ([0.0, None], "none_solved"), ([None, None], None)),
+    ):
+        verdicts = [UNSCORED if score is None else scored(score) for score in group]
+        assert signal(verdicts) == expected, group

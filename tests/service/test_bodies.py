@@ -48,20 +48,15 @@ async def status_line(url: str, request: bytes) -> str:
 @pytest.mark.parametrize("token", [None, TOKEN])
 async def test_a_compressed_body_is_refused_before_it_is_read(token: str | None) -> None:
     packed = gzip.compress(b" " * 2**22)
-    headers = {
-        "Content-Type": "application/json",
-        "Content-Encoding": "gzip",
-        "Authorization": f"Bearer {token}",
-    }
+    headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+    headers["Authorization"] = f"Bearer {token}"
     async with (
         RewardService(Hung(), ServiceSettings(port=0, token=token)) as service,
         aiohttp.ClientSession(service.url, headers=headers) as session,
         session.post("/score", data=packed) as response,
     ):
-        assert (response.status, await response.json()) == (
-            415,
-            {"error": "send the body without Content-Encoding, got 'gzip'"},
-        )
+        says = "send the body without Content-Encoding, got 'gzip'"
+        assert (response.status, await response.json()) == (415, {"error": says})
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import math
+import re
 import socket
 import subprocess
 import sys
@@ -14,7 +16,7 @@ import pytest
 from scripted_server import http, replying
 from served_rewards import served_rewards
 
-from reasoning_gym_environment import ReasoningGym, Status
+from reasoning_gym_environment import Status
 from reasoning_gym_environment.errors import ConfigurationError
 from reasoning_gym_environment.service.client import (
     RewardClient,
@@ -36,11 +38,10 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RewardClient]:
 
 
 def test_completions_are_scored_with_the_token(client: RewardClient) -> None:
-    with ReasoningGym(processes=1) as gym:
-        [problem] = gym.problems("gcd", level=1)
-    completions = [f"<answer>{problem.oracle}</answer>", "no idea"]
-    right, wrong = client.score(problem.recipe.to_json(), completions)
-    assert (right.score, right.status, right.answer) == (1.0, Status.SOLVED, problem.oracle)
+    [problem] = client.problems("scored", 1, CURRICULUM)
+    oracle = str(math.gcd(*map(int, re.findall(r"\d+", problem["question"]))))
+    right, wrong = client.score(problem["recipe"], [f"<answer>{oracle}</answer>", "no idea"])
+    assert (right.score, right.status, right.answer) == (1.0, Status.SOLVED, oracle)
     assert (wrong.score, wrong.status) == (0.0, Status.NO_ANSWER)
 
 
@@ -65,15 +66,12 @@ for _ in range(12):
 """
 
 
-def test_four_trainer_processes_share_one_curriculum(tmp_path: Path) -> None:
+def test_four_trainer_processes_share_one_curriculum(client: RewardClient) -> None:
     program = TRAINER.format(options={**CURRICULUM, "group_size": 4})
-    with served_rewards(tmp_path) as url:
-        trainers = [
-            subprocess.Popen([sys.executable, "-c", program, url], stdout=subprocess.PIPE)
-            for _ in range(4)
-        ]
-        printed = [trainer.communicate()[0].decode().split() for trainer in trainers]
-        [last] = RewardClient(url).problems("run")
+    command = [sys.executable, "-c", program, client.url]
+    trainers = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(4)]
+    printed = [trainer.communicate()[0].decode().split() for trainer in trainers]
+    [last] = client.problems("run")
     assert [trainer.returncode for trainer in trainers] == [0] * 4
     seeds = [seed for lines in printed for seed in lines[::2]]
     assert len(set(seeds)) == 4 * 12
@@ -120,17 +118,17 @@ def test_a_service_that_is_not_there_is_named(tmp_path: Path) -> None:
         RewardClient(url, patience=0.5).problems("ours")
 
 
+OK = b"HTTP/1.1 200 OK\r\n\r\n"
+TOO_HIGH = b'{"scores": [{"score": 1.5, "status": "solved"}]}'
+
+
 @pytest.mark.parametrize(
     ("reply", "error", "says"),
     [
-        (b"HTTP/1.1 200 OK\r\n\r\n<html>", ConfigurationError, "its reply is invalid"),
-        (b'HTTP/1.1 200 OK\r\n\r\n{"scores": 3}', ConfigurationError, "its reply is invalid"),
-        (b'HTTP/1.1 200 OK\r\n\r\n{"scores": []}', ServiceUnavailableError, "scored 0 of 1"),
-        (
-            b'HTTP/1.1 200 OK\r\n\r\n{"scores": [{"score": 1.5, "status": "solved"}]}',
-            ConfigurationError,
-            r"scores\[0\].score must be in \[0, 1\], got 1.5",
-        ),
+        (OK + b"<html>", ConfigurationError, "its reply is invalid"),
+        (OK + b'{"scores": 3}', ConfigurationError, "its reply is invalid"),
+        (OK + b'{"scores": []}', ServiceUnavailableError, "scored 0 of 1"),
+        (OK + TOO_HIGH, ConfigurationError, r"scores\[0\].score must be in \[0, 1\], got 1.5"),
         (b"HTTP/1.1 502 Bad Gateway\r\n\r\nno", ServiceUnavailableError, "status 502: 'no'"),
         (b"", ServiceUnavailableError, "does not reply"),
         (
@@ -159,7 +157,7 @@ def test_another_servers_reply_is_an_error(reply: bytes, error: type[Exception],
         answering.join()
 
 
-@pytest.mark.parametrize("begins", [b"HTTP/1.1 200 OK\r\nX: ", b"HTTP/1.1 200 OK\r\n\r\n"])
+@pytest.mark.parametrize("begins", [b"HTTP/1.1 200 OK\r\nX: ", OK])
 async def test_a_reply_that_dribbles_ends_at_the_timeout(begins: bytes) -> None:
     async with replying(begins, b"x", pause=0.1, endless=True) as url:
         client = RewardClient(url, patience=0.0, timeout=1.0)

@@ -1,4 +1,4 @@
-"""The `rewards` command: token, options, warning, and draining."""
+"""The `rewards` command: token, options, contained functions, warning, and draining."""
 
 import asyncio
 import json
@@ -15,6 +15,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from page_blocks import ROOT
 from process_tree import descendants, survivors
 
 from reasoning_gym_environment import AsyncReasoningGym
@@ -40,19 +41,21 @@ async def until(process: Process, pattern: str) -> str:
 
 @asynccontextmanager
 async def command(
-    *options: str, token: str | None = TOKEN, open_files: int = 0
+    *options: str, token: str | None = TOKEN, open_files: int = 0, folder: Path = ROOT
 ) -> AsyncIterator[Process]:
     def limit_files() -> None:
         if open_files:
             hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
             resource.setrlimit(resource.RLIMIT_NOFILE, (open_files, hard))
 
+    tokens = {"REASONING_GYM_REWARDS_TOKEN": token} if token else {}
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "reasoning_gym_environment", "rewards"),
         *("--port", "0", "--processes", "1", *options),
         stderr=PIPE,
         preexec_fn=limit_files,
-        env={**os.environ, **({"REASONING_GYM_REWARDS_TOKEN": token} if token else {})},
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **tokens},
     )
     try:
         yield process
@@ -71,26 +74,31 @@ async def queued(session: aiohttp.ClientSession, url: str, completions: int) -> 
 
 
 @pytest.mark.processes
-async def test_sigterm_drains_requests_and_leaves_no_process(tmp_path: Path) -> None:
+async def test_contained_functions_are_called_and_sigterm_drains_and_leaves_no_process(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "my_rewards.py").write_text("def verify(text, data):\n    return text == data\n")
+    options = ("--streams", f"{tmp_path}/streams", "--contain", "mine=my_rewards:verify")
     headers = {"Authorization": f"Bearer {TOKEN}"}
     async with (
-        command("--streams", str(tmp_path)) as process,
+        command(*options, folder=tmp_path) as process,
         aiohttp.ClientSession(headers=headers) as session,
     ):
         url = await until(process, r"Listening on (http\S+)")
         async with session.get(f"{url}/health") as response:
             assert response.status == 503
-            assert await response.json() == {
-                "status": "starting",
-                "sandbox_gaps": [],
-                "modules": {},
-            }
+            starting = {"status": "starting", "sandbox_gaps": [], "modules": {}}
+            assert await response.json() == starting
         await until(process, "Ready")
         async with session.get(f"{url}/health") as response:
             assert response.status == 200
-        options = {"tasks": ["gcd"], "sampling": "signal"}
-        async with session.post(f"{url}/problems", json={"stream": "s", "options": options}) as r:
-            [handed_out] = (await r.json())["problems"]
+        body = {"completions": ["4", "5"], "data": "4"}
+        async with session.post(f"{url}/contain/mine", json=body) as response:
+            scores = (await response.json())["scores"]
+        assert [score["status"] for score in scores] == ["solved", "wrong"]
+        body = {"stream": "s", "options": {"tasks": ["gcd"], "sampling": "signal"}}
+        async with session.post(f"{url}/problems", json=body) as response:
+            [handed_out] = (await response.json())["problems"]
         workers = descendants(process.pid)
         body = {"recipe": RECIPE, "completions": [f"<answer>x**{n}</answer>" for n in range(12)]}
         asked = asyncio.create_task(session.post(f"{url}/score", json=body))
@@ -104,7 +112,7 @@ async def test_sigterm_drains_requests_and_leaves_no_process(tmp_path: Path) -> 
             await session.get(f"{url}/health")
         assert await asyncio.wait_for(process.wait(), 20) == 0
     assert await survivors(workers) == set()
-    kept = json.loads((tmp_path / "s.json").read_text())
+    kept = json.loads((tmp_path / "streams" / "s.json").read_text())
     assert kept["state"]["ahead"][0] == handed_out["recipe"]
 
 
@@ -136,15 +144,12 @@ async def test_sigterm_saves_streams_first_and_gives_up_what_hangs(tmp_path: Pat
 
 
 @pytest.mark.processes
-async def test_a_public_address_has_a_token() -> None:
-    async with command("--host", "0.0.0.0", token=None) as process:
-        said = r"Others reach 0\.0\.0\.0, and no token is set: clients need the new token (\S{16,})"
-        token = await until(process, said)
-        url = (await until(process, r"Listening on (http\S+)")).replace("0.0.0.0", "127.0.0.1")
-        async with aiohttp.ClientSession() as session:
-            for address, status in ((url, 401), (url.replace("//", f"//token:{token}@"), 200)):
-                async with session.get(f"{address}/metrics") as response:
-                    assert response.status == status
+async def test_a_function_that_cannot_be_imported_stops_the_start() -> None:
+    async with command("--contain", "mine=no_rewards:verify") as process:
+        await until(
+            process, "function: there is no module no_rewards: install it, or write its path"
+        )
+        assert await process.wait() == 2
 
 
 async def test_a_public_address_without_a_token_is_warned_about(
@@ -205,12 +210,21 @@ def test_options_out_of_range_are_rejected(option: str, says: str) -> None:
 
 
 @pytest.mark.processes
-async def test_many_idle_connections_do_not_stop_health() -> None:
+async def test_a_public_address_has_a_token_and_many_idle_connections_do_not_stop_health() -> None:
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     raise_file_limit()  # this process needs as many connections
     try:
-        async with command(token=None, open_files=1024) as process, AsyncExitStack() as idle:
-            url = await until(process, r"Listening on (http\S+)")
+        async with (
+            command("--host", "0.0.0.0", token=None, open_files=1024) as process,
+            aiohttp.ClientSession() as session,
+            AsyncExitStack() as idle,
+        ):
+            said = r"Others reach 0\.0\.0\.0, and no token is set: clients need the new token "
+            token = await until(process, said + r"(\S{16,})")
+            url = (await until(process, r"Listening on (http\S+)")).replace("0.0.0.0", "127.0.0.1")
+            for address, status in ((url, 401), (url.replace("//", f"//token:{token}@"), 200)):
+                async with session.get(f"{address}/metrics") as response:
+                    assert response.status == status
             await until(process, "Ready")
             for sent in (b"", b"POST /score HTTP/1.1\r\nHost"):
                 for _ in range(550):
@@ -218,7 +232,7 @@ async def test_many_idle_connections_do_not_stop_health() -> None:
                     _, writer = await asyncio.open_connection(*place)
                     idle.callback(writer.close)
                     writer.write(sent)
-            async with aiohttp.ClientSession(url) as session, session.get("/health") as response:
+            async with aiohttp.ClientSession(url) as another, another.get("/health") as response:
                 assert response.status == 200
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)

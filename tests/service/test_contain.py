@@ -1,10 +1,7 @@
 """Contained functions of a service: registered at its start, called by their names."""
 
 import asyncio
-import sys
-from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import contained_functions
@@ -49,13 +46,9 @@ async def test_completions_are_scored_with_the_data(post: Post, url: str) -> Non
 async def test_misbehavior_is_a_status(post: Post, url: str) -> None:
     names = ["loops", "allocates", "exits_at_once", "too much", "raises"]
     reply = await post("/contain/mis.behave-1", {"completions": names}, url=url)
-    assert [(s["status"], s["score"]) for s in reply.body["scores"]] == [
-        ("timeout", -2.0),
-        ("out_of_memory", -2.0),
-        ("crashed", -2.0),
-        ("solved", 2.0),
-        ("verifier_error", -2.0),
-    ]
+    statuses = ["timeout", "out_of_memory", "crashed", "solved", "verifier_error"]
+    assert [score["status"] for score in reply.body["scores"]] == statuses
+    assert [score["score"] for score in reply.body["scores"]] == [-2.0, -2.0, -2.0, 2.0, -2.0]
 
 
 async def test_requests_for_the_same_data_are_answered_side_by_side(post: Post, url: str) -> None:
@@ -65,14 +58,21 @@ async def test_requests_for_the_same_data_are_answered_side_by_side(post: Post, 
     assert [reply.body["scores"][0]["score"] for reply in replies] == expected
 
 
-async def test_equal_completions_are_scored_once(gym: AsyncReasoningGym, post: Post) -> None:
+@pytest.mark.filterwarnings("ignore:Sending a large body directly:ResourceWarning")
+async def test_equal_completions_are_scored_once_and_data_that_no_call_may_have_is_refused(
+    gym: AsyncReasoningGym, post: Post
+) -> None:
+    settings = ServiceSettings(port=0, max_body=2**25)
     with contain(contained_functions.equal, processes=1) as function:
-        settings = ServiceSettings(port=0)
         async with RewardService(gym, settings, contained={"equal": function}) as service:
             body = {"completions": ["a", "b"] * 100, "data": "a"}
-            reply = await post("/contain/equal", body, url=service.url)
-        assert [score["score"] for score in reply.body["scores"]] == [1.0, 0.0] * 100
+            scored = await post("/contain/equal", body, url=service.url)
+            body = {"completions": ["a"], "data": "x" * 2**24}
+            refused = await post("/contain/equal", body, url=service.url)
+        assert [score["score"] for score in scored.body["scores"]] == [1.0, 0.0] * 100
         assert function.counts == {"solved": 1, "wrong": 1}
+    says = "data must have at most 16777216 characters as JSON"
+    assert (refused.status, refused.body["error"]) == (413, says)
 
 
 async def test_data_that_is_too_large_for_so_many_completions_is_refused(
@@ -80,25 +80,10 @@ async def test_data_that_is_too_large_for_so_many_completions_is_refused(
 ) -> None:
     body = {"completions": ["a"] * 200, "data": [1] * 150_000}
     reply = await post("/contain/equal", body, url=url)
-    assert (reply.status, reply.body["error"]) == (
-        413,
-        "data has 450000 characters as JSON, with 200 completions more than 67108864 in all: send "
-        "fewer completions in one request",
-    )
+    says = "data has 450000 characters as JSON, with 200 completions more than 67108864 in all: "
+    says += "send fewer completions in one request"
+    assert (reply.status, reply.body["error"]) == (413, says)
     assert (await post("/contain/equal", {**body, "completions": ["a"]}, url=url)).status == 200
-
-
-@pytest.mark.filterwarnings("ignore:Sending a large body directly:ResourceWarning")
-async def test_data_that_no_call_may_have_is_refused(gym: AsyncReasoningGym, post: Post) -> None:
-    settings = ServiceSettings(port=0, max_body=2**25)
-    with contain(contained_functions.equal, processes=1) as function:
-        async with RewardService(gym, settings, contained={"equal": function}) as service:
-            body = {"completions": ["a"], "data": "x" * 2**24}
-            reply = await post("/contain/equal", body, url=service.url)
-    assert (reply.status, reply.body["error"]) == (
-        413,
-        "data must have at most 16777216 characters as JSON",
-    )
 
 
 INVALID = """
@@ -130,44 +115,9 @@ async def test_the_service_describes_them(url: str, session: Any) -> None:
 
 @pytest.mark.parametrize("name", ["", "a/b", "{name}", "ä", ".x", "x" * 65])
 async def test_names_that_no_route_has_are_refused(name: str) -> None:
+    contained = {name: contain("operator:eq")}
     with pytest.raises(ConfigurationError, match="the name of a contained function must be"):
-        create_app(
-            AsyncReasoningGym(processes=1),
-            ServiceSettings(),
-            contained={name: contain("operator:eq")},
-        )
-
-
-async def command(*options: str, folder: Path) -> asyncio.subprocess.Process:
-    return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "reasoning_gym_environment", "rewards"),
-        *("--port", "0", "--processes", "1", *options),
-        stderr=PIPE,
-        cwd=folder,
-        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(Path(__file__).resolve().parents[2])},
-    )
-
-
-async def test_the_command_registers_them(tmp_path: Path, post: Post) -> None:
-    (tmp_path / "my_rewards.py").write_text("def verify(text, data):\n    return text == data\n")
-    process = await command("--contain", "mine=my_rewards:verify", folder=tmp_path)
-    url = ""
-    assert process.stderr is not None
-    while line := (await process.stderr.readline()).decode():
-        url = line.split("Listening on ")[1].strip() if "Listening on" in line else url
-        if line.rstrip().endswith("Ready"):
-            break
-    reply = await post("/contain/mine", {"completions": ["4", "5"], "data": "4"}, url=url)
-    assert [score["status"] for score in reply.body["scores"]] == ["solved", "wrong"]
-    process.terminate()
-    assert await process.wait() == 0
-
-
-async def test_a_function_that_cannot_be_imported_stops_the_start(tmp_path: Path) -> None:
-    process = await command("--contain", "mine=no_rewards:verify", folder=tmp_path)
-    _, said = await process.communicate()
-    assert process.returncode == 2
-    assert "function: there is no module no_rewards: install it, or write its path" in said.decode()
+        create_app(AsyncReasoningGym(processes=1), ServiceSettings(), contained=contained)
 
 
 @pytest.mark.parametrize("text", ["mine", "my_rewards:verify"])

@@ -44,10 +44,7 @@ async def test_health_and_metrics_name_what_is_not_contained(
     ):
         await gym.start()
         async with session.get(f"{service.url}/health") as response:
-            assert await response.json() == {
-                "status": "ready",
-                "sandbox_gaps": [GAP],
-                "modules": {},
-            }
+            said = {"status": "ready", "sandbox_gaps": [GAP], "modules": {}}
+            assert await response.json() == said
         async with session.get(f"{service.url}/metrics") as response:
             assert "\nreasoning_gym_sandbox_gaps 1.0\n" in await response.text()

@@ -20,29 +20,24 @@ from reasoning_gym_environment.service.app import RewardService
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
-async def test_completions_are_scored_as_in_python(
+async def test_completions_are_scored_as_in_python_for_a_recipe_or_its_json(
     post: Post, gym: AsyncReasoningGym, problem: Problem
 ) -> None:
     texts = [right(problem), "It is four.", "<answer>-1</answer>"]
-    reply = await post("/score", {"recipe": problem.recipe.to_json(), "completions": texts})
+    recipe = problem.recipe.to_json()
+    reply = await post("/score", {"recipe": recipe, "completions": texts})
     scores = [s.to_json() for s in await gym.score_many((problem, text) for text in texts)]
     assert reply.status == 200
     for given, expected in zip(reply.body["scores"], scores, strict=True):
         assert {**given, "seconds": 0} == {**expected, "seconds": 0}
     assert [s["status"] for s in reply.body["scores"]] == ["solved", "no_answer", "wrong"]
-
-
-async def test_a_recipe_may_be_json_text(post: Post, problem: Problem) -> None:
-    recipe = json.dumps(problem.recipe.to_json())
-    reply = await post("/score", {"recipe": recipe, "completions": [right(problem)]})
+    reply = await post("/score", {"recipe": json.dumps(recipe), "completions": texts[:1]})
     assert reply.body["scores"][0]["score"] == 1.0
 
 
 async def test_a_nemo_gym_row_comes_back_with_its_reward(post: Post, problem: Problem) -> None:
-    recipe = problem.recipe.to_json()
-    asked = row(
-        problem.question, right(problem), recipe=recipe, question=problem.question, agent_ref={}
-    )
+    fields = {"recipe": problem.recipe.to_json(), "question": problem.question, "agent_ref": {}}
+    asked = row(problem.question, right(problem), **fields)
     reply = await post("/verify", asked)
     assert reply.status == 200
     assert reply.body == {
@@ -58,11 +53,8 @@ async def test_a_nemo_gym_row_comes_back_with_its_reward(post: Post, problem: Pr
     wrong = await post("/verify", {**asked, "response": spoken("four")})
     assert (wrong.body["reward"], wrong.body["status"]) == (0.0, "no_answer")
     assert (wrong.body["extracted_answer"], wrong.body["mask_sample"]) == (None, False)
-
-
-async def test_seed_session_replies_to_nemo_gym(post: Post) -> None:
-    reply = await post("/seed_session", {"anything": 1})
-    assert (reply.status, reply.body) == (200, {})
+    seeded = await post("/seed_session", {"anything": 1})
+    assert (seeded.status, seeded.body) == (200, {})
 
 
 async def test_a_row_with_another_question_is_rejected(post: Post, problem: Problem) -> None:
@@ -117,23 +109,16 @@ async def test_slime_gets_a_number(post: Post, problem: Problem) -> None:
     assert (await post("/slime", {**asked, "label": label})).body == 0.0
 
 
-async def test_health_reports_ready_workers(
+async def test_the_root_says_what_this_is_and_health_that_its_workers_are_ready(
     service: RewardService, session: aiohttp.ClientSession, gym: AsyncReasoningGym
 ) -> None:
     async with session.get(f"{service.url}/health") as response:
         assert response.status == 200
         assert await response.json() == {"status": "ready", "sandbox_gaps": gym.gaps, "modules": {}}
-
-
-async def test_the_root_says_what_this_is(
-    service: RewardService, session: aiohttp.ClientSession
-) -> None:
     async with session.get(f"{service.url}/") as response:
         described = await response.json()
-    assert (described["service"], described["version"]) == (
-        "reasoning-gym rewards",
-        version("reasoning-gym-environment"),
-    )
+    assert described["service"] == "reasoning-gym rewards"
+    assert described["version"] == version("reasoning-gym-environment")
     assert described["routes"]["POST /score"] == "Score completions of one problem."
     assert described["routes"]["GET /openapi.json"] == "Return this document."
     async with session.get(f"{service.url}/docs") as response:
@@ -226,22 +211,15 @@ async def test_invalid_json_is_rejected(
         assert says in (await response.json())["error"]
 
 
-async def test_another_content_type_is_rejected(
+async def test_other_content_types_routes_and_methods_get_json_errors(
     service: RewardService, session: aiohttp.ClientSession
 ) -> None:
     async with session.post(f"{service.url}/score", data="{}") as response:
         assert response.status == 415
         assert "must be application/json, got text/plain" in (await response.json())["error"]
-
-
-async def test_unknown_routes_and_methods_get_json_errors(
-    service: RewardService, session: aiohttp.ClientSession
-) -> None:
     async with session.get(f"{service.url}/score") as response:
         assert (response.status, response.headers["Allow"]) == (405, "POST")
         assert (await response.json()) == {"error": "GET /score: Method Not Allowed"}
     async with session.post(f"{service.url}/nowhere", json={}) as response:
-        assert (response.status, await response.json()) == (
-            404,
-            {"error": "POST /nowhere: Not Found"},
-        )
+        assert response.status == 404
+        assert await response.json() == {"error": "POST /nowhere: Not Found"}
