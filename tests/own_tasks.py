@@ -47,7 +47,8 @@ class Sums(ProceduralDataset):
 
     def __getitem__(self, index: int) -> dict[str, Any]:
         a, b = (self.rng.randrange(10**self.config.digits) for _ in range(2))
-        drawn = random.random(), float(np.random.random()), os.environ.get("OWN_TASKS")
+        seen = os.environ.get("OWN_TASKS"), os.environ.get("OTHER")
+        drawn = random.random(), float(np.random.random()), *seen
         metadata = {"drawn": drawn, "note": Note(str(a + b))}
         question = f"{a} {self.config.sign} {b} ({drawn})"
         return {"question": question, "answer": str(a + b), "metadata": metadata}

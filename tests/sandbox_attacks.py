@@ -46,7 +46,7 @@ ELSEWHERE = {
 """Needs Landlock, but for the last."""
 
 
-def program(attacks: Mapping[str, str], pids: Iterable[int], *, terminal: str = "") -> str:
+def program(attacks: Mapping[str, str], pids: Iterable[int], *, terminal: str) -> str:
     """Return code that tries the attacks on each process but its own; it raises if one succeeds."""
     return f"""{PROLOGUE}
 TERMINAL, found = {terminal!r}, []

@@ -42,20 +42,17 @@ def test_atroposs_options_have_its_names_types_defaults_and_bounds() -> None:
 
 
 def test_nothing_else_is_taken_for_atroposs() -> None:
-    assert ServerSettings.model_fields.keys() - APIServerConfig.model_fields.keys() == {
-        "api_key_var"
-    }
-    assert RunFlags.model_fields.keys() - ServerManagerConfig.model_fields.keys() == {
-        "limit",
-        "suite",
-    }
+    for ours, theirs, more in (
+        (ServerSettings, APIServerConfig, {"api_key_var"}),
+        (RunFlags, ServerManagerConfig, {"limit", "suite"}),
+    ):
+        assert ours.model_fields.keys() - theirs.model_fields.keys() == more
 
 
 def test_atropos_gets_the_same_settings_in_its_own_classes() -> None:
     assert ReasoningGymEnvConfig.model_fields.keys() == EnvironmentSettings.model_fields.keys()
     assert issubclass(ReasoningGymEnvConfig, BaseEnvConfig)
     assert issubclass(ServerConfig, APIServerConfig)
-    settings = EnvironmentSettings(group_size=3, eval_handling="LIMIT_TRAIN")
-    assert as_config(settings, ReasoningGymEnvConfig) == ReasoningGymEnvConfig(
-        group_size=3, eval_handling="LIMIT_TRAIN"
-    )
+    given = {"group_size": 3, "eval_handling": "LIMIT_TRAIN"}
+    settings = as_config(EnvironmentSettings(**given), ReasoningGymEnvConfig)
+    assert settings == ReasoningGymEnvConfig(**given)

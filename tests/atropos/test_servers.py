@@ -11,6 +11,7 @@ from asked_completions import REQUEST
 from atroposlib.envs.server_handling.openai_server import OpenAIServer
 from atroposlib.envs.server_handling.server_baseline import APIServerConfig, ReasoningConfig
 from atroposlib.envs.server_handling.server_manager import ServerManager
+from scripted_server import serving
 
 from reasoning_gym_environment.atropos.config import AtroposServer
 from reasoning_gym_environment.inference.client import InferenceClient
@@ -18,29 +19,19 @@ from reasoning_gym_environment.inference.dialects import ChatTokens, SamplingPar
 
 pytestmark = pytest.mark.processes  # OpenAI's client asks for the system's name
 
-REASONING = pytest.mark.parametrize(
-    "reasoning",
-    [
-        ReasoningConfig(),
-        ReasoningConfig(effort="high"),
-        ReasoningConfig(max_tokens=500),
-        ReasoningConfig(enabled=True),
-    ],
-)
-
 
 class RecordingServer:
     """Answers chats with one text for each completion, and keeps the requests.
 
     Attributes:
-        begun: set once a request has come; replies wait for `goes_on`.
+        goes_on: replies wait for it.
         status: of all replies.
     """
 
     def __init__(self) -> None:
         self.bodies: list[dict[str, Any]] = []
         self.keys: list[str | None] = []
-        self.begun, self.goes_on = asyncio.Event(), asyncio.Event()
+        self.goes_on = asyncio.Event()
         self.goes_on.set()
         self.status = 200
 
@@ -48,7 +39,6 @@ class RecordingServer:
         body = await request.json()
         self.bodies.append(body)
         self.keys.append(request.headers.get("Authorization"))
-        self.begun.set()
         await self.goes_on.wait()
         choice = {"index": 0, "message": {"role": "assistant", "content": "4"}}
         choices = [{**choice, "finish_reason": "stop"}] * body.get("n", 1)
@@ -59,24 +49,12 @@ class RecordingServer:
 async def recording(**settings: Any) -> AsyncIterator[tuple[RecordingServer, APIServerConfig]]:
     """A server, and the settings with which it is asked."""
     server = RecordingServer()
-    app = web.Application()
-    app.router.add_post("/v1/chat/completions", server.answer)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    url = "http://{}:{}/v1".format(*runner.addresses[0])
-    try:
-        fixed = {"base_url": url, "model_name": "m", "api_key": "x", "health_check": False}
-        yield server, APIServerConfig(**fixed, **settings)
-    finally:
-        server.goes_on.set()
-        await runner.cleanup()
-
-
-async def ask_as_atropos(config: APIServerConfig, reasoning: ReasoningConfig) -> None:
-    client = OpenAIServer(config, reasoning)
-    await client.chat_completion(messages=REQUEST.messages, **REQUEST.sampling)
-    await client.openai.close()
+    async with serving([web.post("/v1/chat/completions", server.answer)]) as url:
+        fixed = {"model_name": "m", "api_key": "x", "health_check": False}
+        try:
+            yield server, APIServerConfig(base_url=f"{url}/v1", **fixed, **settings)
+        finally:
+            server.goes_on.set()
 
 
 @asynccontextmanager
@@ -89,15 +67,20 @@ async def atropos_server(*args: Any, **kwargs: Any) -> AsyncIterator[AtroposServ
         await server.client.close()
 
 
-@REASONING
-async def test_a_text_is_requested_as_atroposs_own_client_does(reasoning: ReasoningConfig) -> None:
+@pytest.mark.parametrize(
+    "given", [{}, {"effort": "high"}, {"max_tokens": 500}, {"enabled": True}], ids=str
+)
+async def test_a_text_is_requested_as_atroposs_own_client_does(given: dict[str, Any]) -> None:
+    reasoning = ReasoningConfig(**given)
     async with recording() as (server, config):
-        await ask_as_atropos(config, reasoning)
+        theirs = OpenAIServer(config, reasoning)
+        await theirs.chat_completion(messages=REQUEST.messages, **REQUEST.sampling)
+        await theirs.openai.close()
         async with atropos_server(config, reasoning_config=reasoning) as ours:
             samples = await ours.client.sample(REQUEST, "train")
     assert samples == [TextSample("4", None, "stop")] * 2
-    theirs, own = server.bodies
-    assert own == theirs
+    assert len(server.bodies) == 2
+    assert server.bodies[1] == server.bodies[0]
     assert server.keys == ["Bearer x"] * 2
 
 
@@ -105,12 +88,8 @@ async def test_openais_own_endpoint_gets_its_parameter_names() -> None:
     config = APIServerConfig(base_url="https://api.openai.com/v1", model_name="m", api_key="x")
     server = AtroposServer(config, reasoning_config=ReasoningConfig(effort="low"))
     body = server._add_reasoning({"n": 2, "max_tokens": 4, "temperature": 0.7})
-    assert body == {
-        "n": 2,
-        "max_completion_tokens": 4,
-        "temperature": 1.0,
-        "reasoning_effort": "low",
-    }
+    expected = {"n": 2, "max_completion_tokens": 4, "temperature": 1.0}
+    assert body == {**expected, "reasoning_effort": "low"}
 
 
 async def test_tokens_of_a_chat_are_requested_with_the_settings_of_reasoning() -> None:
@@ -130,12 +109,8 @@ async def test_an_endpoint_that_ignores_n_gets_requests_without_it_for_one_each(
         atropos_server(config) as ours,
     ):
         inference = InferenceClient([ours.client], None, system_prompt="")
-        completions = await inference.sample(
-            "?",
-            n=3,
-            length_limit=100,
-            sampling=SamplingParams(temperature=1.0, top_p=1.0, split="train"),
-        )
+        plain = SamplingParams(temperature=1.0, top_p=1.0, split="train")
+        completions = await inference.sample("?", n=3, length_limit=100, sampling=plain)
     assert len(completions) == len(server.bodies) == 3
     assert not any("n" in body for body in server.bodies)
 

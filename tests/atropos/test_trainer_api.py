@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from aiohttp import web
+from scripted_server import serving
 
 from reasoning_gym_environment.atropos.delivery import TrainerApi, pack
 
@@ -20,15 +21,8 @@ async def listening(host: str) -> AsyncIterator[tuple[str, list[web.Request], li
         bodies.append(await request.read())
         return web.json_response({"status": "received"})
 
-    app = web.Application(client_max_size=2**26)
-    app.add_routes([web.post("/scored_data", keep)])
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    try:
-        yield f"http://{host}:{runner.addresses[0][1]}", requests, bodies
-    finally:
-        await runner.cleanup()
+    async with serving([web.post("/scored_data", keep)], client_max_size=2**26) as url:
+        yield url.replace("127.0.0.1", host), requests, bodies
 
 
 LONG = {"tokens": [list(range(300_000))], "scores": [1.0]}

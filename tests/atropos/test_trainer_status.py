@@ -27,8 +27,7 @@ async def registered(api: TrainerApi) -> int:
     for body in (api.witness, ENVIRONMENT):
         reply = await api.until_trainer("POST", "/register-env", body, interval=10.0)
     await api.register_sentinel()
-    env_id: int = reply["env_id"]
-    return env_id
+    return int(reply["env_id"])
 
 
 async def status(api: TrainerApi, env_id: int, **changes: Any) -> dict[str, Any]:
@@ -45,18 +44,38 @@ async def send_group(url: str, env_id: int) -> None:
         pass
 
 
-async def test_a_ghost_is_disconnected_and_the_trainer_gets_batches_again(tmp_path: Path) -> None:
+async def test_a_ghost_takes_weight_and_batches_until_it_is_disconnected(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with Api(tmp_path) as running:
-        killed, follower = TrainerApi(running.url), TrainerApi(running.url)
-        ghost = await registered(killed)
+        killed, follower = TrainerApi(running.url), TrainerApi(running.url, clock := Clock(0.0))
         env_id = await registered(follower)
+        await status(follower, env_id)
+        assert not caplog.messages
+        ghost = await registered(killed)
+        clock.now = 75.0
+        assert (await status(follower, env_id))["env_weight"] == 0.5
+        assert follower.waiting == ""  # no group waits
         for _ in range(2):
             await send_group(running.url, env_id)
-        assert (await status(follower, env_id))["env_weight"] == 0.5
+        await status(follower, env_id)
+        said = "the trainer has taken no new batch for 75 s: 2 groups of 4 wait, it needs 8"
+        assert follower.waiting == (
+            f"{said}, of which 50% must come from other environments, killed ones included "
+            "(min_batch_allocation)"
+        )
         assert await pulled(running.url) == []
         await follower.disconnect_ghost(killed.note(ghost), keep=[].append)
         assert (await status(follower, env_id))["env_weight"] == 1.0
+        assert follower.waiting == said
         assert len(await pulled(running.url)) == 2
+        await status(follower, env_id)
+        assert follower.waiting == ""
+    [fell] = [message for message in caplog.messages if "env_weight" in message]
+    assert fell == (
+        "env_weight fell from 1.00 to 0.50, and with it the requests at once: the API counts other "
+        "environments as connected, killed ones included"
+    )
 
 
 async def test_the_note_of_a_ghost_that_stays_is_kept_and_the_way_out_is_said(
@@ -93,54 +112,14 @@ async def test_no_environment_of_a_restarted_api_is_disconnected(tmp_path: Path)
         assert (await status(follower, mine))["env_weight"] == 1 / (ghost + 2)
 
 
-async def test_a_note_that_is_not_one_disconnects_nothing(tmp_path: Path) -> None:
+async def test_a_note_that_is_not_one_disconnects_nothing(caplog: pytest.LogCaptureFixture) -> None:
     api = TrainerApi("http://127.0.0.1:9")
     api.patience = 0.0
     for note in ("", "environment 0", "environment x witness-1", "environment 0 another"):
-        await api.disconnect_ghost(note, keep=[].append)  # asks nobody
-
-
-async def test_a_weight_that_falls_is_logged(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with Api(tmp_path) as running:
-        api = TrainerApi(running.url)
-        env_id = await registered(api)
-        await status(api, env_id)
-        assert not caplog.messages
-        await let_in(running.url, "another")
-        for _ in range(2):
-            await status(api, env_id)
-    assert caplog.messages == [
-        "env_weight fell from 1.00 to 0.50, and with it the requests at once: the API counts other "
-        "environments as connected, killed ones included"
-    ]
-
-
-async def test_a_trainer_that_takes_no_batch_is_said_after_a_minute(tmp_path: Path) -> None:
-    clock = Clock(0.0)
-    async with Api(tmp_path) as running:
-        ghost = await registered(TrainerApi(running.url))
-        api = TrainerApi(running.url, clock)
-        env_id = await registered(api)
-        await status(api, env_id)
-        clock.now = 75.0
-        await status(api, env_id)
-        assert api.waiting == ""  # no group waits
-        for _ in range(2):
-            await send_group(running.url, env_id)
-        await status(api, env_id)
-        said = "the trainer has taken no new batch for 75 s: 2 groups of 4 wait, it needs 8"
-        assert api.waiting == (
-            f"{said}, of which 50% must come from other environments, killed ones included "
-            "(min_batch_allocation)"
-        )
-        await api.disconnect(ghost)
-        await status(api, env_id)
-        assert api.waiting == said
-        assert len(await pulled(running.url)) == 2
-        await status(api, env_id)
-        assert api.waiting == ""
+        await api.disconnect_ghost(note, keep=[].append)
+    assert caplog.messages == []  # it asked nobody, and nobody is there
+    await api.disconnect_ghost("environment 0 witness-1", keep=[].append)
+    assert caplog.messages != []
 
 
 async def test_groups_that_fill_no_batch_end_the_start_of_the_only_environment(

@@ -92,6 +92,8 @@ async def test_an_address_that_others_reach_has_a_token(tmp_path: Path) -> None:
             assert given == (token or given)
             with pytest.raises(urllib.error.HTTPError, match="401"):
                 await get(f"http://127.0.0.1:{port}/api/index")
+            with suppress(urllib.error.HTTPError):  # it redirects to a page that needs the cookie
+                await get(f"http://127.0.0.1:{port}/?token={given}")
             process.send_signal(signal.SIGTERM)
             assert process.stderr is not None
             assert given.encode() not in await process.stderr.read()

@@ -78,7 +78,6 @@ def test_a_servers_settings_are_shown_without_the_key() -> None:
         assert "http://host/v1" in shown
         assert KEY not in shown
     assert default_server.api_key == ""
-    assert "x" not in repr(default_server).partition("api_key")[2]
 
 
 @pytest.mark.parametrize("key", [12345678, ["12345678"]])

@@ -204,7 +204,8 @@ async def test_an_api_that_lies_is_told_that_its_reply_is_invalid(serving: Servi
         encoded = [(why, json.dumps(lie)) for why, lie in [*changed, *whole, *lacking]]
         for why, lie in [*encoded, *texts]:
             serving.between.lies = {path: lie}
-            with pytest.raises(UnreachableError, match=f"invalid reply to {path}.*{why}|{why}"):
+            said = why if why == "no JSON" else f"invalid reply to {path}: .*{why}"
+            with pytest.raises(UnreachableError, match=said):
                 await asking[path]()
     serving.between.lies = {}
     env.api.patience, env.config.use_wandb = 60.0, False
@@ -367,9 +368,7 @@ async def polled(env: ReasoningGymEnv) -> None:
         await asyncio.sleep(0.1)
 
 
-async def test_a_step_that_goes_backwards_ends_the_run_and_writes_no_checkpoint(
-    bench: Any, policy_url: str
-) -> None:
+async def test_a_step_that_goes_backwards_ends_the_run(bench: Any, policy_url: str) -> None:
     """No request failed in between: a load balancer goes from one API to the next like that."""
     async with (
         Api(bench.folder) as api,
@@ -381,7 +380,6 @@ async def test_a_step_that_goes_backwards_ends_the_run_and_writes_no_checkpoint(
         await let_in(api.url, "another")
         with pytest.raises(LostStateError, match="it went back from step 26 to step 10; start"):
             await env.get_status()
-    assert not list(bench.folder.glob("env_checkpoints/**/*.json"))
 
 
 async def test_an_id_that_belongs_to_another_environment_ends_the_run(

@@ -72,11 +72,12 @@ async def test_parameters_of_a_task_win_over_its_level(bench: Any, url: str) -> 
         "task_parameters": {"chain_sum": {"min_terms": 6, "max_terms": 6}},
     }
     async with bench.environment(url, **settings) as env:
-        for problem in await problems(env, 10):
-            if problem.recipe.task == "chain_sum":
-                _, _, terms = problem.question.partition(":")
-                assert len(terms.replace("-", "+").split("+")) == 6
-                assert problem.recipe.parameters["max_digits"] == 1
+        sums = [each for each in await problems(env, 10) if each.recipe.task == "chain_sum"]
+    assert sums
+    for problem in sums:
+        _, _, terms = problem.question.partition(":")
+        assert len(terms.replace("-", "+").split("+")) == 6
+        assert problem.recipe.parameters["max_digits"] == 1
 
 
 async def test_bad_parameters_stop_the_start(bench: Any, url: str) -> None:

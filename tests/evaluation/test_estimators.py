@@ -152,9 +152,7 @@ def test_intervals_cover_the_true_share_at_the_promised_rate(
 
 
 @pytest.mark.parametrize(("a", "b"), [(0.05, 0.05), (0.3, 0.3), (1.0, 1.0)])
-def test_items_with_more_attempts_than_others_do_not_make_intervals_too_narrow(
-    a: float, b: float
-) -> None:
+def test_items_with_more_attempts_do_not_make_intervals_too_narrow(a: float, b: float) -> None:
     """As above, with 10 items of 8 attempts and 30 of which a single one was scored."""
     rng, covered, tasks_covered = random.Random(f"{a} {b}"), 0, 0
     for _ in range(400):

@@ -77,9 +77,7 @@ def test_every_estimate_comes_with_its_error_and_interval() -> None:
 
 
 @given(st.lists(items, min_size=1, max_size=5))
-def test_pass_at_k_is_the_mean_over_the_items_with_enough_attempts(
-    several: list[StoredGroup],
-) -> None:
+def test_pass_at_k_is_the_mean_over_items_with_enough_attempts(several: list[StoredGroup]) -> None:
     metrics = report(*several, attempts=3)
     counts = [(len(i.scored), sum(o.solved for o in i.scored)) for i in several]
     for k in (1, 2, 3):
@@ -266,9 +264,7 @@ def test_of_many_tasks_the_table_shows_the_ends() -> None:
         (30, 0, ["best 10"]),
     ],
 )
-def test_no_task_is_among_the_best_that_is_never_solved(
-    solved: int, unscored: int, headings: list[str]
-) -> None:
+def test_the_best_have_no_unsolved_task(solved: int, unscored: int, headings: list[str]) -> None:
     scores = [1.0] * solved + [0.0] * (30 - solved - unscored) + [None] * unscored
     lines = table(*(item(score, task=f"t{n:02}") for n, score in enumerate(scores)), t00="x")
     assert [line for line in lines if line.startswith(("worst", "best"))] == headings

@@ -62,18 +62,14 @@ async def begun(folder: Path, *samples: StoredGroup) -> EvaluationStore:
 
 
 async def test_an_interrupted_evaluation_resumes_with_its_finished_samples(tmp_path: Path) -> None:
-    await begun(tmp_path / "a" / "b", sample(1), sample(2))
-    again = EvaluationStore(tmp_path / "a" / "b", SETTINGS)
+    folder = tmp_path / "a" / "b"
+    await begun(folder, sample(1), sample(2))
+    lines = (folder / PARTIAL_SAMPLES).read_text().splitlines()
+    assert [json.loads(line) for line in lines] == [row(1), row(2)]
+    again = EvaluationStore(folder, SETTINGS)
     assert seeds(again) == [1, 2]
     await again.add(sample(3))
-    assert seeds(EvaluationStore(tmp_path / "a" / "b", SETTINGS)) == [1, 2, 3]
-
-
-async def test_a_sample_is_on_disk_when_it_is_added(tmp_path: Path) -> None:
-    await begun(tmp_path, sample(1))
-    assert [json.loads(line) for line in (tmp_path / PARTIAL_SAMPLES).read_text().splitlines()] == [
-        row(1)
-    ]
+    assert seeds(EvaluationStore(folder, SETTINGS)) == [1, 2, 3]
 
 
 async def test_samples_written_at_once_are_whole_lines(tmp_path: Path) -> None:
@@ -102,9 +98,7 @@ async def test_a_complete_evaluation_needs_no_other_file(tmp_path: Path) -> None
     assert seeds(EvaluationStore(tmp_path, SETTINGS)) == [1]
 
 
-async def test_rerunning_a_finished_evaluation_keeps_every_sample_in_two_files(
-    tmp_path: Path,
-) -> None:
+async def test_a_finished_evaluation_rerun_keeps_every_sample_twice(tmp_path: Path) -> None:
     """Whatever empties `samples.jsonl` then loses nothing."""
     store = await begun(tmp_path, sample(1), sample(2))
     store.complete([sample(1), sample(2)], RESULTS)
@@ -156,9 +150,7 @@ def test_a_folder_in_use_gets_a_number(tmp_path: Path) -> None:
     assert unused(wanted) == tmp_path / "step-5-3"
 
 
-async def test_results_are_read_from_a_folder_complete_or_not_and_from_a_file(
-    tmp_path: Path,
-) -> None:
+async def test_results_are_read_from_any_folder_and_from_a_file(tmp_path: Path) -> None:
     await begun(tmp_path / "a", sample(1), sample(2))
     (tmp_path / "samples.jsonl").write_text(json.dumps(row(1)) + "\n")
     results = read_results(tmp_path / "a")
@@ -176,11 +168,8 @@ def test_scoring_settings_in_samples_override_those_of_their_folder(tmp_path: Pa
     again, other = tmp_path / "samples.rescored.jsonl", tmp_path / "other.jsonl"
     binary = {**row(1), "scoring": {"score_mode": "binary"}, "library_versions": {"a": "2"}}
     again.write_text(json.dumps(binary) + "\n")
-    assert read_results(again).settings == {
-        **SETTINGS,
-        "score_mode": "binary",
-        "library_versions": {"a": "2"},
-    }
+    expected = {**SETTINGS, "score_mode": "binary", "library_versions": {"a": "2"}}
+    assert read_results(again).settings == expected
     mixed = {**binary, "scoring": {"score_mode": "partial"}}
     other.write_text("".join(json.dumps(each) + "\n" for each in (binary, mixed)))
     assert read_results(again).differing(read_results(other)) == {
@@ -241,9 +230,7 @@ with locked(Path(sys.argv[1])):
 
 
 @pytest.mark.processes
-def test_one_process_at_a_time_evaluates_into_a_folder_and_a_kill_releases_it(
-    tmp_path: Path,
-) -> None:
+def test_one_process_evaluates_into_a_folder_and_a_kill_releases_it(tmp_path: Path) -> None:
     folder = tmp_path / "evals"
     command = [sys.executable, "-c", HOLDS, str(folder)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as other:

@@ -265,10 +265,17 @@ async def test_it_is_ready_when_its_workers_run(stock: WorkerStock) -> None:
 
 
 async def test_concurrent_callers_start_the_workers_once(stock: WorkerStock) -> None:
-    async with AsyncReasoningGym(processes=1, start_worker=stock.lend) as gym:
+    started: list[str] = []
+
+    async def lend(role: str) -> Any:
+        started.append(role)
+        return await stock.lend(role)
+
+    async with AsyncReasoningGym(processes=1, start_worker=lend) as gym:
         recipe = Recipe(task="gcd", seed=4)
         made = await asyncio.gather(*(gym.problem(recipe) for _ in range(5)))
     assert all(problem == made[0] for problem in made)
+    assert len(started) == len(set(started)) > 0
 
 
 async def test_solved_means_right_whatever_the_verifier_pays(

@@ -67,6 +67,11 @@ def chat(sample: Expected, name: str) -> dict[str, Any]:
     }
 
 
+def sglang_chat(sample: Expected) -> dict[str, Any]:
+    """A choice of SGLang 0.5.23: the prompt in each, and another name for the ids."""
+    return {**chat(sample, "response_token_ids"), "prompt_token_ids": PROMPT}
+
+
 def sglang(sample: Expected) -> dict[str, Any]:
     entries = [[p, t, None] for t, p in zip(sample.tokens, sample.logprobs, strict=True)]
     reason = {"type": sample.finish_reason, "matched": 0}
@@ -80,14 +85,7 @@ REPLIES: dict[str, tuple[Dialect, Any]] = {
         ChatTokens(),
         {"prompt_token_ids": PROMPT, "choices": [chat(s, "token_ids") for s in SAMPLES]},
     ),
-    "a chat of SGLang": (
-        ChatTokens(),
-        {
-            "choices": [
-                {**chat(s, "response_token_ids"), "prompt_token_ids": PROMPT} for s in SAMPLES
-            ]
-        },
-    ),
+    "a chat of SGLang": (ChatTokens(), {"choices": [sglang_chat(s) for s in SAMPLES]}),
 }
 KINDS = pytest.mark.parametrize("kind", REPLIES)
 
@@ -108,9 +106,14 @@ def refusal(dialect: Any, body: bytes, request: GenerationRequest = REQUEST) -> 
 
 
 @KINDS
-def test_a_valid_reply_is_decoded(kind: str) -> None:
+def test_a_valid_reply_is_decoded_into_arrays(kind: str) -> None:
     dialect, reply = REPLIES[kind]
-    assert outcome(dialect, json.dumps(reply).encode()) == SAMPLES
+    body = json.dumps(reply).encode()
+    assert outcome(dialect, body) == SAMPLES
+    for tokens, logprobs, _ in dialect.samples(body, REQUEST):
+        assert isinstance(tokens, array)
+        assert isinstance(logprobs, array)
+        assert (tokens.typecode, logprobs.typecode) == ("i", "d")
 
 
 def test_sglang_replies_with_an_object_for_one_completion() -> None:
@@ -120,9 +123,7 @@ def test_sglang_replies_with_an_object_for_one_completion() -> None:
 
 @KINDS
 @given(data=st.data())
-def test_any_value_in_any_place_is_decoded_or_refused_as_by_the_reference(
-    kind: str, data: st.DataObject
-) -> None:
+def test_any_value_anywhere_is_read_as_by_the_reference(kind: str, data: st.DataObject) -> None:
     dialect, sound = REPLIES[kind]
     place = data.draw(st.sampled_from(list(places(sound))))
     for reply in (with_value(sound, place, data.draw(ODD)), without(sound, place)):
@@ -135,8 +136,10 @@ def test_any_value_in_any_place_is_decoded_or_refused_as_by_the_reference(
     [
         *[("NaN", "nan is not a logprob"), ("-Infinity", "-inf is not a logprob")],
         *[("1e400", "inf is not a logprob"), ("0.1", "0.1 is not a logprob")],
-        *[(number, "$.choices[0].logprobs.token_logprobs[2]") for number in ("true", "null")],
-        *[(number, "$.choices[0].logprobs.token_logprobs[2]") for number in ("1" + "0" * 400,)],
+        *[
+            (number, "$.choices[0].logprobs.token_logprobs[2]")
+            for number in ("true", "null", '"-0.5"', "1" + "0" * 400)
+        ],
     ],
     ids=lambda number: number[:9],
 )
@@ -158,8 +161,8 @@ def test_an_invalid_token_id_is_named() -> None:
 @pytest.mark.parametrize("dialect", [VllmCompletions(), ChatText()])
 @pytest.mark.parametrize("body", [b"<h1>Bad gateway</h1>", b'{"choices": [', b"\xff\xfe\xfa"])
 def test_invalid_json_is_quoted(dialect: Any, body: bytes) -> None:
-    said = refusal(dialect, body)
-    assert said.startswith(f"the reply to {dialect.name} is not valid JSON: ")
+    said = f"the reply to {dialect.name} is not valid JSON: "
+    assert refusal(dialect, body).startswith(said)
 
 
 def test_parse_accepts_nan_surrogates_and_big_integers() -> None:
@@ -170,24 +173,14 @@ def test_parse_accepts_nan_surrogates_and_big_integers() -> None:
 
 
 def test_a_text_keeps_its_thought_and_unpaired_surrogates() -> None:
-    body = json.dumps(
-        {
-            "choices": [
-                {"message": {"content": "half \ud83d"}, "finish_reason": "length"},
-                {"message": {"content": None, "reasoning_content": "hm"}},
-                {"message": {"content": "4", "reasoning": "2 + 2"}, "finish_reason": "stop"},
-                {
-                    "message": {
-                        "content": [
-                            {"type": "thinking", "thinking": [{"type": "text", "text": "2 + 2"}]},
-                            {"type": "text", "text": "4"},
-                        ]
-                    }
-                },
-            ]
-        }
-    )
-    assert ChatText().samples(body.encode()) == [
+    thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "2 + 2"}]}
+    choices = [
+        {"message": {"content": "half \ud83d"}, "finish_reason": "length"},
+        {"message": {"content": None, "reasoning_content": "hm"}},
+        {"message": {"content": "4", "reasoning": "2 + 2"}, "finish_reason": "stop"},
+        {"message": {"content": [thinking, {"type": "text", "text": "4"}]}},
+    ]
+    assert ChatText().samples(json.dumps({"choices": choices}).encode()) == [
         TextSample("half \ud83d", None, "length"),
         TextSample("", "hm", "stop"),
         TextSample("4", "2 + 2", "stop"),
@@ -257,19 +250,8 @@ def require_valid_or_refused(dialect: Dialect, body: bytes) -> None:
 
 
 @KINDS
-def test_a_valid_reply_is_decoded_into_arrays(kind: str) -> None:
-    dialect, reply = REPLIES[kind]
-    for tokens, logprobs, _ in dialect.samples(json.dumps(reply).encode(), REQUEST):
-        assert isinstance(tokens, array)
-        assert isinstance(logprobs, array)
-        assert (tokens.typecode, logprobs.typecode) == ("i", "d")
-
-
-@KINDS
 @pytest.mark.parametrize("number", NUMBERS, ids=lambda number: number[:20])
-def test_any_number_in_any_place_is_decoded_or_refused_as_by_the_reference(
-    kind: str, number: str
-) -> None:
+def test_any_number_anywhere_is_read_as_by_the_reference(kind: str, number: str) -> None:
     dialect, sound = REPLIES[kind]
     for place in places(sound):
         marked = json.dumps(with_value(sound, place, MARK))
@@ -312,32 +294,16 @@ def test_junk_in_any_place_is_valid_or_refused(kind: str, junk: str) -> None:
         require_valid_or_refused(dialect, marked.replace(f'"{MARK}"', junk).encode())
 
 
-def sglang_chat(tokens: list[int], prompt: list[int]) -> dict[str, Any]:
-    """A choice of SGLang 0.5.23: the prompt in each, and another name for the ids."""
-    sample = Expected(tokens, [-0.5] * len(tokens), "stop")
-    return {**chat(sample, "response_token_ids"), "prompt_token_ids": prompt}
-
-
-def test_sglangs_chat_completions_are_decoded_with_their_ids() -> None:
-    reply = {"choices": [sglang_chat([1, 0], PROMPT), sglang_chat([2, 3, 0], PROMPT)]}
+def test_every_choice_of_sglangs_chat_has_our_prompt() -> None:
+    first, last = map(sglang_chat, SAMPLES)
+    last["prompt_token_ids"] = [5, 6]
+    reply = {"choices": [first, last]}
     assert ChatTokens().has_tokens(reply)
-    assert outcome(ChatTokens(), json.dumps(reply).encode()) == [
-        Expected([1, 0], [-0.5, -0.5], "stop"),
-        Expected([2, 3, 0], [-0.5, -0.5, -0.5], "stop"),
-    ]
-
-
-def test_sglangs_prompt_must_be_ours_in_every_choice() -> None:
-    reply = {"choices": [sglang_chat([1, 0], PROMPT), sglang_chat([1, 0], [5, 6])]}
     assert refusal(ChatTokens(), json.dumps(reply).encode()).startswith(
         "the server's prompt of 2 tokens differs from ours of 3 at token 2: "
     )
-
-
-def test_a_chat_without_the_prompts_ids_is_refused() -> None:
-    choice = sglang_chat([1, 0], PROMPT)
-    del choice["prompt_token_ids"]
-    said = refusal(ChatTokens(), json.dumps({"choices": [choice]}).encode())
+    del last["prompt_token_ids"]
+    said = refusal(ChatTokens(), json.dumps({"choices": [last]}).encode())
     assert "has no prompt_token_ids" in said
 
 
@@ -358,32 +324,29 @@ def recorded(path: str) -> tuple[Dialect, dict[str, Any]]:
     return DIALECTS[path], reply
 
 
-def recorded_request() -> GenerationRequest:
-    whole = {**RECORDED["ask"], "prompt": tuple(RECORDED["ask"]["prompt"])}
-    del whole["stops"]  # of an earlier version
-    return replace(GenerationRequest(**whole), n=GROUP, max_tokens=40, candidates=0)
+ASKED: dict[str, Any] = {**RECORDED["ask"], "prompt": tuple(RECORDED["ask"]["prompt"])}
+del ASKED["stops"]  # of an earlier version
+RECORDED_REQUEST = replace(GenerationRequest(**ASKED), n=GROUP, max_tokens=40, candidates=0)
 
 
 @pytest.mark.parametrize("path", DIALECTS)
 def test_a_recorded_reply_is_decoded(path: str) -> None:
     dialect, reply = recorded(path)
-    samples = outcome(dialect, json.dumps(reply).encode(), recorded_request())
+    body = json.dumps(reply).encode()
+    samples = outcome(dialect, body, RECORDED_REQUEST)
     assert len(samples) == GROUP
-    assert samples == decode_by_reference(dialect, json.dumps(reply).encode(), recorded_request())
+    assert samples == decode_by_reference(dialect, body, RECORDED_REQUEST)
 
 
 @pytest.mark.parametrize("path", DIALECTS)
 @given(data=st.data())
-def test_a_changed_recording_is_decoded_or_refused_as_by_the_reference(
-    path: str, data: st.DataObject
-) -> None:
+def test_a_changed_recording_is_read_as_by_the_reference(path: str, data: st.DataObject) -> None:
     dialect, reply = recorded(path)
     place = data.draw(st.sampled_from(list(places(reply))))
     for changed in (with_value(reply, place, data.draw(ODD)), without(reply, place)):
         body = json.dumps(changed).encode()
-        assert outcome(dialect, body, recorded_request()) == decode_by_reference(
-            dialect, body, recorded_request()
-        )
+        expected = decode_by_reference(dialect, body, RECORDED_REQUEST)
+        assert outcome(dialect, body, RECORDED_REQUEST) == expected
 
 
 @KINDS

@@ -1,8 +1,12 @@
 """A failed request is described with its status and the server's own message."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 import aiohttp
 import pytest
 from aiohttp import web
+from scripted_server import serving
 
 from reasoning_gym_environment.inference.errors import (
     describe,
@@ -14,28 +18,17 @@ from reasoning_gym_environment.inference.errors import (
 UNKNOWN_MODEL = {"error": {"message": "The model `x` does not exist.", "code": 404}}
 
 
-class Refusing:
-    """A server that answers every request with one status and body."""
+@asynccontextmanager
+async def refusing(code: int, body: object) -> AsyncIterator[str]:
+    """The URL of a server that answers every request with one status and body."""
 
-    def __init__(self, code: int, body: object) -> None:
-        self._code = code
-        self._body = body
+    async def refuse(request: web.Request) -> web.Response:
+        if isinstance(body, str):
+            return web.Response(status=code, text=body)
+        return web.json_response(body, status=code)
 
-    async def __aenter__(self) -> str:
-        app = web.Application()
-        app.add_routes([web.post("/{path:.*}", self._refuse)])
-        self._runner = web.AppRunner(app)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        return "http://{}:{}".format(*self._runner.addresses[0])
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        await self._runner.cleanup()
-
-    async def _refuse(self, request: web.Request) -> web.Response:
-        if isinstance(self._body, str):
-            return web.Response(status=self._code, text=self._body)
-        return web.json_response(self._body, status=self._code)
+    async with serving([web.post("/{path:.*}", refuse)]) as url:
+        yield url
 
 
 async def failed_post(url: str) -> BaseException:
@@ -63,8 +56,8 @@ async def failed_post(url: str) -> BaseException:
         (
             401,
             {"error": "Unauthorized"},
-            "401 Unauthorized from {} (set "
-            "OPENAI_API_KEY or --openai.api_key to a key that the server accepts)",
+            "401 Unauthorized from {} (set OPENAI_API_KEY or --openai.api_key to a key that the "
+            "server accepts)",
         ),
         (400, {"message": "no\ngood"}, "400 Bad Request from {}: no good"),
         (
@@ -79,7 +72,7 @@ async def failed_post(url: str) -> BaseException:
     ],
 )
 async def test_a_refusal_is_described_on_one_line(code: int, body: object, said: str) -> None:
-    async with Refusing(code, body) as url:
+    async with refusing(code, body) as url:
         error = await failed_post(url)
     assert describe(error) == said.format(f"{url}/generate")
 
@@ -89,7 +82,7 @@ async def test_a_refusal_is_described_on_one_line(code: int, body: object, said:
     [(400, False), (401, False), (404, False), (408, True), (429, True), (500, True), (503, True)],
 )
 async def test_errors_of_the_request_itself_are_not_transient(code: int, expected: bool) -> None:
-    async with Refusing(code, "no") as url:
+    async with refusing(code, "no") as url:
         assert is_transient(await failed_post(url)) is expected
 
 
@@ -105,26 +98,20 @@ async def test_errors_of_the_request_itself_are_not_transient(code: int, expecte
         ("You exceeded your current quota, see /docs/rate-limits." + " Quota exceeded" * 30, True),
     ],
 )
-async def test_a_rate_limit_is_transient_and_an_exhausted_quota_is_not(
-    message: str, expected: bool
-) -> None:
-    async with Refusing(429, {"error": {"message": message}}) as url:
+async def test_rate_limits_are_transient_unlike_spent_quotas(message: str, expected: bool) -> None:
+    async with refusing(429, {"error": {"message": message}}) as url:
         error = await failed_post(url)
     assert is_transient(error) is expected
     assert ("no quota left" in describe(error)) is not expected
 
 
 async def test_a_failure_without_a_reply_is_transient() -> None:
-    async with Refusing(500, "") as url:
+    async with refusing(500, "") as url:
         pass
     with pytest.raises(aiohttp.ClientConnectorError) as raised:
         await failed_post(url)
     assert is_transient(raised.value)
     assert describe(raised.value).startswith("ClientConnectorError: Cannot connect to host ")
-
-
-def test_a_body_without_a_message_is_quoted() -> None:
-    assert error_message('{"code": 3}') == '{"code": 3}'
 
 
 @pytest.mark.parametrize(
@@ -135,6 +122,7 @@ def test_a_body_without_a_message_is_quoted() -> None:
         ('{"detail": "Not Found"}', "Not Found"),
         ("<h1>Bad\n  Gateway</h1>", "<h1>Bad Gateway</h1>"),
         ("[1]", "[1]"),
+        ('{"code": 3}', '{"code": 3}'),
         ("", ""),
         ("x" * 400, "x" * 299 + "…"),
     ],

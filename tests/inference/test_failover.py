@@ -1,11 +1,14 @@
 """Failover between inference servers: order, cooldown, retries."""
 
 import asyncio
+import time
 from collections import Counter
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from clock import Clock
 
 from reasoning_gym_environment.inference.client import Failover
 from reasoning_gym_environment.inference.servers import RateLimit
@@ -25,11 +28,11 @@ class Server:
 
 
 class Servers:
-    """Several servers, some of them down."""
+    """Several servers, some of them down, with a failover between them."""
 
-    def __init__(self, *names: str, down: str = "") -> None:
+    def __init__(self, *names: str, down: str = "", clock: Callable[[], float] = time.monotonic):
         self.down = set(down.split())
-        self.all = [Server(name, self.down) for name in names]
+        self.failover = Failover([Server(name, self.down) for name in names], clock)
         self.asked: Counter[str] = Counter()
 
     async def request(self, server: Any) -> str:
@@ -40,99 +43,80 @@ class Servers:
             raise ConnectionError(f"{name} is down")
         return str(name)
 
+    async def answers(self, times: int) -> list[str]:
+        """What so many requests at once get."""
+        return await asyncio.gather(*(self.failover.send(self.request) for _ in range(times)))
+
 
 async def test_requests_are_spread_over_the_servers() -> None:
-    servers = Servers("a", "b", "c")
-    asking = Failover(servers.all)
-    answers = await asyncio.gather(*(asking.send(servers.request) for _ in range(9)))
+    answers = await Servers("a", "b", "c").answers(9)
     assert Counter(answers) == {"a": 3, "b": 3, "c": 3}
 
 
 async def test_a_failed_request_goes_to_the_next_server() -> None:
-    servers = Servers("a", "b", down="a")
-    asking = Failover(servers.all)
-    answers = await asyncio.gather(*(asking.send(servers.request) for _ in range(4)))
-    assert answers == ["b"] * 4
+    assert await Servers("a", "b", down="a").answers(4) == ["b"] * 4
 
 
 async def test_a_failed_server_gets_no_requests_for_a_while() -> None:
     servers = Servers("a", "b", down="a")
-    asking = Failover(servers.all)
     for _ in range(10):
-        assert await asking.send(servers.request) == "b"
+        assert await servers.answers(1) == ["b"]
     assert servers.asked == {"a": 1, "b": 10}
 
 
 async def test_one_request_tries_a_failed_server_again_after_the_cooldown() -> None:
-    servers, now = Servers("a", "b", down="a"), 1000.0
-    asking = Failover(servers.all, lambda: now)
-    await asking.send(servers.request)
+    servers = Servers("a", "b", down="a", clock=(clock := Clock()))
+    await servers.answers(1)
     servers.asked.clear()
-    now += 31.0
-    await asyncio.gather(*(asking.send(servers.request) for _ in range(4)))
+    clock.now += 31.0
+    await servers.answers(4)
     assert servers.asked["a"] == 1
     servers.down.clear()
-    now += 31.0
-    await asking.send(servers.request)
-    answers = await asyncio.gather(*(asking.send(servers.request) for _ in range(4)))
-    assert Counter(answers) == {"a": 2, "b": 2}
+    clock.now += 31.0
+    await servers.answers(1)
+    assert Counter(await servers.answers(4)) == {"a": 2, "b": 2}
 
 
 async def test_the_failure_is_raised_if_all_servers_fail() -> None:
-    servers = Servers("a", "b", down="a b")
-    asking = Failover(servers.all)
     with pytest.raises(ConnectionError, match="b is down"):
-        await asking.send(servers.request)
+        await Servers("a", "b", down="a b").answers(1)
 
 
-class Hurried:
-    """A clock that advances by a second at each call."""
-
-    now = 1000.0
-
-    def __call__(self) -> float:
-        self.now += 1.0
-        return self.now
-
-
-async def failed_once(servers: Servers, patience: float) -> Failover:
-    asking = Failover(servers.all, Hurried())
+async def failed_once() -> Servers:
+    """One server that was down once, with a clock that advances by a second at each look."""
+    servers = Servers("a", down="a", clock=Clock(look=1.0))
     with pytest.raises(ConnectionError):
-        await asking.send(servers.request)
-    asking.outage_timeout = patience
-    return asking
+        await servers.answers(1)
+    servers.failover.outage_timeout = 5.0
+    return servers
 
 
 async def test_an_outage_timeout_ends_requests_to_a_silent_server() -> None:
-    asking = await failed_once(Servers("a", down="a"), patience=5.0)
+    servers = await failed_once()
 
     async def hangs(_: Any) -> None:
         await asyncio.sleep(60)
 
     with pytest.raises(UnreachableError, match=r"for 5 s: ConnectionError: a is down"):
-        await asyncio.wait_for(asking.send(hangs), timeout=60)
+        await asyncio.wait_for(servers.failover.send(hangs), timeout=60)
 
 
 async def test_an_outage_timeout_spares_requests_to_a_live_server() -> None:
-    servers = Servers("a", down="a")
-    asking = await failed_once(servers, patience=5.0)
+    servers = await failed_once()
     servers.down.clear()
 
     async def generates(_: Any) -> str:
         await asyncio.sleep(2.5)
         return "long"
 
-    assert await asking.send(generates) == "long"
+    assert await servers.failover.send(generates) == "long"
 
 
-async def test_each_servers_failure_is_logged_once_a_minute(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    servers, now = Servers("a", "b", "c", down="a b"), 1000.0
-    asking = Failover(servers.all, lambda: now)
+async def test_a_servers_failure_is_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    servers = Servers("a", "b", "c", down="a b", clock=(clock := Clock()))
     for _ in range(3):
-        await asking.send(servers.request)
-        now += 31.0
+        await servers.answers(1)
+        clock.now += 31.0
     said = "The inference server at {0} fails, trying others: ConnectionError: {0} is down"
     assert caplog.messages == [said.format(name) for name in "abab"]
 
@@ -142,15 +126,15 @@ async def test_a_single_servers_failure_is_logged_without_mention_of_others(
 ) -> None:
     servers = Servers("a", down="a")
     with pytest.raises(ConnectionError):
-        await Failover(servers.all).send(servers.request)
+        await servers.answers(1)
     assert caplog.messages == ["The inference server at a fails: ConnectionError: a is down"]
     assert servers.asked["a"] == 3
 
 
 async def test_requests_are_retried_for_retry_seconds() -> None:
     servers = Servers("a", down="a")
-    asking = Failover(servers.all)
-    persistent = asyncio.create_task(asking.send(servers.request, retry_seconds=60.0))
+    sent = servers.failover.send(servers.request, retry_seconds=60.0)
+    persistent = asyncio.create_task(sent)
     while servers.asked["a"] < 4:
         await asyncio.sleep(0.01)
     servers.down.clear()
@@ -159,19 +143,18 @@ async def test_requests_are_retried_for_retry_seconds() -> None:
 
 async def test_after_the_outage_timeout_a_request_is_tried_three_times() -> None:
     servers = Servers("a", down="a")
-    asking = Failover(servers.all)
-    asking.outage_timeout = 0.0
+    servers.failover.outage_timeout = 0.0
+    sent = servers.failover.send(servers.request, retry_seconds=600.0)
     with pytest.raises(ConnectionError):
-        await asyncio.wait_for(asking.send(servers.request, retry_seconds=600.0), timeout=60)
+        await asyncio.wait_for(sent, timeout=60)
     assert servers.asked["a"] == 3
 
 
 async def test_after_a_long_outage_a_request_fails_at_the_third_attempt() -> None:
-    servers, now = Servers("a", down="a"), 1000.0
-    asking = Failover(servers.all, lambda: now)
+    servers = Servers("a", down="a", clock=(clock := Clock()))
     with pytest.raises(ConnectionError):
-        await asking.send(servers.request)
-    now += 60.0
+        await servers.answers(1)
+    clock.now += 60.0
     with pytest.raises(ConnectionError):
-        await asking.send(servers.request, retry_seconds=60.0)
+        await servers.failover.send(servers.request, retry_seconds=60.0)
     assert servers.asked["a"] == 6

@@ -5,8 +5,6 @@ from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import pytest
-
 from reasoning_gym_environment.inference.client import InferenceClient
 from reasoning_gym_environment.inference.prompts import (
     SYSTEM_PROMPTS,
@@ -15,19 +13,12 @@ from reasoning_gym_environment.inference.prompts import (
 )
 
 
-@pytest.mark.parametrize("name", SYSTEM_PROMPTS)
-def test_a_built_in_prompt_is_chosen_by_its_name(name: str) -> None:
-    assert resolve_system_prompt(name) == SYSTEM_PROMPTS[name]
-
-
-@pytest.mark.parametrize("text", ["Be brief.", "Ponder", ""])
-def test_any_other_text_is_the_prompt_itself(text: str) -> None:
-    assert resolve_system_prompt(text) == text
-
-
-@pytest.mark.parametrize("prompt", SYSTEM_PROMPTS.values())
-def test_every_built_in_prompt_names_the_answer_tags(prompt: str) -> None:
-    assert "<answer> and </answer>" in prompt
+def test_a_built_in_prompt_is_chosen_by_its_name_and_any_other_text_is_the_prompt_itself() -> None:
+    for name, prompt in SYSTEM_PROMPTS.items():
+        assert resolve_system_prompt(name) == prompt
+        assert "<answer> and </answer>" in prompt
+    for text in ("Be brief.", "Ponder", ""):
+        assert resolve_system_prompt(text) == text
 
 
 def test_only_the_thinking_prompt_names_the_think_tags() -> None:
@@ -35,15 +26,11 @@ def test_only_the_thinking_prompt_names_the_think_tags() -> None:
     assert "think>" not in SYSTEM_PROMPTS["direct"]
 
 
-def test_a_rollout_opens_with_the_system_prompt_and_the_question() -> None:
-    assert build_messages("Be brief.", "2 + 2?") == [
-        {"role": "system", "content": "Be brief."},
-        {"role": "user", "content": "2 + 2?"},
-    ]
-
-
-def test_an_empty_system_prompt_sends_no_system_message() -> None:
-    assert build_messages("", "2 + 2?") == [{"role": "user", "content": "2 + 2?"}]
+def test_a_rollout_opens_with_the_system_prompt_unless_it_is_empty_and_the_question() -> None:
+    question = {"role": "user", "content": "2 + 2?"}
+    system = {"role": "system", "content": "Be brief."}
+    assert build_messages("Be brief.", "2 + 2?") == [system, question]
+    assert build_messages("", "2 + 2?") == [question]
 
 
 class Characters:

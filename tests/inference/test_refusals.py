@@ -16,6 +16,7 @@ import pytest
 from aiohttp import web
 from asked_completions import REQUEST
 from atroposlib.envs.server_handling.server_baseline import APIServerConfig
+from scripted_server import serving
 
 from reasoning_gym_environment.errors import ConfigurationError
 from reasoning_gym_environment.inference._negotiation import (
@@ -59,18 +60,13 @@ class StrictEndpoint:
 
 @asynccontextmanager
 async def client_of(endpoint: StrictEndpoint) -> AsyncIterator[ServerClient]:
-    app = web.Application()
-    app.router.add_post("/v1/chat/completions", endpoint.answer)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    url = "http://{}:{}/v1".format(*runner.addresses[0])
-    client = ServerClient(APIServerConfig(server_type="openai", base_url=url, model_name="m"))
-    try:
-        yield client
-    finally:
-        await client.close()
-        await runner.cleanup()
+    async with serving([web.post("/v1/chat/completions", endpoint.answer)]) as url:
+        config = APIServerConfig(server_type="openai", base_url=f"{url}/v1", model_name="m")
+        client = ServerClient(config)
+        try:
+            yield client
+        finally:
+            await client.close()
 
 
 def needs(**changes: Any) -> Requirements:
@@ -85,9 +81,7 @@ async def found_at(endpoint: StrictEndpoint, requirements: Requirements) -> Capa
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["endpoint"])
-async def test_an_endpoints_refusals_change_the_requests_or_end_the_start(
-    case: dict[str, Any],
-) -> None:
+async def test_an_endpoints_refusals_change_requests_or_end_the_start(case: dict[str, Any]) -> None:
     endpoint = StrictEndpoint(case["refusals"])
     if error := case.get("error"):
         with pytest.raises(ConfigurationError) as raised:
@@ -107,12 +101,8 @@ async def test_a_group_is_complete_where_n_is_refused() -> None:
     endpoint = StrictEndpoint(refusals)
     async with client_of(endpoint) as client:
         client.dialect = (await probe(client, needs())).dialect
-        completions = await InferenceClient([client], None, system_prompt="").sample(
-            "?",
-            n=3,
-            length_limit=100,
-            sampling=SamplingParams(temperature=1.0, top_p=1.0, split="train"),
-        )
+        inference = InferenceClient([client], None, system_prompt="")
+        completions = await inference.sample("?", n=3, length_limit=100, sampling=PLAIN)
     assert [completion.text for completion in completions] == ["4"] * 3
     assert all("n" not in body for body in endpoint.bodies[-3:])
 

@@ -11,6 +11,7 @@ import pytest
 from aiohttp import web
 from asked_completions import REQUEST
 from atroposlib.envs.server_handling.server_baseline import APIServerConfig
+from scripted_server import serving
 
 from reasoning_gym_environment.inference.errors import describe
 from reasoning_gym_environment.inference.servers import ServerClient
@@ -50,9 +51,7 @@ async def test_a_refused_connection_fails_at_once(kind: str, bound: socket.socke
 
 
 @pytest.mark.parametrize("kind", ["openai", "vllm"])
-async def test_a_silent_server_fails_after_the_configured_timeout(
-    kind: str, bound: socket.socket
-) -> None:
+async def test_a_silent_server_fails_after_its_timeout(kind: str, bound: socket.socket) -> None:
     bound.listen()
     error = await asyncio.wait_for(failure_of(kind, url_of(bound)), timeout=60)
     assert describe(error) == "no reply in time (10 s to connect, --openai.timeout in total)"
@@ -83,50 +82,40 @@ def test_a_chat_endpoints_url_is_that_of_openais_own_client(
     assert client("openai", base_url).url("/v1/chat/completions") == chat
 
 
-class ConnectionCounter:
-    """Replies to chats once `expected` of them have arrived, and notes their connections."""
-
-    def __init__(self, expected: int) -> None:
-        self._expected = expected
-        self.connections: list[asyncio.BaseTransport | None] = []
-        self._all_arrived = asyncio.Event()
-
-    async def reply(self, request: web.Request) -> web.Response:
-        self.connections.append(request.transport)
-        if len(self.connections) >= self._expected:
-            self._all_arrived.set()
-        await self._all_arrived.wait()
-        choice = {"message": {"content": "4"}, "finish_reason": "stop"}
-        return web.json_response({"choices": [choice, choice]})
-
-
 class Counted(NamedTuple):
-    """A counter, and a client that sends its requests there."""
+    """The connections of the chats so far, and a client that sends them."""
 
-    counter: ConnectionCounter
+    connections: list[asyncio.BaseTransport | None]
     chats: ServerClient
 
 
 @asynccontextmanager
 async def counted(expected: int, **settings: int) -> AsyncIterator[Counted]:
-    counter, app = ConnectionCounter(expected), web.Application()
-    app.router.add_post("/v1/chat/completions", counter.reply)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    chats = client("openai", "http://{}:{}/v1".format(*runner.addresses[0]), **settings)
-    try:
-        yield Counted(counter, chats)
-    finally:
-        await chats.close()
-        await runner.cleanup()
+    """A server that replies to chats once `expected` of them have arrived."""
+    connections: list[asyncio.BaseTransport | None] = []
+    all_arrived = asyncio.Event()
+
+    async def reply(request: web.Request) -> web.Response:
+        connections.append(request.transport)
+        if len(connections) >= expected:
+            all_arrived.set()
+        await all_arrived.wait()
+        choice = {"message": {"content": "4"}, "finish_reason": "stop"}
+        return web.json_response({"choices": [choice, choice]})
+
+    async with serving([web.post("/v1/chat/completions", reply)]) as url:
+        chats = client("openai", f"{url}/v1", **settings)
+        try:
+            yield Counted(connections, chats)
+        finally:
+            await chats.close()
 
 
 async def test_requests_reuse_a_connection_until_the_client_is_closed() -> None:
-    async with counted(expected=1) as (counter, chats):
+    async with counted(expected=1) as (connections, chats):
         for _ in range(3):
             await chats.sample(REQUEST, "train")
-        [connection] = set(counter.connections)
+        [connection] = set(connections)
         assert connection is not None
         assert not connection.is_closing()
         await chats.close()
@@ -135,6 +124,7 @@ async def test_requests_reuse_a_connection_until_the_client_is_closed() -> None:
 
 
 async def test_only_admission_limits_the_number_of_connections() -> None:
-    async with counted(expected=150, num_max_requests_at_once=150, timeout=30) as (counter, chats):
+    settings = {"num_max_requests_at_once": 150, "timeout": 30}
+    async with counted(expected=150, **settings) as (connections, chats):
         await asyncio.gather(*(chats.sample(REQUEST, "train") for _ in range(150)))
-    assert len(set(counter.connections)) == 150
+    assert len(set(connections)) == 150

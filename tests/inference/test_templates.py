@@ -147,7 +147,7 @@ class Model:
         return str(self.tokenizer.decode([m for m in completion.masks if m != MASKED]))
 
 
-@pytest.fixture(params=TEMPLATES, ids=lambda template: template.name)
+@pytest.fixture(params=TEMPLATES, ids=lambda template: template.name, scope="module")
 def model(request: pytest.FixtureRequest, tokenizer_folder: str) -> Model:
     template: Template = request.param
     tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder)
@@ -171,13 +171,6 @@ def test_the_mask_covers_everything_but_the_completion_and_its_end_of_turn(model
     assert model.written(completion) == model.template.written + model.template.special[-1]
 
 
-def test_the_thought_is_split_from_the_reply(model: Model) -> None:
-    text = model.complete(model.template.written).text
-    thought, outside = split_thought(text)
-    assert (thought, outside) == (THOUGHT, REPLY)
-    assert extract_answer(text).answer == "4"
-
-
 def test_a_thought_in_its_own_field_is_trained_on_as_the_model_wrote_it(model: Model) -> None:
     text = join_reasoning(model.prompt, THOUGHT, REPLY)
     assert model.complete(text) == model.complete(model.template.written)
@@ -199,7 +192,7 @@ def test_an_answer_counts_only_outside_a_thought_that_the_prompt_opened(model: M
 def test_a_reply_without_a_thought_is_trained_on_as_the_model_wrote_it(model: Model) -> None:
     completion = model.complete(join_reasoning(model.prompt, None, "<answer>4</answer>"))
     channel = "<|channel|>final<|message|>" if model.template.name == "gpt_oss" else ""
-    assert model.written(completion) == (f"{channel}<answer>4</answer>{model.template.special[-1]}")
+    assert model.written(completion) == f"{channel}<answer>4</answer>{model.template.special[-1]}"
     assert extract_answer(completion.text).answer == "4"
 
 
@@ -207,6 +200,7 @@ def test_the_text_of_a_servers_tokens_has_its_thought_in_tags(model: Model) -> N
     tokens = model.encode(model.template.written + model.template.special[-1])
     text = text_of_tokens(model.tokenizer, tokens)
     assert split_thought(text) == (THOUGHT, REPLY)
+    assert extract_answer(text).answer == "4"
     assert text == model.complete(model.template.written).text
 
 

@@ -33,16 +33,10 @@ HAS_NO_MARKS = (
 )
 
 
-def load(tokenizer_folder: str, template: str | None = None) -> Any:
+def load(tokenizer_folder: str, template: str) -> Any:
     tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder)
-    if template is not None:
-        tokenizer.chat_template = template
+    tokenizer.chat_template = template
     return tokenizer
-
-
-@pytest.fixture(scope="module")
-def chatml(tokenizer_folder: str) -> Any:
-    return load(tokenizer_folder)
 
 
 @pytest.fixture(scope="module")
@@ -88,15 +82,15 @@ def test_texts_encoded_together_have_the_same_tokens_as_alone(tokenizer: Any) ->
     assert nothing == []
 
 
-def test_the_prompt_is_text_that_ends_where_the_assistant_begins(chatml: Any) -> None:
-    assert render_prompt(chatml, MESSAGES) == (
+def test_the_prompt_is_text_that_ends_where_the_assistant_begins(tokenizer: Any) -> None:
+    assert render_prompt(tokenizer, MESSAGES) == (
         "<|im_start|>system\nThink.<|im_end|>\n<|im_start|>user\n2 + 2?<|im_end|>\n"
         "<|im_start|>assistant\n"
     )
 
 
-def test_the_prompt_is_masked_and_the_completion_is_not(chatml: Any) -> None:
-    _, prompt_tokens, completion = complete(chatml)
+def test_the_prompt_is_masked_and_the_completion_is_not(tokenizer: Any) -> None:
+    _, prompt_tokens, completion = complete(tokenizer)
     size = len(prompt_tokens)
     assert MASKED == -100
     assert completion.masks[:size] == (MASKED,) * size
@@ -106,29 +100,19 @@ def test_the_prompt_is_masked_and_the_completion_is_not(chatml: Any) -> None:
     assert completion.logprobs is None
 
 
-@pytest.mark.parametrize("template", [None, DROPS_THOUGHTS])
-def test_a_completion_is_what_the_model_wrote_and_the_end_of_its_turn(
-    tokenizer_folder: str, template: str | None
-) -> None:
-    tokenizer = load(tokenizer_folder, template)
-    prompt, _, completion = complete(tokenizer)
-    assert tokenizer.decode(list(completion.tokens)) == prompt + TEXT + "<|im_end|>"
-    assert completion.text == TEXT
-    assert not completion.truncated
+def test_a_completion_is_the_models_text_and_its_turn_end(tokenizer: Any, thoughtless: Any) -> None:
+    for each in (tokenizer, thoughtless):
+        prompt, _, completion = complete(each)
+        assert each.decode(list(completion.tokens)) == prompt + TEXT + "<|im_end|>"
+        assert completion.text == TEXT
+        assert not completion.truncated
 
 
 def test_the_end_of_a_turn_is_the_templates_first_special_token_after_the_message(
-    chatml: Any, thoughtless: Any
+    tokenizer: Any, thoughtless: Any
 ) -> None:
-    expected = (chatml.convert_tokens_to_ids("<|im_end|>"),)
-    assert end_of_turn(chatml) == end_of_turn(thoughtless) == expected
-
-
-def test_a_template_without_special_tokens_ends_a_turn_with_end_of_sequence(
-    tokenizer_folder: str,
-) -> None:
-    tokenizer = load(tokenizer_folder, HAS_NO_MARKS)
-    assert end_of_turn(tokenizer) == (tokenizer.eos_token_id,)
+    expected = (tokenizer.convert_tokens_to_ids("<|im_end|>"),)
+    assert end_of_turn(tokenizer) == end_of_turn(thoughtless) == expected
 
 
 def test_the_end_of_a_turn_includes_text_before_the_special_token(tokenizer_folder: str) -> None:
@@ -136,69 +120,66 @@ def test_the_end_of_a_turn_includes_text_before_the_special_token(tokenizer_fold
     assert tokenizer.decode(list(end_of_turn(tokenizer))) == " .<|im_end|>"
 
 
-def test_a_turn_has_no_end_without_special_tokens_and_end_of_sequence(
+def test_a_template_without_special_tokens_ends_a_turn_with_end_of_sequence_if_there_is_one(
     tokenizer_folder: str,
 ) -> None:
     tokenizer = load(tokenizer_folder, HAS_NO_MARKS)
+    assert end_of_turn(tokenizer) == (tokenizer.eos_token_id,)
     tokenizer.eos_token = None
     assert end_of_turn(tokenizer) == ()
 
 
-def test_a_truncated_completion_has_no_end_of_turn(chatml: Any) -> None:
-    prompt, _, completion = complete(chatml, finish_reason="length")
-    assert chatml.decode(list(completion.tokens)) == prompt + TEXT
+def test_a_truncated_completion_has_no_end_of_turn(tokenizer: Any) -> None:
+    prompt, _, completion = complete(tokenizer, finish_reason="length")
+    assert tokenizer.decode(list(completion.tokens)) == prompt + TEXT
     assert completion.truncated
 
 
-def test_a_completion_beyond_the_length_limit_is_truncated(chatml: Any) -> None:
-    _, prompt_tokens, whole = complete(chatml)
+def test_a_completion_beyond_the_length_limit_is_truncated(tokenizer: Any) -> None:
+    _, prompt_tokens, whole = complete(tokenizer)
     for room in (0, 1, len(whole.tokens) - len(prompt_tokens) - 1):
-        _, _, cut = complete(chatml, length_limit=len(prompt_tokens) + room)
+        _, _, cut = complete(tokenizer, length_limit=len(prompt_tokens) + room)
         assert cut.tokens == whole.tokens[: len(prompt_tokens) + room]
         assert cut.truncated
         assert cut.completion_tokens == room
         assert cut.text == TEXT
 
 
-def test_a_completion_at_the_length_limit_is_complete(chatml: Any) -> None:
-    _, _, whole = complete(chatml)
-    _, _, fitting = complete(chatml, length_limit=len(whole.tokens))
+def test_a_completion_at_the_length_limit_is_complete(tokenizer: Any) -> None:
+    _, _, whole = complete(tokenizer)
+    _, _, fitting = complete(tokenizer, length_limit=len(whole.tokens))
     assert fitting == whole
 
 
-def test_an_empty_completion_is_only_the_end_of_turn(chatml: Any) -> None:
-    _, prompt_tokens, completion = complete(chatml, text="")
-    assert completion.tokens[len(prompt_tokens) :] == end_of_turn(chatml)
+def test_an_empty_completion_is_only_the_end_of_turn(tokenizer: Any) -> None:
+    _, prompt_tokens, completion = complete(tokenizer, text="")
+    assert completion.tokens[len(prompt_tokens) :] == end_of_turn(tokenizer)
 
 
 @given(text=st.text(st.characters(codec="utf-8"), max_size=40))
-def test_any_text_survives_encoding(chatml: Any, text: str) -> None:
-    _, prompt_tokens, completion = complete(chatml, text=text, finish_reason="length")
-    assert chatml.decode(list(completion.tokens[len(prompt_tokens) :])) == text
-
-
-def test_a_thought_in_its_own_field_precedes_the_answer(chatml: Any) -> None:
-    prompt = render_prompt(chatml, MESSAGES)
-    assert join_reasoning(prompt, "hm", "<answer>4</answer>") == (
-        "<think>hm</think><answer>4</answer>"
+def test_any_text_survives_encoding(tokenizer: Any, text: str) -> None:
+    [completion] = completions_from_texts(
+        tokenizer, [1], [text], finish_reasons=["length"], turn_end=[], length_limit=4096
     )
+    assert tokenizer.decode(list(completion.tokens[1:])) == text
 
 
-def test_a_thought_that_the_prompt_opened_is_not_opened_again(thoughtless: Any) -> None:
-    prompt = render_prompt(thoughtless, MESSAGES)
+def test_a_thought_in_its_own_field_precedes_the_answer_unless_the_prompt_opened_it(
+    tokenizer: Any, thoughtless: Any
+) -> None:
+    answer, prompt = "<answer>4</answer>", render_prompt(thoughtless, MESSAGES)
     assert prompt.endswith("<think>\n")
-    assert join_reasoning(prompt, "hm", "<answer>4</answer>") == "hm</think><answer>4</answer>"
+    assert join_reasoning(prompt, "hm", answer) == f"hm</think>{answer}"
+    prompt = render_prompt(tokenizer, MESSAGES)
+    assert join_reasoning(prompt, "hm", answer) == f"<think>hm</think>{answer}"
+    for nothing in (None, ""):
+        assert join_reasoning("<think>", nothing, "so: 4") == "so: 4"
 
 
-@pytest.mark.parametrize("reasoning", [None, ""])
-def test_a_text_without_a_thought_is_unchanged(reasoning: str | None) -> None:
-    assert join_reasoning("<think>", reasoning, "so: 4") == "so: 4"
-
-
-def test_unpaired_surrogates_get_the_tokens_of_the_replacement_character(chatml: Any) -> None:
+def test_unpaired_surrogates_get_the_tokens_of_the_replacement_character(tokenizer: Any) -> None:
     broken = "so\ud800 <answer>4\udfff</answer>"
-    _, _, completion = complete(chatml, broken)
-    _, _, whole = complete(chatml, "so\ufffd <answer>4\ufffd</answer>")
+    _, _, completion = complete(tokenizer, broken)
+    _, _, whole = complete(tokenizer, "so\ufffd <answer>4\ufffd</answer>")
     assert completion.text == broken
     assert completion.tokens == whole.tokens
     assert completion.masks == whole.masks

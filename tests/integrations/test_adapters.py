@@ -14,7 +14,7 @@ from integration_programs import ATROPOS, UNMAKABLE
 
 from reasoning_gym_environment import ReasoningGym
 from reasoning_gym_environment.errors import ConfigurationError
-from reasoning_gym_environment.inference.prompts import SYSTEM_PROMPTS
+from reasoning_gym_environment.inference.prompts import SYSTEM_PROMPTS, build_messages
 from reasoning_gym_environment.integrations.shared import (
     evaluation_problems,
     parse_recipe,
@@ -49,34 +49,26 @@ def test_categories_expand_to_their_tasks(gym: ReasoningGym) -> None:
     assert tasks == {"coin_flip"}
 
 
-@pytest.mark.parametrize(("difficulty", "level"), [(0, 0), (0.44, 4), (1, 10)])
-def test_a_difficulty_selects_the_nearest_level(
-    difficulty: float, level: int, gym: ReasoningGym
-) -> None:
+def test_a_difficulty_selects_the_nearest_level(gym: ReasoningGym) -> None:
     heights = {task.name: task.levels for task in gym.tasks()}
     assert heights["chain_sum"] == 11
-    [hard] = evaluation_problems(gym, ["chain_sum"], per_task=1, difficulty=difficulty)
-    assert hard.recipe.level == level
+    for difficulty, level in ((0, 0), (0.44, 4), (1, 10)):
+        [hard] = evaluation_problems(gym, ["chain_sum"], per_task=1, difficulty=difficulty)
+        assert hard.recipe.level == level
 
 
-@pytest.mark.parametrize("difficulty", [-0.1, 1.1])
-def test_a_difficulty_out_of_bounds_is_refused(difficulty: float, gym: ReasoningGym) -> None:
-    with pytest.raises(ConfigurationError) as refused:
-        evaluation_problems(gym, ["gcd"], per_task=1, difficulty=difficulty)
-    assert str(refused.value) == f"difficulty must be a number from 0 to 1, got {difficulty}"
-
-
-def test_zero_problems_are_refused(gym: ReasoningGym) -> None:
-    with pytest.raises(ConfigurationError) as refused:
-        evaluation_problems(gym, ["gcd"], per_task=0)
-    assert str(refused.value) == "per_task must be an integer ≥ 1, got 0"
-
-
-def test_an_unknown_task_is_refused(gym: ReasoningGym) -> None:
-    with pytest.raises(
-        ConfigurationError, match="unknown task or category 'gdc'; did you mean gcd"
-    ):
-        evaluation_problems(gym, ["gdc"], per_task=1)
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"difficulty": -0.1}, r"^difficulty must be a number from 0 to 1, got -0\.1$"),
+        ({"difficulty": 1.1}, r"^difficulty must be a number from 0 to 1, got 1\.1$"),
+        ({"per_task": 0}, "^per_task must be an integer ≥ 1, got 0$"),
+        ({"tasks": ["gdc"]}, "unknown task or category 'gdc'; did you mean gcd"),
+    ],
+)
+def test_wrong_arguments_are_named(changes: dict[str, Any], says: str, gym: ReasoningGym) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        evaluation_problems(gym, **{"tasks": ["gcd"], "per_task": 1, **changes})
 
 
 @pytest.mark.parametrize("text", ["", "gcd", "[1]", None])
@@ -95,10 +87,7 @@ def test_a_dataset_has_messages_and_recipes_as_separate_texts(gym: ReasoningGym)
     parts = [problem_dataset([problem], system_prompt="direct") for problem in problems]
     rows = list(concatenate_datasets(parts))
     for row, problem in zip(rows, problems, strict=True):
-        assert row["prompt"] == [
-            {"role": "system", "content": SYSTEM_PROMPTS["direct"]},
-            {"role": "user", "content": problem.question},
-        ]
+        assert row["prompt"] == build_messages(SYSTEM_PROMPTS["direct"], problem.question)
         assert json.loads(row["recipe"]) == problem.recipe.to_json()
         assert row["task"] == problem.recipe.task
 
@@ -153,13 +142,12 @@ def test_the_last_message_is_scored(completion: str | list[dict[str, str]], text
     assert text_of(completion) == text
 
 
-@pytest.mark.parametrize("module", ["nemo_gym", "shared", "trl"])
-def test_adapters_do_not_import_atropos(module: str) -> None:
-    names = "print(*{name.partition('.')[0] for name in sys.modules})"
-    program = f"import sys, reasoning_gym_environment.integrations.{module}; {names}"
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
+def test_adapters_do_not_import_atropos() -> None:
+    package = "reasoning_gym_environment.integrations"
+    modules = ", ".join(f"{package}.{name}" for name in ("nemo_gym", "shared", "trl"))
+    program = f"import sys, {modules}; print(*{{name.partition('.')[0] for name in sys.modules}})"
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert not set(done.stdout.split()) & ATROPOS
 
 

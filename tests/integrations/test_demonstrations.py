@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from reasoning_gym_environment.inference.prompts import SYSTEM_PROMPTS
+from reasoning_gym_environment.inference.prompts import SYSTEM_PROMPTS, build_messages
 from reasoning_gym_environment.integrations.shared import (
     demonstration,
     demonstration_row,
@@ -37,11 +37,9 @@ async def test_a_solved_problem_is_a_row_of_the_sft_layout(pool: TaskPool) -> No
     row = await demonstration_row(problem, "direct", pool)
     assert row is not None
     assert list(row) == ["messages", "task", "recipe", "score"]
-    assert row["messages"] == [
-        {"role": "system", "content": SYSTEM_PROMPTS["direct"]},
-        {"role": "user", "content": problem.question},
-        {"role": "assistant", "content": f"<answer>{problem.oracle}</answer>"},
-    ]
+    reply = {"role": "assistant", "content": f"<answer>{problem.oracle}</answer>"}
+    prompt = build_messages(SYSTEM_PROMPTS["direct"], problem.question)
+    assert row["messages"] == [*prompt, reply]
     assert (row["task"], row["score"]) == ("gcd", 1.0)
     assert Recipe.from_json(json.loads(row["recipe"])) == problem.recipe
 

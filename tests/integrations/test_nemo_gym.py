@@ -14,13 +14,9 @@ PROBLEM = Problem(recipe=RECIPE, question="Of 4 and 8?", oracle="4", entry=b"")
 
 
 def test_a_row_has_nemo_gyms_keys_and_the_recipe() -> None:
-    assert nemo_gym_row(PROBLEM, build_messages("Think.", PROBLEM.question)) == {
-        "responses_create_params": {
-            "input": [
-                {"role": "system", "content": "Think."},
-                {"role": "user", "content": "Of 4 and 8?"},
-            ]
-        },
+    messages = build_messages("Think.", PROBLEM.question)
+    assert nemo_gym_row(PROBLEM, messages) == {
+        "responses_create_params": {"input": messages},
         "question": "Of 4 and 8?",
         "answer": "4",
         "metadata": {"source_dataset": "gcd"},

@@ -175,9 +175,7 @@ def test_items_are_those_of_the_library(session: ReasoningGymEnvironment) -> Non
     assert ours == [library[index]["question"] for index in (0, 1, 2, 0)]
 
 
-def test_items_of_a_composite_dataset_are_those_of_the_library(
-    session: ReasoningGymEnvironment,
-) -> None:
+def test_items_of_a_composite_are_those_of_the_library(session: ReasoningGymEnvironment) -> None:
     specs: list[dict[str, Any]] = [
         {"name": "gcd", "weight": 2},
         {"name": "lcm", "config": {"max_numbers": 2}},

@@ -7,14 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from integration_programs import (
-    ATROPOS,
-    UNMAKABLE,
-    loaded,
-    page_program,
-    run_python,
-    shown_output,
-)
+from integration_programs import ATROPOS, UNMAKABLE, loaded, page_program, run_python, shown_output
 from page_blocks import ROOT
 from pyarrow import parquet
 from served_rewards import served_rewards
@@ -65,9 +58,7 @@ def test_the_page_program_scores_a_row(tmp_path: Path) -> None:
     assert run_python(page_program("SkyRL"), tmp_path) == shown_output("SkyRL")
 
 
-def test_rows_are_asked_and_scored_and_statuses_are_metrics(
-    rows: list[dict[str, Any]], gym: ReasoningGym
-) -> None:
+def test_rows_are_scored_with_status_metrics(rows: list[dict[str, Any]], gym: ReasoningGym) -> None:
     from skyrl_gym.metrics import aggregate_for_environment
 
     metrics = []
@@ -88,9 +79,7 @@ def test_rows_are_asked_and_scored_and_statuses_are_metrics(
     }
 
 
-def test_a_reward_service_scores(
-    rows: list[dict[str, Any]], gym: ReasoningGym, tmp_path: Path
-) -> None:
+def test_a_service_scores(rows: list[dict[str, Any]], gym: ReasoningGym, tmp_path: Path) -> None:
     import skyrl_gym
 
     made(rows[0])  # registers
@@ -105,9 +94,7 @@ def test_a_reward_service_scores(
             made(rows[0]).step("no idea")
 
 
-def test_a_stream_of_the_service_learns_from_rows_that_have_its_url(
-    gym: ReasoningGym, tmp_path: Path
-) -> None:
+def test_a_streams_level_rises_for_rows_with_its_url(gym: ReasoningGym, tmp_path: Path) -> None:
     options = {"tasks": ["chain_sum"], "complexity_mode": "curriculum", "group_size": 4}
     levels = []
     with served_rewards(tmp_path) as url:
@@ -124,9 +111,7 @@ def test_a_stream_of_the_service_learns_from_rows_that_have_its_url(
 
 
 @ignores_warnings
-def test_the_data_set_of_the_example_follows_the_scores_in_the_loader_of_the_trainer(
-    gym: ReasoningGym,
-) -> None:
+def test_the_examples_data_set_follows_the_scores_in_the_trainers_loader(gym: ReasoningGym) -> None:
     from torchdata.stateful_dataloader import StatefulDataLoader
 
     names = runpy.run_path(str(ROOT / "examples" / "skyrl_stream.py"))

@@ -60,9 +60,7 @@ def test_the_page_program_rolls_a_group_out(tmp_path: Path) -> None:
     assert run_python(page_program("Tinker"), tmp_path) == shown_output("Tinker")
 
 
-async def test_a_group_is_scored_and_every_status_is_a_metric(
-    gym: ReasoningGym, renderer: Any
-) -> None:
+async def test_a_group_is_scored_and_statuses_are_metrics(gym: ReasoningGym, renderer: Any) -> None:
     [problem] = gym.problems("chain_sum", level=1)
     right = f"<think>…</think><answer>{problem.oracle}</answer>"
     rolled = await rollout(group(problem, renderer, 2), renderer, right, "no idea")
@@ -76,9 +74,7 @@ async def test_a_group_is_scored_and_every_status_is_a_metric(
     assert problem.question in prompt
 
 
-async def test_an_answer_that_is_code_is_not_run(
-    gym: ReasoningGym, renderer: Any, tmp_path: Path
-) -> None:
+async def test_code_as_answer_is_not_run(gym: ReasoningGym, renderer: Any, tmp_path: Path) -> None:
     [problem] = gym.problems("countdown", level=0)
     attack = f"<answer>__import__('pathlib').Path('{tmp_path}/ran').touch()</answer>"
     rolled = await rollout(group(problem, renderer, 1), renderer, attack)
@@ -87,9 +83,7 @@ async def test_an_answer_that_is_code_is_not_run(
     assert not (tmp_path / "ran").exists()
 
 
-async def test_an_unscored_rollout_has_the_mean_reward_of_its_group(
-    gym: ReasoningGym, renderer: Any
-) -> None:
+async def test_an_unscored_rollout_gets_its_groups_mean(gym: ReasoningGym, renderer: Any) -> None:
     [problem] = gym.problems("chain_sum", level=1)
     builder = group(problem, renderer, 4)
     envs = await builder.make_envs()

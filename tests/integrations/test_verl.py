@@ -9,14 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from integration_programs import (
-    ATROPOS,
-    UNMAKABLE,
-    loaded,
-    page_program,
-    run_python,
-    shown_output,
-)
+from integration_programs import ATROPOS, UNMAKABLE, loaded, page_program, run_python, shown_output
 from served_rewards import served_rewards
 
 from reasoning_gym_environment import ReasoningGym
@@ -123,9 +116,7 @@ def answers(batch: dict[str, Any], gym: ReasoningGym) -> list[str]:
     return ["no idea", *(f"<answer>{oracle}</answer>" for oracle in oracles[1:])]
 
 
-def test_the_page_program_scores_a_row_through_verls_configuration(
-    rows: str, tmp_path: Path
-) -> None:
+def test_the_page_program_scores_a_row_by_verls_configuration(rows: str, tmp_path: Path) -> None:
     (tmp_path / "rows.parquet").symlink_to(rows)
     assert run_python(page_program("verl"), tmp_path) == shown_output("verl")
 
@@ -225,9 +216,7 @@ def streaming(url: str, stream: str, *more: str) -> Any:
     return configured(*FUNCTION, *STREAM, *files, "data.dataloader_num_workers=0", *more)
 
 
-def test_a_streams_level_rises_with_right_answers(
-    url: str, tokenizer: Any, gym: ReasoningGym
-) -> None:
+def test_a_level_rises_with_right_answers(url: str, tokenizer: Any, gym: ReasoningGym) -> None:
     from verl.trainer.ppo.reward import get_custom_reward_fn
 
     options = [

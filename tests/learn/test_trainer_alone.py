@@ -4,8 +4,6 @@ import asyncio
 import math
 import os
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ import pytest
 from aiohttp import web
 from integration_programs import run
 from needs_torch import NEEDS_TORCH
+from scripted_server import serving
 
 from reasoning_gym_environment.demo.server import build_tokenizer
 from reasoning_gym_environment.demo.trainer import ApiServer
@@ -76,35 +75,20 @@ def weights(folder: Path) -> tuple[float, float]:
     return sum(sums[name] for name in trained), sum(sums[n] for n in sums.keys() - trained)
 
 
-@asynccontextmanager
-async def serving(served: Path) -> AsyncIterator[tuple[WeightServer, int]]:
-    server = WeightServer(served)
-    app = web.Application()
-    app.router.add_post("/{path:.*}", server.answer)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "localhost", 0).start()
-    try:
-        yield server, runner.addresses[0][1]
-    finally:
-        await runner.cleanup()
-
-
 async def train(model: Path, folder: Path, steps: int, *, groups: int) -> WeightServer:
     """Run the trainer up to that step, with so many groups to train on."""
-    async with ApiServer() as api, serving(folder / "served") as (server, port):
+    server = WeightServer(folder / "served")
+    async with ApiServer() as api, serving([web.post("/{path:.*}", server.answer)]) as url:
+        sizes = {"batch-size": 2, "gradient-accumulation-steps": 2, "seq-len": 64, "layers": 1}
         options = {
+            **sizes,
             "model": model,
-            "layers": 1,
             "device": "cpu",
             "lr": 0.01,
-            "batch-size": 2,
-            "gradient-accumulation-steps": 2,
-            "seq-len": 64,
             "training-steps": steps,
             "checkpoint-interval": 1,
             "save-path": folder,
-            "vllm-port": port,
+            "vllm-port": url.rpartition(":")[2],
             "atropos-url": api.url,
         }
         command = [str(PROGRAM), *(f"--{name}={value}" for name, value in options.items())]

@@ -232,9 +232,7 @@ async def test_a_server_of_another_type_shares_the_run(
     assert len(set(texts)) > 8
 
 
-async def test_raw_logprobs_are_known_and_right_at_temperature_1(
-    tmp_path: Path, tokenizer: Any
-) -> None:
+async def test_raw_logprobs_are_known_and_fit_temperature_1(tmp_path: Path, tokenizer: Any) -> None:
     async with real_vllm(tmp_path) as url:
         for kind in KINDS:
             with pytest.raises(ConfigurationError, match="--logprobs-mode processed_logprobs"):

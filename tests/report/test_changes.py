@@ -96,7 +96,9 @@ def test_another_level_explains_a_change() -> None:
 
 def test_few_groups_of_a_task_are_kept_where_memory_counts() -> None:
     groups = list(invented_groups())
-    assert named(check(groups, keep=64)) == named(check(groups))
+    few = check(groups, keep=64)
+    assert named(few) == named(check(groups))
+    assert max(map(len, few._rows.values())) == 6 * 64
 
 
 def test_a_report_and_the_live_page_tell_of_changes(

@@ -258,9 +258,10 @@ def test_a_line_of_any_length_is_skipped_in_bounded_memory(
 ) -> None:
     monkeypatch.setattr(module, "MAX_LINE", 2**14)
     path = tmp_path / DUMP
-    append(path, line(0) + "x" * 2**16)
+    too_long = json.dumps(row([1.0], number=3, texts=["x" * 2**16])) + "\n"  # valid but for that
+    append(path, line(0) + too_long[: 2**16])
     live = following(tmp_path)
-    append(path, "x" * 2**13 + "\n" + line(1))
+    append(path, too_long[2**16 :] + line(1))
     append(path, json.dumps(row([1.0], number=2, texts=["y" * 2**13])) + "\n")
     assert seeds(live) == [0, 2, 4]
     (run,) = live.batch()["runs"]

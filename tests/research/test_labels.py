@@ -53,7 +53,8 @@ async def test_the_known_faults_are_found_and_checked(pool: TaskPool, task: str)
 
 @SESSION
 async def test_a_sound_task_has_no_finding(pool: TaskPool) -> None:
-    assert (await audited(pool, "lcm", 12)).examples == []
+    found = await audited(pool, "lcm", 12)
+    assert (found.items, found.failed, found.examples) == (12, 0, [])
 
 
 @pytest.mark.processes

@@ -7,12 +7,12 @@ from dataclasses import replace
 from random import Random
 
 import pytest
+from group_values import completion
 from hypothesis import given
 from hypothesis import strategies as st
 
 from reasoning_gym_environment.records import (
     Attempt,
-    Completion,
     GroupResult,
     Problem,
     Recipe,
@@ -29,11 +29,8 @@ token_counts = st.integers(0, 200_000).map(float)
 
 
 def attempt(score: float | None, status: Status, finish_reason: str = "stop") -> Attempt:
-    completion = Completion(
-        text="", tokens=(1, 2, 3), masks=(-100, 2, 3), logprobs=None, finish_reason=finish_reason
-    )
     return Attempt(
-        completion=completion,
+        completion=completion(prompt=1, length=2, finish_reason=finish_reason),
         answer="4",
         verdict=Verdict(score=score, status=status),
         reward=Reward(value=score or 0.0, score=score),
@@ -132,9 +129,7 @@ class TestGroups:
         assert not any("source" in name for name in summarise([library], CATEGORIES).values())
 
     @given(st.lists(groups, max_size=6), st.randoms(use_true_random=False))
-    def test_the_order_of_groups_does_not_matter(
-        self, groups: list[GroupResult], random: Random
-    ) -> None:
+    def test_their_order_does_not_matter(self, groups: list[GroupResult], random: Random) -> None:
         shuffled = random.sample(groups, len(groups))
         one, other = summarise(groups, CATEGORIES), summarise(shuffled, CATEGORIES)
         assert one.values() == other.values()
@@ -145,15 +140,15 @@ class TestGroups:
         scored = group(*result.scored, task=result.problem.recipe.task)
         assert score_averages(result) == score_averages(scored)
 
-    def test_an_unscored_rollout_is_counted_as_such_and_has_no_score(self) -> None:
-        means = summarise([group(SOLVED, UNSCORED)], CATEGORIES)
-        assert means["status/unscored"].value == 0.5
+    def test_an_unscored_rollout_is_counted_as_such_with_its_length_and_has_no_score(self) -> None:
+        cut = attempt(None, Status.UNSCORED, finish_reason="length")
+        means = summarise([group(SOLVED, cut)], CATEGORIES)
+        assert means["status/unscored"].value == means["truncated"].value == 0.5
+        assert means["completion_tokens"].value == 2.0
         assert (means["solved"].value, means["solved"].count) == (1.0, 1)
         assert not {"solved", "score", "reward"} & attempt_values(UNSCORED).keys()
-
-    def test_a_group_about_which_nothing_is_known_is_not_counted_as_unsolved(self) -> None:
         means = summarise([group(UNSCORED, UNSCORED), group(SOLVED)], CATEGORIES)
-        assert means["groups/none_solved"].total == 0.0
+        assert means["groups/none_solved"].total == 0.0  # nothing is known of the first
 
     def test_every_rollout_has_exactly_one_status(self) -> None:
         for status in Status:
@@ -177,12 +172,8 @@ class TestGroups:
         assert {name: means[name].value for name in averages} == averages
 
     def test_signal_is_kept_overall_by_category_by_task_and_by_level(self) -> None:
-        results = [
-            group(SOLVED, TIMEOUT, level=1),
-            group(SOLVED, level=2),
-            group(PARTLY, task="lcm"),
-        ]
-        means = summarise(results, CATEGORIES)
+        at_levels = [group(SOLVED, TIMEOUT, level=1), group(SOLVED, level=2)]
+        means = summarise([*at_levels, group(PARTLY, task="lcm")], CATEGORIES)
         shares = {
             "groups/mixed": 1 / 3,
             "groups/all_solved": 1 / 3,
@@ -195,14 +186,4 @@ class TestGroups:
             "task/lcm/groups/none_solved": 1.0,
         }
         assert {name: means[name].value for name in shares} == pytest.approx(shares)
-
-    def test_a_group_at_the_default_configuration_has_no_level(self) -> None:
-        assert not [
-            name for name in summarise([group(SOLVED)], CATEGORIES).values() if "level" in name
-        ]
-
-    def test_lengths_and_truncation_count_for_every_rollout(self) -> None:
-        cut = attempt(None, Status.UNSCORED, finish_reason="length")
-        means = summarise([group(SOLVED, cut)], CATEGORIES)
-        assert means["truncated"].value == 0.5
-        assert means["completion_tokens"].value == 2.0
+        assert not any("level" in name for name in summarise([group(SOLVED)], CATEGORIES).values())

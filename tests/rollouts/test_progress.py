@@ -43,20 +43,15 @@ def at_level(result: GroupResult, level: int) -> GroupResult:
 def unanswered(*texts: str, finish_reason: str = "stop") -> GroupResult:
     """A group without any answer."""
     base = group(*(0.0 for _ in texts), texts=texts)
-    attempts = tuple(
-        replace(
-            attempt,
-            completion=completion(attempt.completion.text, finish_reason=finish_reason),
-            verdict=replace(attempt.verdict, status=Status.NO_ANSWER),
-        )
-        for attempt in base.attempts
-    )
-    return replace(base, attempts=attempts)
+    verdict = replace(base.attempts[0].verdict, status=Status.NO_ANSWER)
+    said = (completion(text, finish_reason=finish_reason) for text in texts)
+    pairs = zip(base.attempts, said, strict=True)
+    attempts = (replace(attempt, completion=one, verdict=verdict) for attempt, one in pairs)
+    return replace(base, attempts=tuple(attempts))
 
 
 def test_a_line_describes_the_groups_since_the_last_one() -> None:
-    clock = Clock(0.0)
-    reported = Reported(clock)
+    reported = Reported(clock := Clock(0.0))
     reported.add(at_level(group(1.0, 0.0), 2))
     reported.add(at_level(unanswered("", "", finish_reason="length"), 1))
     clock.now = 4.0
@@ -70,32 +65,24 @@ def test_a_line_describes_the_groups_since_the_last_one() -> None:
     assert reported.line() == expected
     clock.now = 15.0
     assert reported.line() == "3 groups, 0.0/s"
-
-
-def test_a_change_is_warned_of_once_with_its_task_and_since_when(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    reported = Reported()
-    cut = group(0.0, 0.0)
-    attempts = [replace(a, completion=completion(finish_reason="length")) for a in cut.attempts]
-    for number in range(1, 4 * GROUPS + 1):
-        sound = group(1.0, 0.0)
-        fault = replace(cut, attempts=tuple(attempts))
-        reported.add(sound if number <= 120 else fault)
-    changes = [text for text in caplog.messages if text.startswith("Look at the rollouts")]
-    text = "gcd: 100% of completions are truncated since group 121, 0% before"
-    assert changes == [f"Look at the rollouts: {text}"]
-
-
-def test_unscored_rollouts_do_not_lower_the_solved_share() -> None:
     reported = Reported()
     reported.add(group(1.0, None, None))
-    assert " 100% solved" in reported.line()
+    assert " 100% solved" in reported.line()  # of those that were scored
+
+
+def test_a_change_of_a_task_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    reported, sound, cut = Reported(), group(1.0, 0.0), group(0.0, 0.0)
+    attempts = (replace(a, completion=completion(finish_reason="length")) for a in cut.attempts)
+    fault = replace(cut, attempts=tuple(attempts))
+    for number in range(1, 4 * GROUPS + 1):
+        reported.add(sound if number <= 120 else fault)
+    changes = [text for text in caplog.messages if text.startswith("Look at the rollouts")]
+    said = "gcd: 100% of completions are truncated since group 121, 0% before"
+    assert changes == [f"Look at the rollouts: {said}"]
 
 
 def test_after_a_minute_without_a_delivery_the_line_says_what_became_of_the_groups() -> None:
-    clock = Clock(0.0)
-    reported = Reported(clock)
+    reported = Reported(clock := Clock(0.0))
     counts = reported.statistics.counts
     for name in ("started", "collected", "sent"):
         counts[f"groups/{name}"] = 3
@@ -142,9 +129,7 @@ def warned_after(
     return warned
 
 
-def test_without_answers_one_warning_comes_after_fifty_groups(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_one_warning_follows_50_groups_without_answers(caplog: pytest.LogCaptureFixture) -> None:
     groups = [unanswered(f"The answer\nis {n}.", "hm") for n in range(120)]
     [(after, warning)] = warned_after(groups, caplog)
     assert after == GROUPS == 50
@@ -161,9 +146,7 @@ def test_without_answers_one_warning_comes_after_fifty_groups(
     )
 
 
-def test_the_warning_names_the_length_if_nearly_all_are_truncated(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_the_warning_names_the_length_of_truncated_texts(caplog: pytest.LogCaptureFixture) -> None:
     groups = [unanswered("<think>so", finish_reason="length") for _ in range(50)]
     [(_, warning)] = warned_after(groups, caplog)
     assert warning == (
@@ -181,9 +164,7 @@ def test_some_answers_are_enough_for_no_warning(caplog: pytest.LogCaptureFixture
     assert warned_after(groups, caplog) == []
 
 
-def test_groups_that_are_all_solved_get_a_warning_with_ways_out(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_all_solved_groups_get_a_warning_with_ways_out(caplog: pytest.LogCaptureFixture) -> None:
     mixed, solved = group(1.0, 0.0), group(1.0, 1.0)
     assert warned_after([mixed] * 3 + [solved] * 100, caplog) == []
     [(after, warning)] = warned_after([mixed] * 2 + [solved] * 100, caplog)

@@ -51,9 +51,7 @@ async def test_the_pause_doubles_to_a_minute(backoff: FailureBackoff, clock: Clo
     assert pauses == [1, 2, 4, 8, 16, 32, 60, 60]
 
 
-async def test_groups_that_are_lost_together_make_one_pause(
-    backoff: FailureBackoff, clock: Clock
-) -> None:
+async def test_groups_lost_together_make_one_pause(backoff: FailureBackoff, clock: Clock) -> None:
     for _ in range(16):
         backoff.record_failure("gcd", TRANSIENT)
         clock.now += 0.01
@@ -61,9 +59,7 @@ async def test_groups_that_are_lost_together_make_one_pause(
     assert backoff.failures == 16
 
 
-async def test_after_a_pause_one_asks_and_the_others_wait_for_it(
-    backoff: FailureBackoff, clock: Clock
-) -> None:
+async def test_after_a_pause_a_single_one_asks(backoff: FailureBackoff, clock: Clock) -> None:
     backoff.record_failure("gcd", TRANSIENT)
     clock.now += 1.0
     assert await may_request(backoff)

@@ -27,16 +27,13 @@ def test_a_report_holds_the_groups_since_the_last_one() -> None:
     assert second["train/category/games/solved"] == 0.25
 
 
-def test_the_totals_go_on_over_reports() -> None:
+def test_totals_and_counts_go_on_over_reports() -> None:
     statistics = counting()
     statistics.group_finished(group(1.0))
     statistics.take_report()
     statistics.group_finished(group(0.0))
     assert statistics.total["solved"].value == 0.5
     assert statistics.interval["solved"].value == 0.0
-
-
-def test_counts_go_on_over_reports() -> None:
     statistics = counting()
     statistics.counts["sandbox/restarts"] += 2
     assert statistics.take_report() == {"counts/sandbox/restarts": 2.0}

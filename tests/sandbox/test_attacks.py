@@ -75,7 +75,7 @@ async def test_without_landlock_it_reaches_no_worker_and_the_gap_is_named(
     monkeypatch.setattr(functions, "PROGRAM", WITHOUT_LANDLOCK)
     async with executing(allow) as (reward, family):
         pids = [os.getpid(), *family] if ROOT else family
-        verdict = await reward.score_async(program(ON_A_PROCESS, pids))
+        verdict = await reward.score_async(program(ON_A_PROCESS, pids, terminal=""))
         assert (verdict.status, verdict.detail) == (Status.SOLVED, "")
         gap = "No Landlock: the kernel refuses it (Function not implemented)."
         assert reward.gaps == [f"function processes: {gap}"]
@@ -87,7 +87,7 @@ async def test_without_landlock_it_reaches_no_worker_and_the_gap_is_named(
 async def test_the_attacks_succeed_where_nothing_is_contained() -> None:
     with subprocess.Popen(["sleep", "1000"]) as victim:
         for name, attack in ON_A_PROCESS.items():
-            tried = program({name: attack}, [victim.pid])
+            tried = program({name: attack}, [victim.pid], terminal="")
             done = subprocess.run([sys.executable, "-c", tried], capture_output=True, text=True)
             assert f"RuntimeError: [('{name}', {victim.pid})]" in done.stderr
         victim.kill()
@@ -104,13 +104,15 @@ async def test_answers_of_the_tasks_that_execute_them_reach_nothing_else_nor_any
                 names += map(os.readlink, (PROC / str(pid) / "fd").iterdir())
         return names
 
+    _, end = pty.openpty()
     async with (
         executing([]),
         pool_of(Unscreened, PoolSettings(processes=1, verify_timeout=1000.0)) as pool,
     ):
         for task in sorted(EXECUTES_ANSWERS):
             problem = await pool.generate(Recipe(task=task, seed=2))
-            tried = program({**ON_A_PROCESS, **ELSEWHERE}, [os.getpid(), *descendants(os.getpid())])
+            everyone = [os.getpid(), *descendants(os.getpid())]
+            tried = program({**ON_A_PROCESS, **ELSEWHERE}, everyone, terminal=os.ttyname(end))
             ends = "import os\ntry:\n    exec({!r}, {{}})\n{}:\n    os._exit(3)"
             codes = [ends.format(tried, when) for when in ("except RuntimeError", "finally")]
             answers = [

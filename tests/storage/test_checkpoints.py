@@ -14,11 +14,7 @@ from pathlib import Path
 import pytest
 
 from reasoning_gym_environment.errors import FixableError
-from reasoning_gym_environment.storage.checkpoints import (
-    STREAM,
-    Checkpoints,
-    read_checkpoint,
-)
+from reasoning_gym_environment.storage.checkpoints import STREAM, Checkpoints, read_checkpoint
 
 HOLDER = """
 import asyncio, sys
@@ -57,9 +53,7 @@ def test_the_newest_that_is_not_after_the_trainers_step_is_found(tmp_path: Path)
     assert read_checkpoint(folder / "step-6.json") == {STREAM: {"step": 6}}
 
 
-def test_what_an_earlier_run_left_in_the_folder_is_not_continued_by_accident(
-    tmp_path: Path,
-) -> None:
+def test_what_an_earlier_run_left_is_not_continued_by_accident(tmp_path: Path) -> None:
     folder = tmp_path / "env_0"
     saved(folder, 3, 6)
     checkpoints = saved(folder, 0)

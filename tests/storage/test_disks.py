@@ -141,14 +141,9 @@ def test_a_disk_that_never_responds_does_not_block_closing(tmp_path: Path) -> No
     folder = tmp_path / "dumps"
     folder.mkdir()
     os.mkfifo(folder / FILE)
+    command = [sys.executable, str(SCRIPT), "ending", str(folder)]
     begin = time.monotonic()
-    ended = subprocess.run(
-        [sys.executable, str(SCRIPT), "ending", str(folder)],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
+    ended = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     assert time.monotonic() - begin < 30
     assert ended.stdout == "3\n"
     assert ended.stderr.splitlines()[-1] == (

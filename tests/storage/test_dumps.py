@@ -41,9 +41,7 @@ async def write_all(folder: Path, kind: DumpKind, rows: list[dict[str, Any]]) ->
     return counts
 
 
-async def test_files_of_each_kind_are_numbered_apart_and_hold_their_number_of_groups(
-    tmp_path: Path,
-) -> None:
+async def test_files_of_each_kind_are_numbered_and_have_their_size(tmp_path: Path) -> None:
     counts: Counter[str] = Counter()
     writer = DumpWriter(tmp_path, "run", counts)
     for number in range(203):
@@ -51,10 +49,8 @@ async def test_files_of_each_kind_are_numbered_apart_and_hold_their_number_of_gr
         await writer.write(FAILED, {"bad": number})
     writer.close()
     for kind, key, sizes in ((SUCCESSFUL, "good", [100, 100, 3]), (FAILED, "bad", [50] * 4 + [3])):
-        names = [
-            f"reasoning_gym_environment_{kind.name}_run_{i:04d}.jsonl" for i in range(len(sizes))
-        ]
-        contents = [read_dump(tmp_path / name).rows for name in names]
+        name = f"reasoning_gym_environment_{kind.name}_run_{{:04d}}.jsonl"
+        contents = [read_dump(tmp_path / name.format(i)).rows for i in range(len(sizes))]
         assert [len(content) for content in contents] == sizes
         rows = [row for content in contents for row in content]
         assert rows == [{key: number} for number in range(203)]
@@ -62,9 +58,7 @@ async def test_files_of_each_kind_are_numbered_apart_and_hold_their_number_of_gr
     assert counts == {"dumps/rollouts": 203, "dumps/FAILED_rollouts": 203}
 
 
-async def test_groups_written_at_the_same_time_are_all_there_each_on_its_line(
-    tmp_path: Path,
-) -> None:
+async def test_groups_written_at_once_are_all_there_each_on_its_line(tmp_path: Path) -> None:
     writer = DumpWriter(tmp_path, "run", Counter())
     rows = [{"number": number, "filler": "x" * 10_000} for number in range(250)]
     await asyncio.gather(*(writer.write(SUCCESSFUL, row) for row in rows))
@@ -100,12 +94,11 @@ async def test_progress_is_logged_every_ten_groups_and_at_the_end_of_a_file(
 ) -> None:
     caplog.set_level("INFO")
     await write_all(tmp_path, FAILED, [{}] * 52)
-    said = [record.getMessage() for record in caplog.records]
-    assert [text.split(" in ")[0] for text in said[:4]] == [
+    *progress, end = caplog.messages
+    assert [text.split(" in ")[0] for text in progress] == [
         f"FAILED_rollouts: {done} of 50 groups" for done in (10, 20, 30, 40)
     ]
-    assert said[4].startswith("Dump file complete: ")
-    assert len(said) == 5
+    assert end.startswith("Dump file complete: ")
 
 
 @pytest.mark.parametrize(
@@ -171,25 +164,21 @@ def test_a_torn_line_is_skipped_and_counted(
     assert "skipped 1 torn lines" in caplog.text
 
 
-def test_a_file_without_torn_lines_is_read_without_a_log_line(
+def test_a_whole_file_is_read_without_a_log_line_and_a_missing_one_raises_an_os_error(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "dump.jsonl"
     path.write_bytes(b'{"a": 1}\n')
     assert read_dump(path) == ([{"a": 1}], 0)
     assert caplog.text == ""
-
-
-def test_a_missing_file_raises_an_os_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         read_dump(tmp_path / "none.jsonl")
 
 
 def killed_after(seconds: float, folder: Path) -> list[int]:
     """Kill an endless writer some time after its first group; the groups it said were done."""
-    with subprocess.Popen(
-        [sys.executable, str(SCRIPT), "endless", str(folder)], stdout=subprocess.PIPE, text=True
-    ) as writer:
+    command = [sys.executable, str(SCRIPT), "endless", str(folder)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
         assert writer.stdout is not None
         first = writer.stdout.readline()
         time.sleep(seconds)
@@ -199,9 +188,7 @@ def killed_after(seconds: float, folder: Path) -> list[int]:
 
 @pytest.mark.processes
 @pytest.mark.parametrize("attempt", range(6))
-def test_every_group_that_was_done_survives_a_writer_that_is_killed(
-    tmp_path: Path, attempt: int
-) -> None:
+def test_every_group_that_was_done_survives_a_killed_writer(tmp_path: Path, attempt: int) -> None:
     done = killed_after(random.Random(attempt).uniform(0.0, 0.25), tmp_path)
     contents = [read_dump(path) for path in files(tmp_path)]
     numbers = [row["number"] for content in contents for row in content.rows]
@@ -215,12 +202,8 @@ def test_every_group_that_was_done_survives_a_writer_that_is_killed(
 @pytest.mark.processes
 def test_a_full_disk_is_reported_once_and_counted_and_the_file_stays_whole(tmp_path: Path) -> None:
     pytest.importorskip("resource")
-    ended = subprocess.run(
-        [sys.executable, str(SCRIPT), "limited", str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    command = [sys.executable, str(SCRIPT), "limited", str(tmp_path)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
     assert ended.stdout.splitlines() == ["3 6", "4 6"]
     assert ended.stderr.count("ERROR Dumps can't be written to") == 1
     assert str(tmp_path) in ended.stderr

@@ -73,22 +73,14 @@ def test_a_row_of_an_own_task_names_its_module_and_its_chance() -> None:
 
 
 def test_the_same_recipe_and_question_make_the_same_item() -> None:
+    def key(**changes: Any) -> str:
+        return StoredGroup.from_json(row(**changes)).item_key
+
     said = {**row()["rollouts"][0], "status": "wrong", "raw_score": 0.0}
-    assert (
-        StoredGroup.from_json(row()).item_key
-        == StoredGroup.from_json(row(rollouts=[said])).item_key
-    )
     asked = {**said, "conversation": [{"role": "user", "content": "2+3?"}]}
-    assert (
-        StoredGroup.from_json(row()).item_key
-        != StoredGroup.from_json(row(rollouts=[asked])).item_key
-    )
-    made = {**row()["recipe"], "library_version": "0.1.25"}
-    assert StoredGroup.from_json(row()).item_key == StoredGroup.from_json(row(recipe=made)).item_key
-    other = {**row()["recipe"], "seed": 5}
-    assert (
-        StoredGroup.from_json(row()).item_key != StoredGroup.from_json(row(recipe=other)).item_key
-    )
+    assert key() == key(rollouts=[said]) != key(rollouts=[asked])
+    assert key() == key(recipe={**row()["recipe"], "library_version": "0.1.25"})
+    assert key() != key(recipe={**row()["recipe"], "seed": 5})
 
 
 @pytest.mark.parametrize("score", ["x", -0.1, 2, [], float("nan")])

@@ -1,6 +1,7 @@
 """Selection of examples and of preference pairs."""
 
 import json
+from typing import Any
 
 from stored_values import attempt, stored
 
@@ -9,6 +10,11 @@ from reasoning_gym_environment.storage.rows import StoredGroup
 
 SYSTEM = {"role": "system", "content": "Think."}
 USER = {"role": "user", "content": "Question 2?"}
+
+
+def scores(group: dict[str, Any], min_score: float) -> list[Any]:
+    rows = sft_rows(StoredGroup.from_json(group), min_score=min_score)
+    return [item.row["score"] for item in rows]
 
 
 def by_assistant(text: str) -> dict[str, str]:
@@ -29,29 +35,19 @@ def test_solved_completions_are_examples_with_their_whole_conversation() -> None
 
 def test_a_minimum_score_replaces_the_status_solved() -> None:
     group = stored(attempt(1.0), attempt(0.25), attempt(0.1))
-    assert [
-        item.row["score"] for item in sft_rows(StoredGroup.from_json(group), min_score=0.25)
-    ] == [1.0, 0.25]
+    assert scores(group, min_score=0.25) == [1.0, 0.25]
 
 
 def test_an_unscored_or_truncated_completion_is_no_example_whatever_its_reward() -> None:
     group = stored(attempt(None), attempt(1.0, finish_reason="length"), attempt(0.0))
     assert group["rollouts"][0]["score"] == 0.75
-    assert [
-        item.row["score"] for item in sft_rows(StoredGroup.from_json(group), min_score=0.5)
-    ] == []
+    assert scores(group, min_score=0.5) == []
     assert list(dpo_rows(StoredGroup.from_json(group))) == []
 
 
 def test_a_pair_is_the_best_solved_and_the_worst_unsolved_completion() -> None:
-    group = stored(
-        attempt(0.25, "poor"),
-        attempt(0.5, "fair"),
-        attempt(1.0, "best"),
-        attempt(0.0, "worst"),
-        attempt(1.0, "as good"),
-        attempt(0.0, "as bad"),
-    )
+    said = {"poor": 0.25, "fair": 0.5, "best": 1.0, "worst": 0.0, "as good": 1.0, "as bad": 0.0}
+    group = stored(*(attempt(score, text) for text, score in said.items()))
     [item] = dpo_rows(StoredGroup.from_json(group))
     assert item.row == {
         "prompt": [SYSTEM, USER],
@@ -65,9 +61,9 @@ def test_a_pair_is_the_best_solved_and_the_worst_unsolved_completion() -> None:
 
 
 def test_a_group_that_is_all_solved_or_all_unsolved_gives_no_pair() -> None:
-    assert list(dpo_rows(StoredGroup.from_json(stored(attempt(1.0), attempt(0.5))))) == []
-    assert list(dpo_rows(StoredGroup.from_json(stored(attempt(0.0), attempt(0.25))))) == []
-    assert list(dpo_rows(StoredGroup.from_json(stored(attempt(1.0), attempt(None))))) == []
+    for given in ((1.0, 0.5), (0.0, 0.25), (1.0, None)):
+        group = StoredGroup.from_json(stored(*map(attempt, given)))
+        assert list(dpo_rows(group)) == []
 
 
 def test_records_hold_all_that_is_stored() -> None:
@@ -83,10 +79,8 @@ def test_records_hold_all_that_is_stored() -> None:
 
 
 def test_rows_are_the_same_only_when_recipe_and_text_are() -> None:
-    def identities(*groups: dict[str, object]) -> set[str]:
-        return {
-            item.identity for group in groups for item in sft_rows(StoredGroup.from_json(group))
-        }
+    def identities(*rows: dict[str, object]) -> set[str]:
+        return {item.identity for row in rows for item in sft_rows(StoredGroup.from_json(row))}
 
     assert len(identities(stored(attempt(1.0)), stored(attempt(0.5)))) == 1
     assert len(identities(stored(attempt(1.0)), stored(attempt(1.0), seed=4))) == 2

@@ -43,9 +43,8 @@ def test_lines_and_tracebacks_have_no_key(logger: logging.Logger) -> None:
 
 
 def test_json_lines_have_no_key(logger: logging.Logger) -> None:
-    rows = [
-        json.loads(line) for line in logged(logger, JsonLines(SecretRedactor([KEY]))).splitlines()
-    ]
+    text = logged(logger, JsonLines(SecretRedactor([KEY])))
+    rows = [json.loads(line) for line in text.splitlines()]
     assert [row["message"] for row in rows] == ["key withheld", "broken"]
     assert [row["level"] for row in rows] == ["INFO", "ERROR"]
     assert rows[1]["traceback"].endswith("ValueError: bad key withheld")

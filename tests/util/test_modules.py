@@ -38,17 +38,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("{folder}/mine.py", "mine", "mine.py"),
     ],
 )
-def test_a_path_gives_the_name_that_its_file_is_imported_by(
-    folder: Path, entry: str, name: str, file: str
-) -> None:
+def test_a_path_gives_the_name_of_a_module(folder: Path, entry: str, name: str, file: str) -> None:
     found = find_module(entry.format(folder=folder, name=folder.name), "task_modules")
     assert (found.name, found.shown, found.folder) == (name, str(folder / file), str(folder))
     assert found.search_path[0] == str(folder)
 
 
-def test_a_name_is_found_as_the_program_finds_it(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_name_is_found_as_programs_find_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(folder)
     for name in ("mine", "package", "package.inner"):
         assert find_module(name, "task_modules").search_path[0] == str(folder)
@@ -69,9 +65,7 @@ def test_a_name_is_found_as_the_program_finds_it(
         ("__main__", "the running program or notebook, .*such as ./my_module.py$"),
     ],
 )
-def test_what_no_worker_can_import_is_refused_with_the_way_out(
-    folder: Path, entry: str, message: str
-) -> None:
+def test_what_no_worker_can_import_is_refused(folder: Path, entry: str, message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         find_module(entry, "task_modules")
 
@@ -100,9 +94,8 @@ def test_a_file_that_is_named_like_another_module_is_not_taken_for_it(
 ) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path])
     (folder / "json.py").write_text("")
-    with pytest.raises(
-        WorkerStartError, match=r"json.py is named like .*json/__init__\.py: rename it"
-    ):
+    said = r"json.py is named like .*json/__init__\.py: rename it"
+    with pytest.raises(WorkerStartError, match=said):
         import_module(find_module("./json.py", "task_modules"))
 
 

@@ -32,9 +32,7 @@ def test_an_outage_has_a_beginning_a_line_a_minute_and_an_end(
     ]
 
 
-def test_an_outage_lasts_while_any_request_fails(
-    clock: Clock, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_any_failed_request_keeps_an_outage(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     outage = Outage(clock, server="The API")
     with outage.request() as a, outage.request() as b:
         outage.record_failure("413", lost=0, request=a)
@@ -50,9 +48,7 @@ def test_an_outage_lasts_while_any_request_fails(
     assert outage.end() == 0.0  # a request that has ended fails no more
 
 
-def test_seconds_before_the_first_failure_was_seen_count(
-    clock: Clock, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_seconds_before_the_failure_count(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     outage = Outage(clock, server="The server", unit="requests given up")
     outage.record_failure("it hangs", lost=0, already=8.0)
     clock.now += 2.0
@@ -74,21 +70,13 @@ def test_an_outage_is_logged_at_once_and_then_once_a_minute(clock: Clock) -> Non
     assert outage.lost == 200
     assert outage.end() == 199
     assert outage.end() is None
-
-
-def test_the_next_outage_starts_from_zero(clock: Clock) -> None:
-    outage = Outage(clock)
-    outage.record_failure(lost=3)
-    outage.end()
     clock.now += 1
     assert not outage
-    outage.record_failure()
+    outage.record_failure()  # the next one starts from zero
     assert (bool(outage), outage.lost, outage.should_log) == (True, 1, True)
 
 
-async def test_errors_of_the_event_loop_are_logged_once_a_minute(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_loop_errors_are_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     loop = asyncio.get_running_loop()
     limit_loop_errors(loop)
     for _ in range(1000):

@@ -9,9 +9,7 @@ import pytest
 from reasoning_gym_environment.util.progress import Progress
 
 
-async def test_off_a_terminal_progress_is_logged_even_while_no_job_ends(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_off_a_terminal_progress_is_always_logged(caplog: pytest.LogCaptureFixture) -> None:
     progress = Progress("evaluation", total=50, done=10, log_every=0.01, note=lambda: "waiting")
     with caplog.at_level(logging.INFO):
         async with progress.shown():

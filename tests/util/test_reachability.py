@@ -35,38 +35,28 @@ def deaf() -> str:
 
 
 async def require(*urls: str, seconds: float = 0.0) -> None:
-    await require_reachable(
-        urls, what="the server", hint="start it", seconds=seconds, interval=0.02
-    )
+    said = {"what": "the server", "hint": "start it"}
+    await require_reachable(urls, **said, seconds=seconds, interval=0.02)
 
 
-async def test_a_server_that_listens_is_reachable(
-    listening: str, caplog: pytest.LogCaptureFixture
+async def test_a_server_that_listens_is_reachable_and_one_of_several_is_enough(
+    deaf: str, listening: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     await require(listening)
     assert caplog.text == ""
-
-
-async def test_one_of_several_is_enough(deaf: str, listening: str) -> None:
     await require(deaf, listening)
 
 
-async def test_a_server_that_does_not_listen_is_named_with_a_hint(deaf: str) -> None:
-    with pytest.raises(UnreachableError) as caught:
-        await require(deaf)
-    message = str(caught.value)
-    assert message.startswith("the server can't be reached at")
-    assert deaf in message
-    assert message.endswith("start it")
-    assert isinstance(caught.value, FixableError)
-
-
-async def test_all_that_were_tried_are_named(deaf: str) -> None:
+async def test_servers_that_do_not_listen_are_named_with_a_hint(deaf: str) -> None:
     other = f"http://127.0.0.1:{unused_port()}"
-    with pytest.raises(UnreachableError) as caught:
-        await require(deaf, other)
-    assert deaf in str(caught.value)
-    assert other in str(caught.value)
+    for urls in ([deaf], [deaf, other]):
+        with pytest.raises(UnreachableError) as caught:
+            await require(*urls)
+        message = str(caught.value)
+        assert message.startswith("the server can't be reached at")
+        assert all(url in message for url in urls)
+        assert message.endswith("start it")
+        assert isinstance(caught.value, FixableError)
 
 
 async def test_every_failed_attempt_is_logged(deaf: str, caplog: pytest.LogCaptureFixture) -> None:
