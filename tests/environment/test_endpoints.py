@@ -107,11 +107,12 @@ async def test_process_needs_no_tokenizer(bench: Any, tokenizer: Any) -> None:
 
 async def test_what_needs_tokens_says_that_it_needs_a_tokenizer(bench: Any) -> None:
     groups = bench.folder / "g.jsonl"
-    settings = {"tokenizer_name": "", "data_path_to_save_groups": str(groups)}
-    for run, what in (
-        (ReasoningGymEnv.env_manager, "serve trains on tokens"),
-        (ReasoningGymEnv.process_manager, "data_path_to_save_groups stores tokens"),
+    saves = {"data_path_to_save_groups": str(groups)}
+    for run, settings, what in (
+        (ReasoningGymEnv.env_manager, {}, "serve trains on tokens"),
+        (ReasoningGymEnv.process_manager, saves, "data_path_to_save_groups stores tokens"),
     ):
+        settings = {"tokenizer_name": "", **settings}
         async with bench.unprepared("http://127.0.0.1:1", **settings) as env:
             with pytest.raises(ConfigurationError) as raised:
                 await run(env)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from process_tree import in_linux, survivors
+from process_tree import survivors
 from scripted_server import ScriptedServer
 from serve_loop import HONEST, training_from, until_pulled
 from trainer_api import Api, begin_training, let_in, until, weight_of_a_newcomer
@@ -195,7 +195,6 @@ async def test_a_killed_replica_loses_no_evaluation_and_its_place_is_taken(
     assert "Traceback" not in again.said() + survivor.said()
 
 
-@in_linux
 async def test_killed_replicas_leave_no_process_and_no_ghost_behind(
     bench: Any, tokenizer: Any, tmp_path: Path
 ) -> None:

@@ -53,7 +53,6 @@ async def test_a_signal_during_the_start_leaves_no_process_behind(
     assert await survivors(children) == set()
 
 
-@in_linux
 @pytest.mark.usefixtures("wandb_of_a_launcher")
 async def test_the_end_of_training_ends_it_all_after_the_last_evaluation(
     bench: Any, tokenizer: Any
@@ -124,7 +123,6 @@ async def test_the_example_trainer_can_pad_a_batch(bench: Any, tokenizer: Any) -
     assert {float(t) for batch in temperatures for t in batch.flatten()} == {1.0}
 
 
-@in_linux
 async def test_serve_waits_for_a_trainer_which_the_demos_can_be(bench: Any, tokenizer: Any) -> None:
     async with (
         PolicyServer(HONEST, tokenizer) as server,
@@ -142,7 +140,6 @@ async def test_serve_waits_for_a_trainer_which_the_demos_can_be(bench: Any, toke
             await command.end(signal.SIGHUP, api.url)
 
 
-@in_linux
 async def test_a_start_is_short_and_a_summary_follows(bench: Any, tokenizer: Any) -> None:
     changes = {"include_tasks": "arithmetic", "complexity_mode": "random"}
     async with serving(bench, tokenizer, HALF, flags=["--json-logs"], **changes) as served:

@@ -263,6 +263,7 @@ async def test_an_endpoint_that_ignores_n_returns_complete_groups(
         group = await group_of(env, await env.get_next_item())
     assert len(group["tokens"]) == 4
     assert "since it takes no n above 1" in caplog.text
+    assert "accounting mismatch" not in caplog.text  # the caller has the group
 
 
 async def test_prompts_that_leave_no_room_are_counted_and_replaced(bench: Any) -> None:

@@ -125,6 +125,14 @@ async def served(
     assert not any(env.statistics.unaccounted().values()), env.statistics.accounting()
 
 
+async def test_serving_ends_with_the_training_without_an_evaluation(
+    bench: Any, tokenizer: Any
+) -> None:
+    async with served(bench, tokenizer, ReasoningGymEnv, total_steps=1) as (env, _, job):
+        await asyncio.wait_for(job, 120)
+    assert env.eval_runner is None
+
+
 @asynccontextmanager
 async def processed(
     bench: Any, tokenizer: Any, of: Any, *, groups: int = 3, **changes: Any

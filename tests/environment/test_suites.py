@@ -53,8 +53,10 @@ async def test_a_suite_with_another_question_stops_before_the_first_request(
         bench.unprepared(server.url, **with_suite({}, given)) as env,
     ):
         env.evaluation.settings = dataclasses.replace(env.evaluation.settings, suite=given)
-        with pytest.raises(UnequalItemsError, match="1 of the 5 items of tiny have another quest"):
+        said = "1 of the 5 items of tiny have another quest"
+        with pytest.raises(UnequalItemsError, match=said) as raised:
             await env._run_evaluate()
+    assert raised.value.exit_status == 2
     assert server.requests == 0
 
 

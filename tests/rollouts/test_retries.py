@@ -95,9 +95,16 @@ async def test_one_line_a_minute_and_one_at_the_end(
     ]
 
 
-def test_permanent_failures_are_counted_until_a_success(backoff: FailureBackoff) -> None:
+def test_permanent_failures_are_counted_until_a_success(
+    backoff: FailureBackoff, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
     for error in (PERMANENT, TRANSIENT, PERMANENT):
         backoff.record_failure("gcd", error)
     assert (backoff.failures, backoff.permanent) == (3, 2)
     backoff.group_finished(GROUP)
     assert (backoff.failures, backoff.permanent) == (0, 0)
+    assert [message.partition(":")[0] for message in caplog.messages] == [
+        "Lost a group of gcd, 1 in a row",
+        "Inference is back after 0 s, 3 groups lost",
+    ]
