@@ -1,7 +1,8 @@
-"""The demo command, on real parts. A test of the live page ends one by SIGTERM."""
+"""The demo command, on real parts."""
 
 import asyncio
 import json
+import signal
 import sys
 from asyncio.subprocess import PIPE
 from pathlib import Path
@@ -38,10 +39,11 @@ def test_groups_make_the_whole_way(
 
 
 @in_linux
-async def test_a_killed_demo_leaves_no_process_behind(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+async def test_a_signal_leaves_no_process_behind(number: signal.Signals, tmp_path: Path) -> None:
     demo = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "reasoning_gym_environment", "demo", "--seconds", "600"),
-        *("--data-dumps-dir", str(tmp_path)),
+        *("--no-watch", "--data-dumps-dir", str(tmp_path)),
         stdout=PIPE,
         stderr=PIPE,
     )
@@ -49,7 +51,7 @@ async def test_a_killed_demo_leaves_no_process_behind(tmp_path: Path) -> None:
     while b" sent" not in await demo.stdout.readline():
         pass
     started = descendants(demo.pid)
-    demo.kill()
+    demo.send_signal(number)
     await asyncio.wait_for(demo.communicate(), timeout=60)
     assert started
     await asyncio.wait_for(until_gone(started), timeout=30)

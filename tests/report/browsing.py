@@ -36,8 +36,9 @@ def set_fragment(browser: Any, fragment: str) -> None:
 def choose(browser: Any, name: str, value: str) -> None:
     """Set a control as a user does."""
     script = """const field = document.getElementById(arguments[0]);
-        field.value = arguments[1]; field.dispatchEvent(new Event("input", {bubbles: true}));
-        field.dispatchEvent(new Event("change", {bubbles: true}))"""
+        field.value = arguments[1];
+        const event = field.type === "search" ? "input" : "change";  // "input": not left yet
+        field.dispatchEvent(new Event(event, {bubbles: true}))"""
     browser.execute_script(script, name, value)
 
 

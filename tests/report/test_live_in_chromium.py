@@ -204,6 +204,7 @@ def test_the_page_follows_a_demo_that_leaves_no_process_behind(
             process.terminate()
         until(browser, "document.getElementById('connection').innerText === 'ended'")
         assert "The run has ended" in text_of(browser, "healths")
+        process.wait(timeout=60)
     assert started
     WebDriverWait(browser, 30, 0.1).until(
         lambda _: not any((PROC / str(pid)).exists() for pid in started)  # not even a zombie

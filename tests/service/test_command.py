@@ -118,13 +118,13 @@ async def test_contained_functions_are_called_and_sigterm_drains_and_leaves_no_p
 
 @pytest.mark.processes
 async def test_sigterm_saves_streams_first_and_gives_up_what_hangs(tmp_path: Path) -> None:
-    headers = {"Authorization": f"Bearer {TOKEN}"}
+    """On loopback, which is the default, nobody needs a token."""
     file = tmp_path / "s.json"
     async with (
-        command("--streams", str(tmp_path), "--drain", "1") as process,
-        aiohttp.ClientSession(headers=headers) as session,
+        command("--streams", str(tmp_path), "--drain", "1", token=None) as process,
+        aiohttp.ClientSession() as session,
     ):
-        url = await until(process, r"Listening on (http\S+)")
+        url = await until(process, r"Listening on (http://127\.0\.0\.1:\d+)")
         await until(process, "Ready")
         async with session.post(f"{url}/problems", json={"stream": "s", "options": {}}) as response:
             assert response.status == 200
