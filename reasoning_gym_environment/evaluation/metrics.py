@@ -257,7 +257,6 @@ def _means(samples: Sequence[StoredGroup], baselines: Baselines) -> Numbers:
     highest = {
         t: max(chance.get(t, 0.0), no_reasoning.get(t, 0.0)) for t in {*chance, *no_reasoning}
     }
-    at_levels = [level_chance(sample.recipe) for sample in samples for _ in sample.scored]
     values = {
         "unscored": [float(not r.scored) for r in rollouts],
         "format_failures": [float(r.status in FORMAT_FAILURES) for r in given],
@@ -265,7 +264,7 @@ def _means(samples: Sequence[StoredGroup], baselines: Baselines) -> Numbers:
         "completion_tokens": [float(r.length or 0) for r in given],
         "reward": [r.score for r in rollouts if r.scored],
         "chance": [floor for floor, _ in _against(chance, samples)]
-        or [floor for floor in at_levels if floor is not None],
+        or [c for s in samples if (c := level_chance(s.recipe)) is not None for _ in s.scored],
         "no_reasoning_floor": [floor for floor, _ in _against(no_reasoning, samples)],
         "above_chance": [float(r.solved) - floor for floor, r in _against(highest, samples)],
     }

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NoReturn
 
 import pytest
-from process_tree import PROC, children, descendants, survivors
+from process_tree import children, descendants, in_linux, survivors
 
 from reasoning_gym_environment import (
     AsyncProblemStream,
@@ -23,7 +23,7 @@ from reasoning_gym_environment import (
 )
 from reasoning_gym_environment.errors import ConfigurationError, PoolClosedError
 
-pytestmark = [pytest.mark.processes, pytest.mark.skipif(not PROC.exists(), reason="reads /proc")]
+pytestmark = [pytest.mark.processes, in_linux]
 
 
 @pytest.fixture(scope="module")

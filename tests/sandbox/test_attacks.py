@@ -8,7 +8,7 @@ import os
 import pty
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -52,20 +52,25 @@ async def executing(allow: list[str]) -> AsyncIterator[tuple[ContainedFunction, 
         sibling.cancel()
 
 
+@pytest.fixture
+def terminal() -> Iterator[str]:
+    """The name of one that is open."""
+    ends = pty.openpty()
+    yield os.ttyname(ends[1])
+    for end in ends:
+        os.close(end)
+
+
 @pytest.mark.parametrize("allow", [[], ALL])
-async def test_a_text_that_runs_reaches_nothing_else(allow: list[str]) -> None:
+async def test_a_text_that_runs_reaches_nothing_else(allow: list[str], terminal: str) -> None:
     if not has_landlock():
         pytest.skip("this kernel has no Landlock")
-    terminal, end = pty.openpty()
     async with executing(allow) as (reward, family):
-        attacks = program(
-            {**ON_A_PROCESS, **ELSEWHERE}, [os.getpid(), *family], terminal=os.ttyname(end)
-        )
+        everyone = [os.getpid(), *family]
+        attacks = program({**ON_A_PROCESS, **ELSEWHERE}, everyone, terminal=terminal)
         verdict = await reward.score_async(attacks)
         assert (verdict.status, verdict.detail) == (Status.SOLVED, "")
         assert reward.gaps == []
-    os.close(terminal)
-    os.close(end)
 
 
 @pytest.mark.parametrize("allow", [[], ALL])
@@ -93,7 +98,9 @@ async def test_the_attacks_succeed_where_nothing_is_contained() -> None:
         victim.kill()
 
 
-async def test_answers_of_the_tasks_that_execute_them_reach_nothing_else_nor_any_pipe() -> None:
+async def test_answers_of_the_tasks_that_execute_them_reach_nothing_else_nor_any_pipe(
+    terminal: str,
+) -> None:
     """Without the screen. One that reaches something ends its process; the second always does."""
     others = descendants(os.getpid())
 
@@ -104,7 +111,6 @@ async def test_answers_of_the_tasks_that_execute_them_reach_nothing_else_nor_any
                 names += map(os.readlink, (PROC / str(pid) / "fd").iterdir())
         return names
 
-    _, end = pty.openpty()
     async with (
         executing([]),
         pool_of(Unscreened, PoolSettings(processes=1, verify_timeout=1000.0)) as pool,
@@ -112,7 +118,7 @@ async def test_answers_of_the_tasks_that_execute_them_reach_nothing_else_nor_any
         for task in sorted(EXECUTES_ANSWERS):
             problem = await pool.generate(Recipe(task=task, seed=2))
             everyone = [os.getpid(), *descendants(os.getpid())]
-            tried = program({**ON_A_PROCESS, **ELSEWHERE}, everyone, terminal=os.ttyname(end))
+            tried = program({**ON_A_PROCESS, **ELSEWHERE}, everyone, terminal=terminal)
             ends = "import os\ntry:\n    exec({!r}, {{}})\n{}:\n    os._exit(3)"
             codes = [ends.format(tried, when) for when in ("except RuntimeError", "finally")]
             answers = [

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 from fewer_layers import Unscreened
-from process_tree import PROC, children, descendants, is_alive, survivors
+from process_tree import PROC, children, descendants, in_linux, is_alive, survivors
 
 from reasoning_gym_environment.errors import WorkerStartError
 from reasoning_gym_environment.records import Recipe
 from reasoning_gym_environment.sandbox._fork_server import ForkServer, worker_environment
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
 
-pytestmark = [pytest.mark.processes, pytest.mark.skipif(not PROC.exists(), reason="reads /proc")]
+pytestmark = [pytest.mark.processes, in_linux]
 
 SCRIPT = Path(__file__).with_name("pool_parent.py")
 SECRET = "hush-0815"
