@@ -10,6 +10,9 @@ from typing import Any
 
 from page_blocks import ROOT, Block, blocks
 
+OWN_TASKS = str(ROOT / "examples" / "own_tasks.py")
+WITH_OWN_TASKS = {"REASONING_GYM_TASK_MODULES": OWN_TASKS}
+
 PROGRAMS = Path(sys.executable).parent
 """Where the framework's own commands are."""
 

@@ -12,14 +12,17 @@ from pathlib import Path
 
 
 @contextmanager
-def served_rewards(folder: Path) -> Iterator[str]:
+def served_rewards(folder: Path, *more: str) -> Iterator[str]:
     """Start `rewards` with streams in a folder; yield its address once it is ready."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "reasoning_gym_environment", "rewards"]
     options = ["--port", str(port), "--processes", "1", "--streams", str(folder / "streams")]
     log = folder / "rewards.log"
-    with log.open("wb") as output, subprocess.Popen([*command, *options], stderr=output) as service:
+    with (
+        log.open("wb") as output,
+        subprocess.Popen([*command, *options, *more], stderr=output) as service,
+    ):
         try:
             _wait_until_ready(f"http://127.0.0.1:{port}/health", service, log)
             yield f"http://127.0.0.1:{port}"

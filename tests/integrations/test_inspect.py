@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 from integration_programs import (
     ATROPOS,
+    OWN_TASKS,
     PROGRAMS,
     UNMAKABLE,
+    WITH_OWN_TASKS,
     environment,
     loaded,
     page_program,
@@ -47,15 +49,15 @@ def test_the_page_program_scores_half_of_the_answers_as_right(tmp_path: Path) ->
 
 
 async def test_the_command_evaluates_held_out_problems_and_logs_statuses(tmp_path: Path) -> None:
-    with ReasoningGym(processes=1) as gym:
-        problems = evaluation_problems(gym, ["gcd", "lcm"], per_task=2, difficulty=0.5)
+    with ReasoningGym(processes=1, task_modules=[OWN_TASKS]) as gym:
+        problems = evaluation_problems(gym, ["gcd", "due_date"], per_task=2, difficulty=0.5)
     replies = {p.question: f"<answer>{p.oracle}</answer>" for p in problems}
     replies[problems[0].question] = "no idea"
     async with answering(replies) as (url, asked):
-        env = {**environment(tmp_path), "OURS_BASE_URL": url, "OURS_API_KEY": "x"}
+        env = environment(tmp_path) | WITH_OWN_TASKS | {"OURS_BASE_URL": url, "OURS_API_KEY": "x"}
         inspect = str(PROGRAMS / "inspect")
         task = "reasoning_gym_environment/reasoning_gym"
-        options = ["-T", "tasks=gcd,lcm", "-T", "per_task=2", "-T", "difficulty=0.5"]
+        options = ["-T", "tasks=gcd,due_date", "-T", "per_task=2", "-T", "difficulty=0.5"]
         model = ["--model", "openai-api/ours/simulated", "--display", "none"]
         await run(inspect, "eval", task, *options, *model, cwd=tmp_path, env=env)
         assert [messages[0]["role"] for messages in asked] == ["system"] * 4

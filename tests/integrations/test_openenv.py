@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 import reasoning_gym
-from integration_programs import ATROPOS, UNMAKABLE, loaded, run_python
+from integration_programs import ATROPOS, OWN_TASKS, UNMAKABLE, loaded, run_python
 from openenv import GenericEnvClient
 from openenv_server import serving
 from page_blocks import ROOT, blocks
@@ -68,7 +68,7 @@ def page_blocks(language: str) -> list[str]:
 def url() -> Iterator[str]:
     """The address of a server whose stream asks gcd at the level that the results ask for."""
     stream = ["--env.include_tasks", "gcd", "--env.complexity_mode", "curriculum"]
-    with serving(*stream, "--group-size", "4") as (url, _):
+    with serving(*stream, "--env.task_modules", OWN_TASKS, "--group-size", "4") as (url, _):
         yield url
 
 
@@ -137,6 +137,17 @@ def test_an_episode_has_the_observations_of_reasoning_gym_env(url: str) -> None:
         assert env.state()["step_count"] == 1
         with pytest.raises(RuntimeError, match="no question to answer: call reset first"):
             env.step({"answer": solution(question)})
+
+
+def test_an_episode_of_a_task_of_ones_own(url: str) -> None:
+    with connected(url) as env:
+        answer, rewards = "no idea", []
+        for _ in range(2):
+            env.reset(dataset_name="due_date", seed=42, size=1)
+            scored = env.step({"answer": answer})
+            answer = scored.observation["correct_answer"]
+            rewards.append(scored.reward)
+    assert rewards == [0.0, 1.0]
 
 
 @pytest.mark.parametrize(

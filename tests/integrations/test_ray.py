@@ -1,7 +1,7 @@
 """The reward service as a deployment of Ray Serve, on a real cluster of two nodes."""
 
 import asyncio
-import os
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,10 +9,11 @@ from typing import Any
 
 import aiohttp
 import pytest
+from integration_programs import OWN_TASKS
+from page_blocks import ROOT
 
 from reasoning_gym_environment import ReasoningGym
 
-ROOT = Path(__file__).resolve().parents[2]
 PORT = 8123
 URL = f"http://127.0.0.1:{PORT}"
 AT_ONCE = 16
@@ -27,9 +28,20 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Any]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A user's folder: the deployment with a module of tasks, as it says, and the module."""
+    folder = tmp_path_factory.mktemp("deployed")
+    shutil.copy(OWN_TASKS, folder / "my_tasks.py")
+    with_tasks = 'processes=1, task_modules=["./my_tasks.py"]'
+    text = (ROOT / "deploy" / "ray_serve.py").read_text().replace("processes=1", with_tasks)
+    (folder / "ray_serve.py").write_text(text)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def cluster(folder: Path) -> Iterator[Any]:
     """Start two nodes with room for one replica each; the proxy is on the first."""
-    sys.path.insert(0, str(ROOT / "deploy"))  # as `serve run` does with the folder it runs in
+    sys.path.insert(0, str(folder))  # as `serve run` does with the folder it runs in
     import ray
     from ray import serve
     from ray.cluster_utils import Cluster
@@ -38,8 +50,8 @@ def cluster() -> Iterator[Any]:
     head = {"num_cpus": 2, "include_dashboard": False}
     cluster = Cluster(initialize_head=True, head_node_args=head)
     cluster.add_node(num_cpus=2)
-    paths = os.pathsep.join([str(ROOT), str(ROOT / "deploy")])
-    ray.init(address=cluster.address, runtime_env={"env_vars": {"PYTHONPATH": paths}})
+    environment = {"working_dir": str(folder), "env_vars": {"PYTHONPATH": str(ROOT)}}
+    ray.init(address=cluster.address, runtime_env=environment)
     try:
         serve.start(proxy_location="HeadOnly", http_options={"port": PORT})
         serve.run(Rewards.options(autoscaling_config=None, num_replicas=2).bind())
@@ -51,10 +63,11 @@ def cluster() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def asked() -> list[tuple[dict[str, Any], float]]:
+def asked(folder: Path) -> list[tuple[dict[str, Any], float]]:
     """Return requests with their rewards: the answer to another problem is wrong."""
-    with ReasoningGym(processes=1) as gym:
-        problems = gym.problems("chain_sum", level=2, count=20, seed=5)
+    with ReasoningGym(processes=1, task_modules=[folder / "my_tasks.py"]) as gym:
+        problems = gym.problems("chain_sum", level=2, count=10, seed=5)
+        problems += gym.problems("due_date", level=2, count=10, seed=5)
     return [
         (
             {

@@ -7,7 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from integration_programs import ATROPOS, UNMAKABLE, loaded, page_program, run_python, shown_output
+from integration_programs import (
+    ATROPOS,
+    OWN_TASKS,
+    UNMAKABLE,
+    loaded,
+    page_program,
+    run_python,
+    shown_output,
+)
 from page_blocks import ROOT
 from pyarrow import parquet
 from served_rewards import served_rewards
@@ -27,8 +35,10 @@ TASK = ["--env.include_tasks", "chain_sum", "--levels", "1", "--env.task_process
 
 @pytest.fixture(scope="module")
 def gym() -> Iterator[ReasoningGym]:
-    with shared_gym() as gym:
-        yield gym
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REASONING_GYM_TASK_MODULES", OWN_TASKS)
+        with shared_gym() as gym:
+            yield gym
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +87,12 @@ def test_rows_are_scored_with_status_metrics(rows: list[dict[str, Any]], gym: Re
         "solved": 0.75,
         "no_answer": 0.25,
     }
+
+
+def test_a_task_of_ones_own_is_scored(gym: ReasoningGym) -> None:
+    [problem] = gym.problems("due_date", level=1)
+    row = skyrl_row(problem.recipe, [])
+    assert [made(row).step(reply)["reward"] for reply in (right(row, gym), "no idea")] == [1.0, 0.0]
 
 
 def test_a_service_scores(rows: list[dict[str, Any]], gym: ReasoningGym, tmp_path: Path) -> None:

@@ -7,7 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from integration_programs import ATROPOS, loaded, page_program, run_python, shown_output
+from integration_programs import (
+    ATROPOS,
+    OWN_TASKS,
+    loaded,
+    page_program,
+    run_python,
+    shown_output,
+)
 
 from reasoning_gym_environment import Problem, ReasoningGym, Score, Status
 from reasoning_gym_environment.demo.server import build_tokenizer
@@ -18,8 +25,10 @@ pytestmark = [pytest.mark.integration, pytest.mark.processes, pytest.mark.filter
 
 @pytest.fixture(scope="module")
 def gym() -> Iterator[ReasoningGym]:
-    with shared_gym() as gym:
-        yield gym
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REASONING_GYM_TASK_MODULES", OWN_TASKS)
+        with shared_gym() as gym:
+            yield gym
 
 
 @pytest.fixture(scope="module")
@@ -60,8 +69,11 @@ def test_the_page_program_rolls_a_group_out(tmp_path: Path) -> None:
     assert run_python(page_program("Tinker"), tmp_path) == shown_output("Tinker")
 
 
-async def test_a_group_is_scored_and_statuses_are_metrics(gym: ReasoningGym, renderer: Any) -> None:
-    [problem] = gym.problems("chain_sum", level=1)
+@pytest.mark.parametrize("task", ["chain_sum", "due_date"])
+async def test_a_group_is_scored_and_statuses_are_metrics(
+    task: str, gym: ReasoningGym, renderer: Any
+) -> None:
+    [problem] = gym.problems(task, level=1)
     right = f"<think>…</think><answer>{problem.oracle}</answer>"
     rolled = await rollout(group(problem, renderer, 2), renderer, right, "no idea")
     assert rolled.get_total_rewards() == [1.0, 0.0]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from integration_programs import (
     ATROPOS,
+    OWN_TASKS,
     UNMAKABLE,
     environment,
     loaded,
@@ -76,7 +77,7 @@ print([[status, reward, advantage, count] for (status, reward, advantage), count
 """
 
 
-LEVELS = """
+LEVELS = f"""
 import torch
 from pathlib import Path
 
@@ -90,8 +91,8 @@ from reasoning_gym_environment.integrations.trl import ReasoningGymReward, strea
 torch.manual_seed(0)
 tokenizer = AutoTokenizer.from_pretrained(build_tokenizer(Path("tokenizer")))
 size = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2)
-with ReasoningGym(processes=1) as gym:
-    stream = gym.stream(["gcd"], complexity_mode="curriculum", group_size=4)
+with ReasoningGym(processes=1, task_modules=[{OWN_TASKS!r}]) as gym:
+    stream = gym.stream(["running_total"], complexity_mode="curriculum", group_size=4)
     options = GRPOConfig(
         "out",
         max_steps=20,

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from integration_programs import (
     ATROPOS,
+    OWN_TASKS,
     UNMAKABLE,
+    WITH_OWN_TASKS,
     blocks_of,
     environment,
     loaded,
@@ -162,20 +164,21 @@ async def run_shell(command: str, folder: Path, **variables: str) -> list[dict[s
     return [trace for episode in episodes for trace in episode["traces"]]
 
 
-async def test_the_page_command_scores_held_out_problems(tmp_path: Path) -> None:
-    with ReasoningGym(processes=1) as gym:
-        problems = evaluation_problems(gym, ["gcd", "lcm"], per_task=2)
+@pytest.mark.parametrize("second", ["lcm", "due_date"])
+async def test_the_page_command_scores_held_out_problems(second: str, tmp_path: Path) -> None:
+    with ReasoningGym(processes=1, task_modules=[OWN_TASKS]) as gym:
+        problems = evaluation_problems(gym, ["gcd", second], per_task=2)
     replies = {p.question: f"<think>…</think><answer>{p.oracle}</answer>" for p in problems}
     replies[problems[0].question] = "no idea"
     async with answering(replies) as (url, asked):
-        traces = await run_shell(of_page("vf-eval"), tmp_path, URL=url)
+        command = of_page("vf-eval").replace("lcm", second)
+        traces = await run_shell(command, tmp_path, URL=url, **WITH_OWN_TASKS)
     system, user = asked[0]
     assert (system["content"], user["role"]) == (SYSTEM_PROMPTS["think"], "user")
     assert len(asked) == 4
     found = {trace["task"]["data"]["prompt"]: trace for trace in traces}
-    assert [found[p.question]["task"]["data"]["name"] for p in problems] == ["gcd"] * 2 + [
-        "lcm"
-    ] * 2
+    for problem in problems:
+        assert found[problem.question]["task"]["data"]["name"] == problem.recipe.task
     rewards = [found[p.question]["rewards"]["reasoning_gym"]["score"] for p in problems]
     assert rewards == [0.0, 1.0, 1.0, 1.0]
     metrics = found[problems[0].question]["metrics"]
@@ -184,10 +187,13 @@ async def test_the_page_command_scores_held_out_problems(tmp_path: Path) -> None
 
 
 async def test_the_nemo_gym_taskset_scores_rows_through_the_reward_service(tmp_path: Path) -> None:
-    async with AsyncReasoningGym() as gym, RewardService(gym, ServiceSettings(port=0)) as service:
+    async with (
+        AsyncReasoningGym(task_modules=[OWN_TASKS]) as gym,
+        RewardService(gym, ServiceSettings(port=0)) as service,
+    ):
         right, wrong = await gym.problems("gcd", level=1, count=2)
         [broken_by_json] = await gym.problems("rearc")
-        problems = [right, wrong, broken_by_json]
+        problems = [right, wrong, broken_by_json, *await gym.problems("due_date", level=0)]
         with (tmp_path / "rows.jsonl").open("w") as rows:
             for problem in problems:
                 row = nemo_gym_row(problem, build_messages("Answer.", problem.question))
@@ -198,9 +204,9 @@ async def test_the_nemo_gym_taskset_scores_rows_through_the_reward_service(tmp_p
             traces = await run_shell(OF_NEMO_GYM, tmp_path, URL=url, REWARDS=service.url)
     found = {trace["task"]["data"]["row"]["question"]: trace for trace in traces}
     rewards = [found[p.question]["rewards"]["nemo_gym"]["score"] for p in problems]
-    assert rewards == [1.0, 0.0, 1.0]
+    assert rewards == [1.0, 0.0, 1.0, 1.0]
     statuses = [found[p.question]["info"]["nemo_gym"]["status"] for p in problems]
-    assert statuses == ["solved", "wrong", "solved"]
+    assert statuses == ["solved", "wrong", "solved", "solved"]
 
 
 def test_the_page_program_shows_training_problems(tmp_path: Path) -> None:

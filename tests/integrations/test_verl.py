@@ -9,7 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from integration_programs import ATROPOS, UNMAKABLE, loaded, page_program, run_python, shown_output
+from integration_programs import (
+    ATROPOS,
+    OWN_TASKS,
+    UNMAKABLE,
+    WITH_OWN_TASKS,
+    loaded,
+    page_program,
+    run_python,
+    shown_output,
+)
 from served_rewards import served_rewards
 
 from reasoning_gym_environment import ReasoningGym
@@ -31,7 +40,7 @@ TASK = ["--env.include_tasks", "chain_sum", "--levels", "1", "--env.task_process
 
 @pytest.fixture(scope="module")
 def gym() -> Iterator[ReasoningGym]:
-    with ReasoningGym(processes=1) as gym:
+    with ReasoningGym(processes=1, task_modules=[OWN_TASKS]) as gym:
         yield gym
 
 
@@ -57,7 +66,8 @@ def tokenizer(tokenizer_folder: str) -> Any:
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with served_rewards(tmp_path_factory.mktemp("service")) as url:
+    folder = tmp_path_factory.mktemp("service")
+    with served_rewards(folder, "--task-modules", OWN_TASKS) as url:
         yield url
 
 
@@ -183,6 +193,23 @@ def test_a_fork_scores_after_its_parent_did(gym: ReasoningGym) -> None:
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("fork")) as executor:
         forks = [executor.submit(compute_score, *call) for _ in range(4)]
         assert [fork.result(timeout=300) for fork in forks] == [solved] * 4
+
+
+def test_a_task_of_ones_own_is_scored_here_and_by_a_service(
+    gym: ReasoningGym, url: str, tmp_path: Path
+) -> None:
+    [problem] = gym.problems("due_date", level=1)
+    right = f"<answer>{problem.oracle}</answer>"
+    program = f"""
+import os
+os.environ.update({WITH_OWN_TASKS!r})
+from reasoning_gym_environment.integrations.verl import compute_score
+recipe = {json.dumps(problem.recipe.to_json())!r}
+if __name__ == "__main__":
+    print([compute_score("", reply, recipe, **served)["score"]
+        for served in ({{}}, {{"url": {url!r}}}) for reply in ({right!r}, "no idea")])
+"""
+    assert run_python(program, tmp_path) == "[1.0, 0.0, 1.0, 0.0]"
 
 
 def test_an_unscored_completion_says_so() -> None:
