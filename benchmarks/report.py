@@ -67,7 +67,7 @@ def attempt(rng: random.Random, skill: float, words: int) -> Attempt:
         verdict=Verdict(
             score=score, status=status, seconds=0.001, raw_score=0.0, tagged_score=score
         ),
-        reward=Reward(value=score, score=score),
+        reward=Reward(value=score),
     )
 
 

@@ -262,12 +262,10 @@ class Reward:
 
     Attributes:
         value: in [0, 1], sent to the trainer.
-        score: the verifier's score; None if unscored.
         length_factor: in [0, 1], the factor of the length penalty.
     """
 
     value: float
-    score: float | None
     length_factor: float = 1.0
 
 

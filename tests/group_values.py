@@ -39,7 +39,7 @@ def group(
             completion=completion(text),
             answer=text,
             verdict=Verdict(score=score, status=status, errors=errors),
-            reward=Reward(value=score or 0.0, score=score),
+            reward=Reward(value=score or 0.0),
         )
 
     problem = Problem(recipe=Recipe(task=task, seed=2), question="?", oracle="1", entry=b"")

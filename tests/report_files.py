@@ -35,7 +35,7 @@ def attempt(text: str, score: float | None, *, tokens: int = 20, detail: str = "
         ),
         answer=answer,
         verdict=Verdict(score=score, status=status, detail=detail, raw_score=score),
-        reward=Reward(value=score or 0.0, score=score),
+        reward=Reward(value=score or 0.0),
     )
 
 

@@ -42,7 +42,7 @@ def attempt(
         completion=said(text, finish_reason=finish_reason),
         answer="4",
         verdict=Verdict(score=score, status=status, raw_score=score),
-        reward=Reward(value=0.75 if score is None else score, score=score),
+        reward=Reward(value=0.75 if score is None else score),
     )
 
 

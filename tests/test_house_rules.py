@@ -5,6 +5,7 @@ import io
 import re
 import runpy
 import tokenize
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -110,6 +111,20 @@ def test_the_package_stays_within_its_bounds() -> None:
     assert too_many == {}, f"the bounds are {BOUNDS}"
     assert found.documented >= LEAST_DOCUMENTED
     assert found.annotated == 1
+
+
+def bound_again(source: str) -> list[str]:
+    """Names that a module binds more than once: the last value is that of all functions."""
+    body = ast.parse(source).body
+    bound = [node.target for node in body if isinstance(node, ast.AnnAssign)]
+    bound += [target for node in body if isinstance(node, ast.Assign) for target in node.targets]
+    names = Counter(target.id for target in bound if isinstance(target, ast.Name))
+    return [name for name, times in names.items() if times > 1]
+
+
+def test_no_module_binds_a_name_again() -> None:
+    assert bound_again("A = 1\nB: int = 2\nA = 3") == ["A"]
+    assert violations(PACKAGE_FILES, bound_again) == {}
 
 
 def test_only_what_is_shown_or_stored_reads_the_clock_that_people_set() -> None:

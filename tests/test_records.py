@@ -83,7 +83,7 @@ def test_a_group_keeps_its_order_and_knows_what_was_scored() -> None:
             completion=completion(),
             answer="4",
             verdict=verdict,
-            reward=Reward(value=value, score=verdict.score),
+            reward=Reward(value=value),
         )
         for verdict, value in zip(verdicts, (0.9, 0.5, 0.0), strict=True)
     )

@@ -192,8 +192,8 @@ def redact_api_keys(folder: str | None) -> None:
     if folder is None or not path.exists():
         return
     try:
-        text = re.sub(r"(\bapi_key:).*", r"\1 withheld", path.read_text())
+        text = re.sub(r"(\bapi_key:).*", r"\1 withheld", path.read_text(encoding="utf-8"))
         with replacing(path) as whole:
-            whole.write_text(text)
+            whole.write_text(text, encoding="utf-8")
     except OSError as error:
         raise FixableError(f"Could not redact the API key in {path}: {error}") from error

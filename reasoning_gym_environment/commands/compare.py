@@ -41,8 +41,7 @@ def main(arguments: Sequence[str]) -> int:
         left_out = len(faulty)
     comparison = compare(before.samples, after.samples)
     if comparison is None:
-        differing = before.differing(after).items()
-        reasons = [f"{n} ({shown(a)}, {shown(b)})" for n, (a, b) in differing]
+        reasons = [f"{n} ({shown(a)}, {shown(b)})" for n, (a, b) in settings.items()]
         if not before.tasks & after.tasks:
             reasons = ["all tasks"]
         differs = ", ".join(reasons) or "the questions, or which items are scored"

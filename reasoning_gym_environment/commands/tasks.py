@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from textwrap import indent
 
 from ..errors import GenerationError
-from ..problems.options import add_task_modules
+from ..problems.options import add_task_modules, split_names
 from ..problems.sampler import evaluation_seed
 from ..records import Recipe
 from ..sandbox.pool import PoolSettings, TaskPool
@@ -65,8 +65,8 @@ async def _answer(options: Namespace) -> str:
                 return await _levels(pool, options.levels, snapshot.ladders[options.levels])
     tasks = select_tasks(
         snapshot.discovery,
-        include=[name for name in options.include_tasks.split(",") if name],
-        exclude=[name for name in options.exclude_tasks.split(",") if name],
+        include=split_names(options.include_tasks),
+        exclude=split_names(options.exclude_tasks),
     )
     return _json(tasks, snapshot.ladders) if options.json else _table(tasks, snapshot.ladders)
 

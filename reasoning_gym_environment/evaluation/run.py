@@ -275,6 +275,8 @@ class Evaluation:
             InferenceError: nothing could be scored, or the server refuses every item.
         """
         items = await self.set.items()
+        if not items:
+            raise IncompleteEvaluationError("no item of the evaluation set could be generated")
         if self.settings.suite is not None:
             require_same_questions(self.settings.suite, [item.problem for item in items])
         begin = time.monotonic()
@@ -450,7 +452,7 @@ def unscored_group(problem: Problem, reason: str, *, attempts: int) -> GroupResu
     """Return a group of attempts for which the server gave no completions."""
     completion = Completion(text="", tokens=(), masks=(), logprobs=None, finish_reason="error")
     verdict = Verdict(score=None, status=Status.UNSCORED, detail=reason)
-    reward = Reward(value=0.0, score=None)
+    reward = Reward(value=0.0)
     attempt = Attempt(completion=completion, answer=None, verdict=verdict, reward=reward)
     return GroupResult(problem=problem, attempts=(attempt,) * attempts)
 

@@ -8,7 +8,7 @@ from tinker_cookbook.renderers import Renderer, get_text_content
 from tinker_cookbook.rl.problem_env import ProblemEnv, ProblemGroupBuilder
 from tinker_cookbook.rl.types import StepResult, Trajectory
 
-from ..inference.prompts import SYSTEM_PROMPTS
+from ..inference.prompts import build_messages, resolve_system_prompt
 from ..records import Problem, Score, Status
 from .shared import shared_gym
 
@@ -19,8 +19,8 @@ class ReasoningGymProblemEnv(ProblemEnv):
     """One question and one reply, whose reward is its score in [0, 1]."""
 
     def __init__(self, problem: Problem, renderer: Renderer, system_prompt: str = "think") -> None:
-        prefix = {"role": "system", "content": SYSTEM_PROMPTS.get(system_prompt, system_prompt)}
-        super().__init__(renderer, [prefix] if system_prompt else [], format_coef=0.0)
+        prefix = build_messages(resolve_system_prompt(system_prompt), "")[:-1]
+        super().__init__(renderer, prefix, format_coef=0.0)
         self.problem = problem
         self.score = Score(score=0.0, status=Status.NO_ANSWER)  # if no reply comes
 

@@ -114,7 +114,9 @@ class ReasoningGymTaskset(vf.Taskset[ReasoningGymTask, ReasoningGymConfig]):
         """
         folder = self.config.state_folder
         file = folder / "tasks.jsonl" if folder else None
-        rows = read_rows(file).rows if file and file.exists() else []
+        rows, torn = read_rows(file) if file and file.exists() else ([], 0)
+        if file and torn:  # what is appended would be a part of that line
+            write_whole(file, "".join(f"{json.dumps(row)}\n" for row in rows))
         kept = ((read_recipe(row["recipe"]), row["question"]) for row in rows)
         for number, (recipe, question) in enumerate(chain(kept, self._problems())):
             if file and number >= len(rows):

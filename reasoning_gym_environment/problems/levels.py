@@ -144,9 +144,6 @@ class FixedLevels(LevelPolicy):
         return min(level_at(position, uniform), self._tops[task])
 
 
-DEAD_BAND = 0.04
-"""A task stays while its expected share is within this distance of the target."""
-
 Count = Annotated[int, Meta(ge=0, le=2**53)]
 Amount = Annotated[float, Meta(ge=0, le=2**53)]
 Height = Annotated[int, Meta(ge=1, le=2**53)]
@@ -352,7 +349,7 @@ class Curriculum(LevelPolicy):
         curve = fit_curve(state.counts(), state.height, self._target)
         share = curve.at(before)
         after = curve.position(self._target, top)
-        if abs(share - self._target) <= DEAD_BAND or after == before:
+        if abs(share - self._target) <= 0.04 or after == before:
             return None
         state.position = after
         state.moves += 1

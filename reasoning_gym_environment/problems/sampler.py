@@ -41,7 +41,7 @@ MAX_ASKINGS = 5
 FRESH_SHARE = 0.3
 """The lowest share of draws that ask a fresh problem."""
 
-HALF_LIFE = 1000
+PROBLEM_HALF_LIFE = 1000
 """Results of a problem lose half of their weight in this many draws."""
 
 MAX_PROBLEMS = 2000
@@ -177,15 +177,11 @@ class ReplayBuffer:
     The solve probability of a level's problems has a Beta distribution; its mean and spread are
     measured on the first groups of this run's problems. A problem's own results, which decay,
     update it. Where problems of a level are alike, none is worth asking again.
-
-    Args:
-        tasks: all tasks of the run.
-        level_half_life: draws in which the evidence of a level loses half of its weight.
     """
 
-    def __init__(self, tasks: Collection[str], level_half_life: float) -> None:
+    def __init__(self, tasks: Collection[str]) -> None:
         self._room = max(8, min(256, MAX_PROBLEMS // len(tasks)))  # compared in a draw
-        self._level_half_life = level_half_life
+        self._level_half_life = HALF_LIFE * len(tasks)
         self._levels: dict[str, dict[int | None, _Level]] = {task: {} for task in tasks}
         self._ready: dict[str, dict[int, _Known]] = {task: {} for task in tasks}
         self._awaited: dict[tuple[str, int], _Known] = {}
@@ -209,7 +205,7 @@ class ReplayBuffer:
             if self._step is not None and known.step is not None and self._step <= known.step:
                 continue  # the policy has not moved since
             level = self._levels[task].get(known.recipe.level) or _Level()
-            keep = 0.5 ** ((draw - known.since) / HALF_LIFE)
+            keep = 0.5 ** ((draw - known.since) / PROBLEM_HALF_LIFE)
             solved = weight * level.mean + keep * known.solved
             failed = weight * (1 - level.mean) + keep * known.failed
             known.expected = signal_probability(solved, failed, known.size)
@@ -254,7 +250,7 @@ class ReplayBuffer:
             level.groups += 1
             level.shares += solved / scored
             level.pairs += solved * (solved - 1) / (scored * (scored - 1))
-        keep = 0.5 ** ((draw - known.since) / HALF_LIFE)
+        keep = 0.5 ** ((draw - known.since) / PROBLEM_HALF_LIFE)
         known.solved = keep * known.solved + solved
         known.failed = keep * known.failed + scored - solved
         known.askings += 1
@@ -374,7 +370,7 @@ FLOOR = 0.05
 """The lowest acceptance probability, so that every level is sampled again."""
 
 HALF_LIFE = 20
-"""An estimate loses half of its weight in this many groups per task."""
+"""The evidence of a level loses half of its weight in this many groups per task."""
 
 
 class SignalEstimates:
@@ -384,9 +380,6 @@ class SignalEstimates:
     Beta distribution of that probability, whose evidence decays, so that levels not seen lately
     are tried again. Drawing by weight and accepting with a probability sampled from it is
     posterior sampling (Thompson, Biometrika 25, 1933).
-
-    Args:
-        tasks: all tasks of the run.
     """
 
     def __init__(self, tasks: Collection[str]) -> None:
@@ -472,7 +465,7 @@ class Sampler:
         self._levels = levels or DefaultLevels()
         self._overrides = overrides or {}
         self._signal = SignalEstimates(self._tasks) if by_signal else None
-        self._memory = ReplayBuffer(self._tasks, HALF_LIFE * len(self._tasks))
+        self._memory = ReplayBuffer(self._tasks)
         self._draw = 0
 
     def next_recipe(self) -> Recipe:

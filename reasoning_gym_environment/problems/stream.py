@@ -81,33 +81,30 @@ def is_skipped(problem: Problem) -> bool:
     return problem.recipe.is_evaluation or problem.fault.kind is not FaultKind.AMBIGUOUS
 
 
-async def generate_faultless(generate: Generate, counts: Counter[str], recipe: Recipe) -> Problem:
-    """Make a problem, and draw again where the library's item is faulty.
+def skip_faulty(generate: Generate, counts: Counter[str], *, skip: bool = True) -> Generate:
+    """Return what makes problems, and if `skip` is set, draws again where an item is faulty.
 
-    The new seed depends on the old one alone, so a set stays the same whatever its size.
+    The new seed depends on the old one alone, so a set stays the same whatever its size. Too many
+    faulty items in a row are a GenerationError.
 
     Args:
         counts: counts the faulty items, in all and by task.
-
-    Raises:
-        GenerationError: it can't be made, or too many items in a row are faulty.
     """
-    for _ in range(MAX_SKIPPED):
-        problem = await generate(recipe)
-        if not is_skipped(problem):
-            return problem
-        counts["sampling/faulty_items_redrawn"] += 1
-        counts[f"sampling/faulty_items_redrawn/{recipe.task}"] += 1
-        recipe = replace(recipe, seed=redrawn_seed(recipe.seed))
-    raise GenerationError(
-        f"{recipe.task}: {MAX_SKIPPED} items in a row are faulty: choose another level, or "
-        "set skip_faulty_items to false"
-    )
 
+    async def make(recipe: Recipe) -> Problem:
+        for _ in range(MAX_SKIPPED):
+            problem = await generate(recipe)
+            if not is_skipped(problem):
+                return problem
+            counts["sampling/faulty_items_redrawn"] += 1
+            counts[f"sampling/faulty_items_redrawn/{recipe.task}"] += 1
+            recipe = replace(recipe, seed=redrawn_seed(recipe.seed))
+        raise GenerationError(
+            f"{recipe.task}: {MAX_SKIPPED} items in a row are faulty: choose another level, or "
+            "set skip_faulty_items to false"
+        )
 
-def skip_faulty(generate: Generate, counts: Counter[str], *, skip: bool = True) -> Generate:
-    """Return what makes problems without faulty items if `skip` is set."""
-    return partial(generate_faultless, generate, counts) if skip else generate
+    return make if skip else generate
 
 
 class ProblemCache:

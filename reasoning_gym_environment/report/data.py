@@ -223,8 +223,6 @@ class RunEntry:
             "header": [*header, ["counts as solved", rules], *about.pop("more")],
             "rules": rules,
             "system_prompt": self.system_prompt,
-            "health": [],
-            "flags": [],
             "step": self.step,
             **about,
         }
@@ -459,21 +457,11 @@ def run_of(group: StoredGroup) -> tuple[str, str]:
     folder = next(
         (path[: -len(end) - 1] for end in (SAMPLES, PARTIAL_SAMPLES) if path.endswith(end)), path
     )
-    return folder or EVALUATION, short_name(folder) or EVALUATION
+    return folder or EVALUATION, "/".join(PurePath(folder).parts[-2:]) or EVALUATION
 
 
 def _training_name(run: str) -> str:
     return f"run {run[:8]}" if run else "training"
-
-
-def short_name(path: str) -> str:
-    """Return a path's last two parts.
-
-    Example:
-        >>> short_name("data_dumps/evaluation_1/step-20")
-        'evaluation_1/step-20'
-    """
-    return "/".join(PurePath(path).parts[-2:])
 
 
 def difficulty_of(group: StoredGroup) -> float | None:

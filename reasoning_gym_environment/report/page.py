@@ -59,14 +59,13 @@ def embed(data: ReportData) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     kept = thin_out(data.groups)
     lengths = [len(rollout.text) for group in kept for rollout in group.rollouts]
     longest = fitting_length(lengths)
-    index, places = GroupIndex(), {id(group): place for place, group in enumerate(kept)}
+    index, chunk_of = GroupIndex(), {id(group): place // 25 for place, group in enumerate(kept)}
     chunks: list[dict[str, Any]] = [{} for _ in range(0, len(kept), 25)]
     health: dict[str, RunHealth] = {}
     for group in data.groups:
         run, _ = run_of(group)
         health.setdefault(run, RunHealth()).add(group)
-        place = places.get(id(group))
-        chunk = None if place is None else place // 25
+        chunk = chunk_of.get(id(group))
         identifier = index.add(group, chunk)
         if chunk is not None:
             chunks[chunk][identifier] = row_of(group, longest)
@@ -134,22 +133,13 @@ def clip(text: str, longest: int) -> str:
 def row_of(group: StoredGroup, longest: int) -> dict[str, Any]:
     """Return the stored row without what is too long; `cut` says whether anything is missing."""
     row: dict[str, Any] = finite(group.to_json())
-    texts = [text for own in row["rollouts"] for text in _texts(own)] + [row["oracle"] or ""]
-    if all(len(text) <= longest for text in texts):
-        return row
-    rollouts = [
-        {
-            **own,
-            "answer": None if own["answer"] is None else clip(own["answer"], longest),
-            "conversation": [
-                {**message, "content": clip(message["content"], longest)}
-                for message in own["conversation"]
-            ],
-        }
-        for own in row["rollouts"]
-    ]
-    oracle = None if row["oracle"] is None else clip(row["oracle"], longest)
-    return {**row, "rollouts": rollouts, "oracle": oracle, "cut": True}
+    texts = [(row, "oracle")]
+    for own in row["rollouts"]:
+        texts += [(own, "answer"), *((message, "content") for message in own["conversation"])]
+    for place, name in texts:
+        if len(place[name] or "") > longest:
+            place[name], row["cut"] = clip(place[name], longest), True
+    return row
 
 
 def finite(value: Any) -> Any:
@@ -159,10 +149,6 @@ def finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [finite(each) for each in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _texts(rollout: Mapping[str, Any]) -> list[str]:
-    return [rollout["answer"] or "", *(message["content"] for message in rollout["conversation"])]
 
 
 def pack(value: object) -> str:

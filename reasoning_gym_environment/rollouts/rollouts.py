@@ -7,7 +7,6 @@ import logging
 import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import datetime, timezone
 from typing import Any
 
 from ..inference.client import InferenceClient
@@ -15,7 +14,7 @@ from ..inference.dialects import SamplingParams
 from ..inference.errors import InferenceError
 from ..records import Completion, GroupResult, Problem
 from ..scoring.grading import ScoringSettings, Verifier, grade
-from ..storage.dumps import DumpKind, DumpWriter, dump_kind
+from ..storage.dumps import DumpKind, DumpWriter, dump_kind, utc_now
 from ..storage.rows import StoredGroup
 from ..util.outages import LOG_INTERVAL
 
@@ -77,8 +76,7 @@ class Rollouts:
     def row(self, group: GroupResult, identity: Mapping[str, Any]) -> StoredGroup:
         """Return the group as a row of dumps and evaluation samples, with the time in UTC."""
         prompt = self._client.prompt(group.problem.question)
-        now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
-        run = {**identity, "scoring": self._scoring.to_json(), "time": now}
+        run = {**identity, "scoring": self._scoring.to_json(), "time": utc_now()}
         return StoredGroup.from_result(group, prompt.messages, run)
 
 

@@ -658,5 +658,5 @@ def _gaps_in_child(enter: Callable[[int, int], list[str]]) -> str:
     os.close(write_end)
     with os.fdopen(read_end, "rb") as reply:
         gaps_text = reply.read().decode()
-    os.waitpid(pid, 0)
-    return gaps_text
+    _, status = os.waitpid(pid, 0)
+    return f"a child that enters the limits ends with status {status}" if status else gaps_text

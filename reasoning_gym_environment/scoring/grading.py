@@ -81,7 +81,7 @@ def shape_rewards(
         factor = length_factor(length, max_length, penalty_start) if penalized else 1.0
         given = verdict.score
         score = neutral if given is None else apply_mode(mode, given, threshold)
-        rewards.append(Reward(value=score * factor, score=given, length_factor=factor))
+        rewards.append(Reward(value=score * factor, length_factor=factor))
     return rewards
 
 
@@ -286,9 +286,10 @@ async def _solve_other_forms(
 def log_group(group: GroupResult) -> None:
     """Log scores and format violations at INFO, the forms of each attempt at DEBUG."""
     task = group.problem.recipe.task
-    solved = sum(a.verdict.status is Status.SOLVED for a in group.attempts)
     mean = sum(group.rewards) / len(group.rewards)
-    logger.info("%s: %d of %d solved, mean reward %.3f", task, solved, len(group.attempts), mean)
+    logger.info(
+        "%s: %d of %d solved, mean reward %.3f", task, group.solved, len(group.attempts), mean
+    )
     for attempt in group.attempts:
         verdict = attempt.verdict
         if verdict.status in FORMAT_FAILURES:

@@ -13,6 +13,7 @@ task has which guard.
 from __future__ import annotations
 
 import ast
+import itertools
 import json
 import math
 import operator
@@ -171,11 +172,8 @@ def number_grid(answer: str, entry: Mapping[str, Any]) -> float:
     blank = [0] * size
     rows = [row if len(set(row)) == size else blank for row in rows]
     rows += [blank] * (size - len(rows))
-    return credit_above_chance(_cells(rows), _cells(puzzle), _cells(solution), chance=1 / size)
-
-
-def _cells(rows: list[list[int]]) -> list[int]:
-    return [cell for row in rows for cell in row]
+    found, shown, right = ([*itertools.chain(*grid)] for grid in (rows, puzzle, solution))
+    return credit_above_chance(found, shown, right, chance=1 / size)
 
 
 def living_cells(answer: str, entry: Mapping[str, Any]) -> float:
@@ -417,26 +415,20 @@ def _is_quoting(answer: str) -> bool:
     return "'" in answer or '"' in answer
 
 
-def make_24(answer: str, entry: Mapping[str, Any]) -> float:
-    """Require 24 from the given numbers: any four pass, and any value that rounds down to 24."""
-    return _makes(24, answer, entry)
+def made_number(answer: str, entry: Mapping[str, Any]) -> float:
+    """Require the given numbers, and pay little unless they make the target, or 24.
 
-
-def make_target(answer: str, entry: Mapping[str, Any]) -> float:
-    """Require the target from the given numbers: `0x…` isn't counted, and near is enough."""
-    return _makes(entry["metadata"]["target"], answer, entry)
-
-
-def _makes(target: int, answer: str, entry: Mapping[str, Any]) -> float:
-    """Pay nothing unless exactly the given numbers are used, little unless they make the target."""
+    The verifiers take other numbers, such as `0x…`, and what is near or rounds down to the target.
+    """
     numbers: list[int] = []
     try:
         value = _value(ast.parse(" ".join(answer.split()), mode="eval").body, numbers)
     except _UNREADABLE:
         return 0.0
-    if sorted(numbers) != sorted(entry["metadata"]["numbers"]):
+    metadata = entry["metadata"]
+    if sorted(numbers) != sorted(metadata["numbers"]):
         return 0.0
-    return 1.0 if value == target else 0.05
+    return 1.0 if value == metadata.get("target", 24) else 0.05
 
 
 def _value(node: ast.AST, numbers: list[int]) -> Fraction:
@@ -690,8 +682,7 @@ _TASKS: Mapping[Guard, str] = {
     prime_factors: "prime_factorization",
     antiderivative: "simple_integration intermediate_integration",
     polynomial: "polynomial_multiplication",
-    make_24: "puzzle24",
-    make_target: "countdown",
+    made_number: "countdown puzzle24",
     literal: "binary_matrix n_queens spiral_matrix string_insertion",
     number_grid: "mini_sudoku sudoku futoshiki",
     living_cells: "game_of_life",

@@ -221,7 +221,8 @@ class ScoringQueue:
         self._remove(batch)
         message = f"waited {self._longest_wait:g} s for a free verifier: try again later"
         for scored in batch.texts:
-            scored.set_exception(retry_later(503, message, seconds=10))
+            if not scored.done():  # its caller may have gone
+                scored.set_exception(retry_later(503, message, seconds=10))
 
     def _start_batches(self) -> None:
         """Give free slots to waiting clients in turn."""

@@ -153,6 +153,8 @@ class NamedStreams:
                 stream.restore(stored, self._service)
         except ValueError as error:  # a ConfigurationError, or an invalid file
             raise HTTPException(422, f"cannot start stream {name!r}: {error}") from None
+        except OSError as error:
+            raise retry_later(503, f"cannot read stream {name!r}: {error.strerror}") from None
         return stream
 
     async def _make_room(self) -> None:
@@ -235,9 +237,9 @@ class NamedStreams:
                 async with self._use(name, None):
                     pass
             except HTTPException as error:
-                if "Retry-After" not in (error.headers or {}):
+                if "Retry-After" not in (error.headers or {}) and name in self._untold:
+                    del self._untold[name]
                     logger.error("Cannot tell a stream its scores: %s", error.detail)
-                    self._untold.pop(name, None)
         for name, stream in list(self._streams.items()):
             if stream.changed:
                 try:

@@ -45,7 +45,7 @@ from . import _messages as messages
 from ._limits import BearerToken, BodyLimiter, RequestMetrics, error_response
 from ._scoring import Scorer, ScoringQueue
 from ._streams import NamedStreams
-from .client import ProblemsReply, StreamedProblem
+from .client import STREAM_NAME, ProblemsReply, StreamedProblem
 from .server import HttpServer, first_signal, raise_file_limit
 
 __all__ = ["BearerToken", "RewardService", "ServiceSettings", "create_app", "serve"]
@@ -308,7 +308,7 @@ def create_app(
         app = create_app(AsyncReasoningGym(), ServiceSettings(), owns_gym=True)
     """
     for name in contained or {}:
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):  # others need escapes
+        if not re.fullmatch(STREAM_NAME, name):  # others need escapes
             raise ConfigurationError(
                 f"the name of a contained function must be letters, digits, '.', '_' and '-', and "
                 f"begin with a letter or digit, got {shorten(name)}"

@@ -247,7 +247,7 @@ class StoredGroup(Struct, frozen=True, kw_only=True):
 
     @property
     def signal(self) -> Signal | None:
-        """The group's training signal; see `scoring.rewards.signal`."""
+        """The group's training signal; see `scoring.grading.signal`."""
         return signal([Verdict(score=r.raw_score, status=r.status) for r in self.rollouts])
 
     @property

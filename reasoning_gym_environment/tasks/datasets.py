@@ -111,9 +111,8 @@ class Datasets:
         return {**entry}
 
     def _seeded(self, task: str, parameters: Mapping[str, Any], seed: int) -> Any:
-        seed = (
-            seed % 2**32 if task == "pool_matrix" else seed
-        )  # it seeds numpy, which takes 32 bits
+        if task == "pool_matrix":
+            seed %= 2**32  # it seeds numpy, which takes 32 bits
         if task in SEEDED_AT_CONSTRUCTION:
             return self._create(task, seed=seed, size=1, **library_parameters(task, parameters))
         dataset = self.get(task, parameters)

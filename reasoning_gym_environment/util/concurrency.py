@@ -153,10 +153,9 @@ class DaemonWriter:
 
     def close(self, *, patience: float = 10.0) -> int:
         """Wait up to `patience` seconds for pending jobs; return how many are lost. Idempotent."""
-        if self._closed or not self._submitted:
-            self._closed = True
+        closed, self._closed = self._closed, True
+        if closed or not self._submitted:
             return 0
-        self._closed = True
         self._jobs.put(None)
         self._thread.join(patience)
         return self.pending

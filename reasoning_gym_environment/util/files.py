@@ -55,7 +55,7 @@ def require_place(folder: Path, setting: str) -> None:
 
 def write_whole(path: Path, text: str, *, synced: bool = False) -> None:
     """Replace a file atomically, with fsync if `synced`; raises UnwritableError."""
-    with replacing(path) as partial, partial.open("x") as file:
+    with replacing(path) as partial, partial.open("x", encoding="utf-8") as file:
         file.write(text)
         if synced:
             file.flush()

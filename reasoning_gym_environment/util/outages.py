@@ -27,13 +27,6 @@ class Retry:
     Args:
         seconds: how long to try, counted from here; the last attempt begins at the deadline.
         pauses: seconds before each further attempt, or before all; ends with the attempts.
-
-    Example:
-        >>> async def acquire(lock):
-        ...     retry = Retry(seconds=60.0, pauses=0.5)
-        ...     while not lock.acquire():
-        ...         if not await retry.wait():
-        ...             raise TimeoutError("another process has held the lock for 60 s")
     """
 
     def __init__(self, seconds: float = math.inf, *, pauses: float | Iterable[float] = 1.0) -> None:

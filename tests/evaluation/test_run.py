@@ -13,7 +13,11 @@ from typing import Any
 import pytest
 from group_values import completion, group
 
-from reasoning_gym_environment.errors import ConfigurationError, GenerationTimeoutError
+from reasoning_gym_environment.errors import (
+    ConfigurationError,
+    GenerationError,
+    GenerationTimeoutError,
+)
 from reasoning_gym_environment.evaluation.run import (
     Evaluation,
     EvaluationSet,
@@ -335,6 +339,16 @@ async def test_prompts_that_are_too_long_are_not_asked_for_again(tmp_path: Path)
 async def test_an_evaluation_without_any_score_is_incomplete(tmp_path: Path) -> None:
     evaluation = await prepared(Policy(frozenset(range(5))), tmp_path, 5)
     with pytest.raises(IncompleteEvaluationError, match=r"^5 of 5 items could not be scored"):
+        await samples(evaluation)
+
+
+async def test_an_evaluation_without_any_item_says_so(tmp_path: Path) -> None:
+    async def fails(_: Recipe) -> Problem:
+        raise GenerationError("too large")
+
+    evaluation = await prepared(Policy(), tmp_path, 5)
+    evaluation.prepare(fails, {"gcd": "arithmetic"}, {})
+    with pytest.raises(IncompleteEvaluationError, match=r"^no item of the evaluation set could be"):
         await samples(evaluation)
 
 

@@ -18,6 +18,7 @@ from integration_programs import (
 
 from reasoning_gym_environment import Problem, ReasoningGym, Score, Status
 from reasoning_gym_environment.demo.server import build_tokenizer
+from reasoning_gym_environment.errors import ConfigurationError
 from reasoning_gym_environment.integrations.shared import shared_gym
 
 pytestmark = [pytest.mark.integration, pytest.mark.processes, pytest.mark.filterwarnings("ignore")]
@@ -119,6 +120,14 @@ def test_a_builder_can_be_sent_to_other_processes(gym: ReasoningGym, renderer: A
     [problem] = gym.problems("chain_sum", level=1)
     builder = pickle.loads(pickle.dumps(group(problem, renderer, 2)))
     assert builder.env_thunk().problem == problem
+
+
+def test_a_misspelt_prompt_is_refused(gym: ReasoningGym, renderer: Any) -> None:
+    from reasoning_gym_environment.integrations.tinker import ReasoningGymProblemEnv
+
+    [problem] = gym.problems("chain_sum", level=1)
+    with pytest.raises(ConfigurationError, match=r"'thnk'.*did you mean think"):
+        ReasoningGymProblemEnv(problem, renderer, "thnk")
 
 
 def test_it_does_not_import_atropos(tmp_path: Path) -> None:

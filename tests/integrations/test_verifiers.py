@@ -23,7 +23,7 @@ from openenv_server import serving
 from scripted_server import answering
 from served_rewards import served_rewards
 
-from reasoning_gym_environment import AsyncReasoningGym, ReasoningGym
+from reasoning_gym_environment import AsyncReasoningGym, ReasoningGym, read_dump
 from reasoning_gym_environment.inference.prompts import SYSTEM_PROMPTS, build_messages
 from reasoning_gym_environment.integrations.nemo_gym import nemo_gym_row
 from reasoning_gym_environment.integrations.shared import evaluation_problems
@@ -234,10 +234,12 @@ def test_a_resumed_run_takes_the_same_tasks_and_then_those_that_follow(tmp_path:
         for name, url in (("here", None), ("served", f"{address}/resumed")):
             folder = tmp_path / name
             folder.mkdir()
-            before, after = (
-                json.loads(run_python(RESUMES.format(url=url, skipped=skipped), folder))
-                for skipped in (0, 60)
-            )
+            before = json.loads(run_python(RESUMES.format(url=url, skipped=0), folder))
+            with (folder / "run" / "tasks.jsonl").open("a") as tasks:
+                tasks.write('{"recipe": {"ta')  # killed in mid-write
+            after = json.loads(run_python(RESUMES.format(url=url, skipped=60), folder))
+            kept = read_dump(folder / "run" / "tasks.jsonl")
+            assert (len(kept.rows), kept.torn) == (120, 0)
             assert after[:60] == before
             assert len({seed for seed, _ in after}) == 120
             levels = [level for _, level in after]

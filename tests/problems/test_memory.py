@@ -170,8 +170,22 @@ def test_nothing_is_lost_where_problems_are_alike() -> None:
     assert share_with_signal(0.0, again=True) > share_with_signal(0.0, again=False) - 0.02
 
 
+def test_a_problems_own_results_count_for_hundreds_of_draws() -> None:
+    memory = ReplayBuffer(TASKS)
+    for draw, solved in enumerate([0, SIZE] * 50 + [SIZE - 1, 4]):
+        recipe = Recipe(task="gcd", seed=draw, level=0)
+        memory.record(recipe, draw, solved=solved, scored=SIZE, step=None)
+    draw += 2 * WAIT
+    chance, half_solved = memory.best("gcd", draw)
+    assert half_solved == recipe
+    memory.take(recipe)
+    lower, nearly_solved = memory.best("gcd", draw)
+    assert nearly_solved == Recipe(task="gcd", seed=100, level=0)
+    assert chance > lower + 0.1
+
+
 def test_a_memory_that_knows_nothing_offers_nothing() -> None:
-    assert ReplayBuffer(TASKS, 60.0).best("gcd", 10**6) == (0.0, None)
+    assert ReplayBuffer(TASKS).best("gcd", 10**6) == (0.0, None)
 
 
 def test_the_account_tells_fresh_groups_from_those_asked_again() -> None:

@@ -75,7 +75,7 @@ def graded(
         finish_reason=finish_reason,
     )
     verdict = Verdict(score=score, status=status, raw_score=score)
-    reward = Reward(value=score, score=score)
+    reward = Reward(value=score)
     return Attempt(completion=completion, answer=answer, verdict=verdict, reward=reward)
 
 

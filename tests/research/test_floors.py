@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from reasoning_gym_environment.problems.sampler import evaluation_recipes
-from reasoning_gym_environment.problems.stream import generate_faultless
+from reasoning_gym_environment.problems.stream import skip_faulty
 from reasoning_gym_environment.proof.answers import TOLERATED_SHARE
 from reasoning_gym_environment.proof.findings import known_weaknesses
 from reasoning_gym_environment.records import Recipe
@@ -171,7 +171,7 @@ async def test_the_floors_that_are_kept_hold_on_new_items(pool: TaskPool, task: 
     kept = floors()[task]
     scores: dict[Floor, list[dict[str, float]]] = {kept.chance: [], kept.no_reasoning: []}
     for recipe in evaluation_recipes(99, [task], 40):
-        problem = await generate_faultless(pool.generate, Counter(), recipe)
+        problem = await skip_faulty(pool.generate, Counter())(recipe)
         copied = strategies(problem.question).get(kept.no_reasoning.label, "")
         verdicts = await pool.verify(problem, [kept.chance.label, copied])
         for one, verdict in zip(kept, verdicts, strict=True):

@@ -33,7 +33,7 @@ def attempt(score: float | None, status: Status, finish_reason: str = "stop") ->
         completion=completion(prompt=1, length=2, finish_reason=finish_reason),
         answer="4",
         verdict=Verdict(score=score, status=status),
-        reward=Reward(value=score or 0.0, score=score),
+        reward=Reward(value=score or 0.0),
     )
 
 

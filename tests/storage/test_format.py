@@ -56,11 +56,7 @@ def attempt(rollout: dict[str, Any]) -> Attempt:
             raw_score=rollout["raw_form_score"],
             tagged_score=rollout["tagged_form_score"],
         ),
-        reward=Reward(
-            value=rollout["score"],
-            score=rollout["raw_score"],
-            length_factor=rollout["length_factor"],
-        ),
+        reward=Reward(value=rollout["score"], length_factor=rollout["length_factor"]),
     )
 
 
