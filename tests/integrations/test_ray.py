@@ -65,7 +65,7 @@ def cluster(folder: Path) -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def asked(folder: Path) -> list[tuple[dict[str, Any], float]]:
     """Return requests with their rewards: the answer to another problem is wrong."""
-    with ReasoningGym(processes=1, task_modules=[folder / "my_tasks.py"]) as gym:
+    with ReasoningGym(processes=1, task_modules=[str(folder / "my_tasks.py")]) as gym:
         problems = gym.problems("chain_sum", level=2, count=10, seed=5)
         problems += gym.problems("due_date", level=2, count=10, seed=5)
     return [
