@@ -15,7 +15,7 @@ Generator = TypeVar("Generator", bound=Generate)
 Verifier = Callable[[str, Any], float]
 
 
-def task(*, levels: int, verifier: Verifier | None = None) -> Callable[[Generator], Generator]:
+def task(levels: int, *, verifier: Verifier | None = None) -> Callable[[Generator], Generator]:
     """Register a function as a task of its name, with levels, in reasoning-gym's registry.
 
     The function gets a source of random numbers and a level, and returns a question, its answer,
@@ -35,7 +35,11 @@ def task(*, levels: int, verifier: Verifier | None = None) -> Callable[[Generato
             return f"What is {' + '.join(map(str, terms))}?", str(sum(terms)), None
     """
     if type(levels) is not int or levels < 1:
-        raise ConfigurationError(f"levels must be an integer ≥ 1, got {shorten(levels)}")
+        raise ConfigurationError(
+            f"levels must be an integer ≥ 1, got {shorten(levels)}: write @task(levels=8)"
+        )
+    if verifier is not None and not callable(verifier):
+        raise ConfigurationError(f"verifier must be a function, got {shorten(verifier)}")
 
     def register(generator: Generator) -> Generator:
         if generator.__module__ not in ("__main__", "__mp_main__"):
@@ -79,7 +83,7 @@ def _register(generator: Generate, levels: int, verifier: Verifier | None) -> No
             if verifier is None:
                 return float(answer == entry["answer"])
             score = verifier(answer, entry["metadata"]["data"])
-            if not 0 <= score <= 1:
+            if score is None or not 0 <= score <= 1:
                 raise ValueError(f"the verifier must return a score in [0, 1], got {score!r:.80}")
             return score
 

@@ -88,7 +88,8 @@ def load_module(source: ModuleSource) -> ModuleTasks:
     own = {name: dataset for name, (dataset, _) in DATASETS.items() if name not in before}
     if not own or module.__file__ is None:
         raise WorkerStartError(
-            f"{source.shown} registers no task: call reasoning_gym.factory.register_dataset"
+            f"{source.shown} registers no task: put @task(levels=8) before a function of its own, "
+            "or call reasoning_gym.factory.register_dataset"
         )
     threads = len([*Path("/proc/self/task").glob("*")])
     opened = [str(link.resolve()) for link in Path("/proc/self/fd").glob("*")]

@@ -260,7 +260,10 @@ def registering(name: str, **attributes: str) -> str:
             "import reasoning_gym_environment as r\nr.ReasoningGym().problems('gcd')",
             "a module that workers import can't start a gym: put",
         ),
-        ("x = 1", "first.py registers no task: call reasoning_gym.factory.register_dataset"),
+        (
+            "x = 1",
+            r"first.py registers no task: put @task\(levels=8\) before a function of its own",
+        ),
         (
             registering("gcd"),
             "task gcd of .*first.py has the name of one of reasoning_gym.arithmetic.gcd: rename it",

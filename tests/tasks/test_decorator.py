@@ -49,7 +49,7 @@ def test_a_verifier_gets_answer_and_data_and_without_one_only_the_answer_is_righ
 
     assert scores() == [1.0, 0.0, 0.0]
     assert scores(verifier=lambda answer, data: str(data[0]) in answer and 0.5) == [0.5, 0.5, 0.0]
-    for score in (5, -0.1, float("nan")):
+    for score in (5, -0.1, float("nan"), None):
         with pytest.raises(ValueError, match=rf"a score in \[0, 1\], got {score}"):
             scores(verifier=lambda answer, data, score=score: score)
 
@@ -67,8 +67,15 @@ def test_a_function_that_returns_no_question_with_answer_and_data_is_told() -> N
 
 @pytest.mark.parametrize("levels", [0, True, 2.0, [1, 2]])
 def test_levels_are_a_number(levels: Any) -> None:
-    with pytest.raises(ConfigurationError, match="levels must be an integer ≥ 1, got"):
+    with pytest.raises(ConfigurationError, match=r"levels must be an .*: write @task\(levels=8\)"):
         task(levels=levels)
+
+
+def test_mistakes_in_the_decorator_say_what_to_write() -> None:
+    with pytest.raises(ConfigurationError, match=r"got <function .*: write @task\(levels=8\)"):
+        task(doubled)  # type: ignore[arg-type]  # as by `@task` without parentheses
+    with pytest.raises(ConfigurationError, match="verifier must be a function, got 'doubled'"):
+        task(8, verifier="doubled")  # type: ignore[arg-type]  # a mistake of its user
 
 
 @pytest.mark.processes
