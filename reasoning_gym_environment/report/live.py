@@ -45,7 +45,7 @@ from ..errors import FixableError
 from ..evaluation.store import PARTIAL_SAMPLES, SAMPLES
 from ..service.server import HttpServer
 from ..storage.dumps import distinct_files, holds_groups, is_record, read_record
-from ..storage.rows import SCHEMA_VERSION, StoredGroup
+from ..storage.rows import StoredGroup
 from ..util.values import shorten
 from .data import TRAINING, GroupIndex, RunHealth, group_id, run_of, seconds_of
 from .page import row_of
@@ -183,11 +183,6 @@ def parse_group(line: bytes, path: Path) -> StoredGroup:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"it is torn, or not JSON: {shorten(line[:50])}") from error
-    if not isinstance(row, dict):
-        raise ValueError(f"it must be a JSON object, got {shorten(row)}")
-    if row.get("schema_version") != SCHEMA_VERSION:
-        found = shorten(row.get("schema_version"))
-        raise ValueError(f"schema_version must be {SCHEMA_VERSION}, got {found}")
     return StoredGroup.from_json(row, file=path)
 
 

@@ -27,7 +27,7 @@ from ..util.files import append_whole, write_whole
 from ..util.logs import SecretRedactor
 from ..util.outages import Outage
 from ..util.values import escape_control_characters, validate
-from .rows import SCHEMA_VERSION, StoredGroup
+from .rows import StoredGroup
 
 logger = logging.getLogger(__name__)
 
@@ -215,19 +215,12 @@ def read_groups(path: Path) -> tuple[list[StoredGroup], int]:
         raise FixableError(f"{path} holds no groups; leave it out")
     groups = []
     for number, row in enumerate(rows, start=1):
-        version = row.get("schema_version")
-        if version != SCHEMA_VERSION:
-            found = f"schema version {version}" if version else "no schema version"
-            raise FixableError(
-                f"{path}: row {number} has {found}, this program reads {SCHEMA_VERSION}; give "
-                "dumps or evaluation samples (samples.jsonl) of this version"
-            )
         try:
             groups.append(StoredGroup.from_json(row, file=path))
         except ValueError as error:
             raise FixableError(
                 f"{path}: row {number} is not a group of rollouts: {error}; give dumps or "
-                "evaluation samples that this program wrote"
+                "evaluation samples (samples.jsonl) that this version wrote"
             ) from error
     return groups, torn
 

@@ -18,7 +18,7 @@ from ..records import Attempt, GroupResult, Problem, Recipe, Reward, Signal, Sta
 from ..scoring.grading import signal
 from ..tasks.facts import LIBRARY
 from ..tasks.recipes import read_recipe
-from ..util.values import validate
+from ..util.values import shorten, validate
 
 SCHEMA_VERSION = 1
 
@@ -170,7 +170,10 @@ class StoredGroup(Struct, frozen=True, kw_only=True):
     @classmethod
     def from_json(cls, row: Mapping[str, Any], *, file: Path | None = None) -> StoredGroup:
         """Validate and read a row; raises ValueError with what is wrong with it."""
-        recipe = read_recipe(validate(row, dict[str, Any]).get("recipe"))
+        version = validate(row, dict[str, Any]).get("schema_version")
+        if version != SCHEMA_VERSION:
+            raise ValueError(f"schema_version must be {SCHEMA_VERSION}, got {shorten(version)}")
+        recipe = read_recipe(row.get("recipe"))
         plain = {"task": recipe.task, "seed": recipe.seed}  # its level may have a decimal point
         group = validate({**row, "recipe": plain}, cls)
         if row.get("item_id") != recipe.task:

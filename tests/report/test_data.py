@@ -53,7 +53,11 @@ def test_metrics_are_read_as_evaluations_write_them(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
-        ("a.jsonl", '{"tokens": [1]}', "row 1 has no schema version"),
+        (
+            "a.jsonl",
+            '{"tokens": [1]}',
+            "row 1 is not a group of rollouts: schema_version must be 1, got None",
+        ),
         ("a.jsonl", "", "holds no groups"),
         ("a.json", '{"results": {"all": {}}}', "no rollouts in"),
         ("a.json", "[]", "is not an evaluation's metrics.json"),

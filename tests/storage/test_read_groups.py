@@ -8,6 +8,7 @@ import pytest
 from stored_values import attempt, stored, write_dump
 
 from reasoning_gym_environment.errors import FixableError
+from reasoning_gym_environment.evaluation.store import read_samples
 from reasoning_gym_environment.storage.dumps import distinct_files, read_groups, rescored_path
 from reasoning_gym_environment.util.files import replacing, require_free, require_writable
 
@@ -20,12 +21,14 @@ def test_groups_are_read_and_torn_lines_counted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("row", "found"),
-    [({"schema_version": 2}, "schema version 2"), ({"scores": [1.0]}, "no schema version")],
+    [({"schema_version": 2}, "2"), ({"scores": [1.0]}, "None")],
 )
 def test_another_schema_is_refused(tmp_path: Path, row: dict[str, object], found: str) -> None:
     path = write_dump(tmp_path / "d.jsonl", [stored(attempt(1.0)), row])
-    with pytest.raises(FixableError, match=rf"d\.jsonl: row 2 has {found}, this program reads 1"):
+    with pytest.raises(FixableError, match=rf"d\.jsonl: row 2 is not .* must be 1, got {found}\b"):
         read_groups(path)
+    with pytest.raises(FixableError, match=rf"an evaluation sample \(.* must be 1, got {found}\)"):
+        read_samples(write_dump(tmp_path / "samples.jsonl", [row]))
 
 
 def test_a_file_without_groups_and_a_missing_file_are_named(tmp_path: Path) -> None:
