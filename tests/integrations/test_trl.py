@@ -49,9 +49,11 @@ with ReasoningGym(processes=1) as gym:
     )
     text = f"{{prompt}}<answer>{{problem.oracle}}</answer><|im_end|>"
     tokens = tokenizer(text, return_tensors="pt").input_ids
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    for _ in range(60):
-        model(input_ids=tokens, labels=tokens).loss.backward()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    loss = torch.tensor(9.0)
+    while loss > 0.01:
+        loss = model(input_ids=tokens, labels=tokens).loss
+        loss.backward()
         optimizer.step()
         optimizer.zero_grad()
 
