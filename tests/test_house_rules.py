@@ -14,8 +14,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 BOUNDS = {
-    "modules": 131,
-    "lines": 31_000,
+    "modules": 130,
+    "lines": 30_950,
     "classes": 318,
     "constants_per_1000": 8,
     "function_p90": 30,
