@@ -23,7 +23,7 @@ import shlex
 import sys
 import time
 import uuid
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -166,7 +166,9 @@ class ReasoningGymEnv(BaseEnv):
         self._limit = subclass.FailureLimit(type(self).__name__, self.max_consecutive_losses)
         self._reported_sampling: Counter[str] = Counter()
         self._retries: Counter[str] = Counter()
-        self._pending_saves: dict[str, asyncio.Task[GroupResult]] = {}
+        # Saves whose workers were cancelled, by problem; the next worker on it takes one over.
+        self._left_saves: defaultdict[tuple[str, str], list[asyncio.Task[GroupResult]]]
+        self._left_saves = defaultdict(list)
         self._make_parts(config, system_prompt, start_worker)
         if config.suppress_base_env_logs:
             logging.getLogger("atroposlib.envs.base").setLevel(logging.WARNING)
@@ -469,10 +471,11 @@ class ReasoningGymEnv(BaseEnv):
         if "checkpoints" in self.__dict__:
             disks.append(self.checkpoints.close)
         await asyncio.gather(*map(asyncio.to_thread, disks))  # each waits 10 s if it hangs
-        for save in self._pending_saves.values():
+        saves = [save for left in self._left_saves.values() for save in left]
+        for save in saves:
             if not save.cancel() and not save.exception():
                 self.statistics.record(GroupOutcome.CANCELLED)
-        await asyncio.gather(*self._pending_saves.values(), return_exceptions=True)
+        await asyncio.gather(*saves, return_exceptions=True)
 
     def _report(self) -> None:
         """Report the outcome of all groups in the log and in wandb."""
@@ -595,7 +598,7 @@ class ReasoningGymEnv(BaseEnv):
             return await self.inference.has_room(problem.question, self.length_limit)
 
         problems = self._started_problems()
-        while self._shared is not None and (shared := await self._shared.next()):
+        if self._shared is not None and (shared := await self._shared.next()):
             recipe, asked_again = shared
             if problem := await problems.make(recipe, has_room):
                 return replace(problem, asked_again=asked_again)
@@ -654,21 +657,22 @@ class ReasoningGymEnv(BaseEnv):
             gathered: tuple[Any, list[Any]] = await super().collect_trajectories(item)
             return gathered
         subclass.require_problem(item, self.categories, type(self).__name__)
-        statistics, key = self.statistics, recipe_key(item.recipe)
-        if key not in self._pending_saves:
+        statistics, left = self.statistics, self._left_saves[recipe_key(item.recipe), item.question]
+        if left:
+            save = left.pop()
+        else:
             try:
                 with statistics.generating(lost_on=InferenceError):
                     group = await self._generate(item)
             except InferenceError as error:
                 self._handle_lost_group(item, error)
                 return None, []
-            self._pending_saves[key] = asyncio.create_task(self._save(group))
+            save = asyncio.create_task(self._save(group))
         try:
-            group = await asyncio.shield(self._pending_saves[key])
-        except Exception:
-            del self._pending_saves[key]
+            group = await asyncio.shield(save)
+        except asyncio.CancelledError:
+            left.append(save)
             raise
-        del self._pending_saves[key]
         if not group.scored:
             statistics.record(GroupOutcome.UNSCORED)
             return None, []

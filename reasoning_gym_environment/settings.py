@@ -89,12 +89,7 @@ def parse_name(value: Any) -> str:
 
 
 def parse_url(value: Any) -> Any:
-    """Check that a URL, if there is one, begins with its scheme and has no password.
-
-    Example:
-        >>> parse_url("http://localhost:8000")
-        'http://localhost:8000'
-    """
+    """Check that a URL, if there is one, begins with its scheme and has no password."""
     if isinstance(value, str) and re.match(r"\w+://[^/?#]*@", value):
         raise ValueError(
             "must have no user name or password, which logs would show: use an API key"

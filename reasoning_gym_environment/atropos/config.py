@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import re
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -102,6 +103,9 @@ class AtroposServer(APIServer):
         known = {name: value for name, value in config if name in ServerSettings.model_fields}
         build(ServerSettings, known, prefix=f"{SERVER}.")
         super().__init__(config, reasoning_config=reasoning_config)
+        for name in ("request_timings", "attempts_list"):  # Atropos's own lists grow without end
+            for each in (name, f"eval_{name}"):
+                setattr(self, each, deque(maxlen=max(1, config.rolling_buffer_length)))
         self.client = ServerClient(
             config,
             admit=self._admit,
@@ -195,7 +199,11 @@ def loading_tokenizer(config: Any, servers: Sequence[Any]) -> Iterator[None]:
     outage = Outage(server="The Hugging Face hub")
     hub = logging.getLogger("huggingface_hub.utils._http")  # has two lines for each retry
     hub.addFilter(log_once_a_minute)
-    models = [server.model_name for server in servers if server.server_type != "openai"]
+    models = [
+        server.model_name if server.tokenizer_name == "none" else server.tokenizer_name
+        for server in servers
+        if server.server_type != "openai"
+    ]
     name = str(config.tokenizer_name or next(iter(models), ""))
     try:
         with TemporaryDirectory() as folder:

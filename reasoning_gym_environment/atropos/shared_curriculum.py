@@ -14,7 +14,7 @@ from ..errors import ConfigurationError
 from ..records import GroupResult, Recipe, recipe_key
 from ..service.client import RewardClient, ServiceUnavailableError, split_stream_url
 from ..tasks.recipes import read_recipe
-from ..util.outages import Outage
+from ..util.outages import Outage, UnreachableError
 
 logger = logging.getLogger(__name__)
 
@@ -50,11 +50,18 @@ class SharedCurriculum:
         self._sending: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Ask for the first problems; ConfigurationError if the service refuses or is silent."""
+        """Ask for the first problems.
+
+        Raises:
+            ConfigurationError: the service refuses.
+            UnreachableError: it is silent.
+        """
         try:
             await self._fetch()
         except (ConfigurationError, ServiceUnavailableError) as error:
-            raise ConfigurationError(f"curriculum_url {self._url}: {error}") from error
+            refused = isinstance(error, ConfigurationError)
+            kind = ConfigurationError if refused else UnreachableError
+            raise kind(f"curriculum_url {self._url}: {error}") from error
 
     async def next(self) -> tuple[Recipe, bool] | None:
         """Return the next problem, and whether it is asked again; None if there is none.

@@ -135,9 +135,12 @@ class EvaluationSet:
             numbers = [n for n, (recipe, _) in enumerate(self._planned) if recipe.task == task]
             items = await asyncio.gather(*map(self._item, numbers))
             problems = [item.problem for item in items if item is not None]
-            self._questions[task] = frozenset().union(
+            hashes = frozenset[bytes]().union(
                 *(held_out_hashes(task, p.question, p.oracle) for p in problems)
             )
+            if None in items:  # `items` tries these again
+                return hashes
+            self._questions[task] = hashes
         return self._questions[task]
 
     async def _item(self, number: int) -> EvaluationItem | None:

@@ -81,12 +81,7 @@ class Prompt:
 
 
 def resolve_system_prompt(name_or_text: str) -> str:
-    """Return the built-in prompt of that name, or the text; raise ConfigurationError for a typo.
-
-    Example:
-        >>> resolve_system_prompt("Be brief.")
-        'Be brief.'
-    """
+    """Return the built-in prompt of that name, or the text; raise ConfigurationError for a typo."""
     if name_or_text in SYSTEM_PROMPTS:
         return SYSTEM_PROMPTS[name_or_text]
     is_word = len(name_or_text.split()) == 1

@@ -11,7 +11,7 @@ import random
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
@@ -174,10 +174,12 @@ class RateLimit:
                     f"{self._patience / 60:g} min because of its rate limit: {self._refusal}"
                 )
             self._changed.clear()
-            with suppress(asyncio.TimeoutError):
-                seconds = min(left, self.pause or math.inf)
-                waiting = self._changed.wait()
-                await asyncio.wait_for(waiting, None if math.isinf(seconds) else seconds)
+            seconds = min(left, self.pause or math.inf)
+            waiting = asyncio.create_task(self._changed.wait())
+            try:  # `wait_for` of Python 3.11 may swallow a cancellation
+                await asyncio.wait({waiting}, timeout=None if math.isinf(seconds) else seconds)
+            finally:
+                waiting.cancel()
 
     @property
     def pause(self) -> float:

@@ -439,11 +439,6 @@ class Sampler:
         by_signal: whether to draw tasks and levels by weight times the estimated probability of
             signal, instead of by weight alone, and to ask problems again that are likelier to have
             signal than fresh ones.
-
-    Example:
-        >>> sampler = Sampler({"gcd": 1.0}, run_seed=1, replica="a")
-        >>> sampler.next_recipe().task
-        'gcd'
     """
 
     def __init__(

@@ -590,7 +590,10 @@ class TrainingProblems:
         except GenerationError as error:
             logger.warning("Skipping an item that can't be generated: %s", error)
             return None
-        return problem if problem is not None and await has_room(problem) else None
+        if problem is None or await has_room(problem):
+            return problem
+        self._counts["sampling/prompts_too_long"] += 1
+        return None
 
     def _cap_if_too_long(self, recipe: Recipe, *, fits: bool) -> bool:
         """Cap the ladder below a level whose questions mostly don't fit; return whether it did."""

@@ -322,12 +322,7 @@ class Statistics:
 
 
 def signal_line(means: Means, prefix: str = "") -> str:
-    """Format the shares of groups with and without signal, for example of "category/games/".
-
-    Example:
-        >>> signal_line(Means())
-        '0 groups'
-    """
+    """Format the shares of groups with and without signal, for example of "category/games/"."""
     mixed, solved, unsolved = (means[f"{prefix}groups/{one.value}"] for one in Signal)
     if not mixed.count:
         return "0 groups"

@@ -17,6 +17,7 @@ from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.errors import ConfigurationError
 from reasoning_gym_environment.records import Problem
 from reasoning_gym_environment.service.app import RewardService, ServiceSettings
+from reasoning_gym_environment.util.outages import UnreachableError
 
 WRONG = ScriptedPolicy(["<answer>no</answer>"])
 CURRICULUM = {"complexity_mode": "curriculum", "sampling": "signal"}
@@ -108,11 +109,15 @@ async def test_a_service_that_refuses_the_stream_or_is_absent_stops_the_start(
         RewardService(gym, ServiceSettings(port=0)) as service,
         PolicyServer(WRONG, tokenizer) as server,
     ):
-        for url, says in (
-            (f"{service.url}/run", "streams are disabled: set --streams FOLDER"),
-            ("http://127.0.0.1:9/run", "does not reply"),
+        for url, error, says in (
+            (
+                f"{service.url}/run",
+                ConfigurationError,
+                "streams are disabled: set --streams FOLDER",
+            ),
+            ("http://127.0.0.1:9/run", UnreachableError, "does not reply"),
         ):
-            with pytest.raises(ConfigurationError, match=f"curriculum_url {url}: .*{says}"):
+            with pytest.raises(error, match=f"curriculum_url {url}: .*{says}"):
                 async with bench.environment(server.url, curriculum_url=url):
                     pass
 

@@ -102,7 +102,19 @@ class Asks(Plain):
         }, []
 
 
-WORKING = [OwnReward, Plain, Several, OneByOne, TakesAtropossOwn, Asks]
+class OneProblem(ReasoningGymEnv):
+    """The same problem for all workers, in turn with two wordings."""
+
+    numbers = itertools.count()
+    problem: Any = None
+
+    async def get_next_item(self) -> Any:
+        self.problem = self.problem or await super().get_next_item()
+        wording = next(self.numbers) % 2
+        return replace(self.problem, question=f"{self.problem.question}{' Be brief.' * wording}")
+
+
+WORKING = [OwnReward, Plain, Several, OneByOne, TakesAtropossOwn, Asks, OneProblem]
 
 
 @asynccontextmanager

@@ -236,6 +236,22 @@ async def test_no_level_is_emptied_by_the_disguised_answers_held_out(pool: TaskP
             assert counts["x"] <= 20, (task, level)
 
 
+async def test_an_item_that_is_made_later_is_held_out_then() -> None:
+    source, works = Numbered(), False
+
+    async def generate(recipe: Recipe) -> Problem:
+        if not works and recipe.task == "gcd":
+            raise GenerationError("busy")
+        return await source.generate(recipe)
+
+    made = EvaluationSet(generate, plan("gcd", "lcm", per_task=1))
+    assert await made.questions("gcd") == frozenset()
+    assert len(await made.items()) == 1
+    works = True
+    assert len(await made.items()) == 2
+    assert len(await made.questions("gcd")) == 1
+
+
 async def test_an_item_is_generated_though_its_first_caller_is_cancelled() -> None:
     source = Numbered()
     made = EvaluationSet(source.generate, plan("gcd", per_task=2))
