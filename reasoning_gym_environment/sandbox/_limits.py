@@ -1,7 +1,7 @@
 """Limits of worker processes: memory, time, descriptors, and system calls on Linux.
 
 Each role has one function, called before the process starts to work, that returns sentences about
-what this system does not enforce.
+what this system does not enforce. A single limit returns such a sentence, or None when it holds.
 
 The system call filter denies by default, with seccomp. One table holds the numbers of all calls
 that some role may make; each role lists the calls that it needs. Four roles have a filter: a
@@ -334,9 +334,6 @@ def filter_verifier_child(reply_fd: int, *, requests_fd: int | None = None) -> s
     Args:
         reply_fd: the only descriptor that can be written to.
         requests_fd: the only descriptor that can be read from, if any.
-
-    Returns:
-        None when the filter holds, else a sentence that says what is not enforced.
     """
     return _install(partial(verifier_child_filter, reply_fd=reply_fd, requests_fd=requests_fd))
 
@@ -372,9 +369,6 @@ def protect_process() -> str | None:
     """Keep processes of the same user from tracing this one, and end it with its parent.
 
     A fork inherits the first and must ask for the second itself.
-
-    Returns:
-        None when both hold, else a sentence that says what is not enforced.
     """
     if sys.platform != "linux":
         return f"No protection from tracing, no end with the parent: {sys.platform} has neither."
@@ -438,9 +432,6 @@ def isolate(*, write: bool = False) -> str | None:
 
     The kernel lets nobody trace a process that has a capability more, whoever the user is, nor
     with Landlock any that is not under the same rules. What tracing would need, /proc needs too.
-
-    Returns:
-        None when all holds, else a sentence that says what is not enforced.
     """
     if sys.platform != "linux":
         return None  # the missing filter says it

@@ -264,7 +264,7 @@ def given_numbers(answer: str, entry: Mapping[str, Any]) -> float:
     """Refuse numbers that the question doesn't give: each may be off by 1, and NaN by anything."""
     try:
         found = sorted(float(number) for number in json.loads(answer.replace("'", '"')))
-    except (ValueError, TypeError, RecursionError):  # the verifier can't read it either
+    except (ValueError, TypeError, RecursionError, OverflowError):  # the verifier can't either
         return 1.0
     return 1.0 if found == sorted(map(float, entry["metadata"]["sorted_numbers"])) else 0.0
 

@@ -32,7 +32,7 @@ from starlette.exceptions import HTTPException as RoutingError
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
-from ..errors import ConfigurationError, GenerationError, PoolClosedError
+from ..errors import ConfigurationError, FixableError, GenerationError, PoolClosedError
 from ..gym.asynchronous import AsyncReasoningGym
 from ..gym.containment import ContainedFunction, encode_data
 from ..records import Score
@@ -347,13 +347,18 @@ def create_app(
 
 
 @contextlib.asynccontextmanager
-async def _lifespan(streams: NamedStreams, owned: _Scorers | None) -> AsyncIterator[None]:
+async def _lifespan(
+    streams: NamedStreams, owned: _Scorers | None, *, pause: float = 10.0
+) -> AsyncIterator[None]:
     """Save streams while the application runs, and at its end."""
 
     async def save_forever() -> None:
         while True:
-            await asyncio.sleep(10)
-            await streams.save()
+            await asyncio.sleep(pause)
+            try:
+                await streams.save()
+            except (FixableError, RuntimeError):  # workers that are lost, or do not start
+                logger.exception("Cannot save streams, will retry")
 
     async with owned.gym if owned else contextlib.nullcontext():
         if owned is not None:

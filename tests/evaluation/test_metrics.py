@@ -171,6 +171,12 @@ def test_other_difficulties_leave_the_plain_numbers_as_they_are() -> None:
     assert "eval/difficulty/0.75/chance" not in beside  # the floors are of default items
 
 
+def test_items_with_parameters_of_their_own_have_no_floor() -> None:
+    harder = replace(item(1.0), recipe=Recipe(task="gcd", seed=0, parameters={"min_numbers": 3}))
+    assert "eval/chance" not in report(harder)
+    assert "eval/chance" in report(harder, item(1.0))
+
+
 def test_at_a_difficulty_chance_is_that_of_the_levels() -> None:
     levels = stored_snapshot()["ladders"]["gcd"]["levels"]
     recipes = [Recipe(task="gcd", seed=0, level=n, parameters=p) for n, p in enumerate(levels)]

@@ -13,7 +13,7 @@ import pytest
 from reasoning_gym_environment.proof.findings import known_weaknesses
 from reasoning_gym_environment.records import Recipe
 from reasoning_gym_environment.scoring.extraction import less_formatted, readable_form
-from reasoning_gym_environment.scoring.guards import GUARDS, max_score
+from reasoning_gym_environment.scoring.guards import GUARDS, given_numbers, max_score
 from reasoning_gym_environment.tasks.datasets import Datasets
 from reasoning_gym_environment.tasks.facts import known_categories
 from reasoning_gym_environment.tasks.ladders import build_ladders
@@ -300,3 +300,8 @@ def test_a_decimal_result_may_be_rounded_but_has_no_wrong_digits() -> None:
         for answers, most in ((right, 1.0), (wrong, 0.0)):
             found = {answer: max_score("decimal_arithmetic", answer, entry) for answer in answers}
             assert found == dict.fromkeys(answers, most)
+
+
+def test_an_integer_too_large_for_a_float_is_left_to_the_verifier() -> None:
+    entry = {"metadata": {"sorted_numbers": ["1"]}}
+    assert given_numbers(f"[{'9' * 310}]", entry) == 1.0

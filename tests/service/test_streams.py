@@ -15,7 +15,9 @@ from fastapi import HTTPException
 from reward_requests import Post, require_rejections, row
 
 from reasoning_gym_environment import AsyncReasoningGym, StreamOptions
+from reasoning_gym_environment.errors import WorkerLostError
 from reasoning_gym_environment.records import Recipe, Score, Status
+from reasoning_gym_environment.service import app
 from reasoning_gym_environment.service._messages import ProblemResult
 from reasoning_gym_environment.service._streams import NamedStreams
 from reasoning_gym_environment.service.app import RewardService, ServiceSettings
@@ -350,6 +352,28 @@ async def test_a_stream_that_cannot_be_read_is_kept_for_later(
     kept.rename(tmp_path / "one.json")
     await streams.close()
     assert not streams._untold
+
+
+class FailsOnce(NamedStreams):
+    """Its first save fails as where a worker is lost."""
+
+    saves = 0
+    saved_again = asyncio.Event()
+
+    async def save(self) -> None:
+        self.saves += 1
+        if self.saves == 1:
+            raise WorkerLostError("a generator died")
+        self.saved_again.set()
+
+
+async def test_streams_are_saved_though_a_save_failed(
+    gym: AsyncReasoningGym, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with app._lifespan(FailsOnce(gym, tmp_path), None, pause=0.0):
+        await FailsOnce.saved_again.wait()
+    [message] = caplog.messages
+    assert message == "Cannot save streams, will retry"
 
 
 async def test_a_stream_that_is_closed_learns_what_is_scored_meanwhile(
