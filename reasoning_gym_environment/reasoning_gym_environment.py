@@ -23,7 +23,7 @@ import shlex
 import sys
 import time
 import uuid
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -166,9 +166,8 @@ class ReasoningGymEnv(BaseEnv):
         self._limit = subclass.FailureLimit(type(self).__name__, self.max_consecutive_losses)
         self._reported_sampling: Counter[str] = Counter()
         self._retries: Counter[str] = Counter()
-        # Saves whose workers were cancelled, by problem; the next worker on it takes one over.
-        self._left_saves: defaultdict[tuple[str, str], list[asyncio.Task[GroupResult]]]
-        self._left_saves = defaultdict(list)
+        # Saves whose workers were cancelled; the next worker on the problem takes one over.
+        self._left_saves: list[tuple[tuple[str, str], asyncio.Task[GroupResult]]] = []
         self._make_parts(config, system_prompt, start_worker)
         if config.suppress_base_env_logs:
             logging.getLogger("atroposlib.envs.base").setLevel(logging.WARNING)
@@ -471,7 +470,7 @@ class ReasoningGymEnv(BaseEnv):
         if "checkpoints" in self.__dict__:
             disks.append(self.checkpoints.close)
         await asyncio.gather(*map(asyncio.to_thread, disks))  # each waits 10 s if it hangs
-        saves = [save for left in self._left_saves.values() for save in left]
+        saves = [save for _, save in self._left_saves]
         for save in saves:
             if not save.cancel() and not save.exception():
                 self.statistics.record(GroupOutcome.CANCELLED)
@@ -657,9 +656,10 @@ class ReasoningGymEnv(BaseEnv):
             gathered: tuple[Any, list[Any]] = await super().collect_trajectories(item)
             return gathered
         subclass.require_problem(item, self.categories, type(self).__name__)
-        statistics, left = self.statistics, self._left_saves[recipe_key(item.recipe), item.question]
-        if left:
-            save = left.pop()
+        statistics, key = self.statistics, (recipe_key(item.recipe), item.question)
+        if left := next((one for one in self._left_saves if one[0] == key), None):
+            self._left_saves.remove(left)
+            save = left[1]
         else:
             try:
                 with statistics.generating(lost_on=InferenceError):
@@ -671,7 +671,7 @@ class ReasoningGymEnv(BaseEnv):
         try:
             group = await asyncio.shield(save)
         except asyncio.CancelledError:
-            left.append(save)
+            self._left_saves.append((key, save))
             raise
         if not group.scored:
             statistics.record(GroupOutcome.UNSCORED)

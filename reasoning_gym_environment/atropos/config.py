@@ -103,9 +103,9 @@ class AtroposServer(APIServer):
         known = {name: value for name, value in config if name in ServerSettings.model_fields}
         build(ServerSettings, known, prefix=f"{SERVER}.")
         super().__init__(config, reasoning_config=reasoning_config)
-        for name in ("request_timings", "attempts_list"):  # Atropos's own lists grow without end
-            for each in (name, f"eval_{name}"):
-                setattr(self, each, deque(maxlen=max(1, config.rolling_buffer_length)))
+        timings = ("request_timings", "attempts_list", "eval_request_timings", "eval_attempts_list")
+        for name in timings:  # Atropos's own lists grow without end
+            setattr(self, name, deque(maxlen=max(1, config.rolling_buffer_length)))
         self.client = ServerClient(
             config,
             admit=self._admit,

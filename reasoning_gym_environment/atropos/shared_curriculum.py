@@ -58,10 +58,10 @@ class SharedCurriculum:
         """
         try:
             await self._fetch()
-        except (ConfigurationError, ServiceUnavailableError) as error:
-            refused = isinstance(error, ConfigurationError)
-            kind = ConfigurationError if refused else UnreachableError
-            raise kind(f"curriculum_url {self._url}: {error}") from error
+        except ConfigurationError as error:
+            raise ConfigurationError(f"curriculum_url {self._url}: {error}") from error
+        except ServiceUnavailableError as error:
+            raise UnreachableError(f"curriculum_url {self._url}: {error}") from error
 
     async def next(self) -> tuple[Recipe, bool] | None:
         """Return the next problem, and whether it is asked again; None if there is none.
