@@ -2,6 +2,7 @@
 
 import asyncio
 import fcntl
+import itertools
 import os
 import signal
 import sys
@@ -60,6 +61,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if not STARTING_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker("processes")
+    items[:] = _lengthy_first(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+
+
+def _lengthy_first(items: list[pytest.Item], workers: int) -> Iterator[pytest.Item]:
+    """The order in which each of the workers begins with what takes longest.
+
+    pytest-xdist gives each the next part of the list, and all end with short tests.
+    """
+    lengthy = [item for item in items if item.get_closest_marker("lengthy")]
+    rest = (item for item in items if not item.get_closest_marker("lengthy"))
+    for worker in range(workers):
+        first = lengthy[worker::workers]
+        yield from first
+        yield from itertools.islice(rest, len(items) // workers + 1 - len(first))
 
 
 @pytest.hookimpl(wrapper=True)

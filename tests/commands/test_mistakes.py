@@ -12,6 +12,7 @@ TESTS = Path(__file__).parents[1]
 TABLE = Path(__file__).with_name("mistakes.json")
 
 
+@pytest.mark.lengthy
 @pytest.mark.processes
 def test_a_mistake_gets_one_sentence_with_the_way_out(tmp_path: Path) -> None:
     known = {name: value for name, value in os.environ.items() if not name.startswith("WANDB_")}

@@ -52,16 +52,17 @@ def test_a_slot_is_right_wherever_all_are_free(gym: ReasoningGym) -> None:
     for problem in gym.problems("free_slot", count=6, seed=1):
         busy, _, asked = problem.question.partition("Work is from 08:00 to 18:00")
         bounds = [60 * int(h) + int(m) for h, m in re.findall(r"(\d\d):(\d\d)", busy)]
-        [minutes] = map(int, re.findall(r"meet for (\d+) minutes", asked))
+        [lasts] = map(int, re.findall(r"meet for (\d+) minutes", asked))
         free = [
             f"{begin // 60:02}:{begin % 60:02}"
-            for begin in range(8 * 60, 18 * 60 - minutes + 1, 5)
+            for begin in range(8 * 60, 18 * 60 - lasts + 1, 5)
             if all(
-                begin + minutes <= a or begin >= b
+                begin + lasts <= a or begin >= b
                 for a, b in zip(bounds[::2], bounds[1::2], strict=True)
             )
         ]
-        times = [f"{hour:02}:{minute:02}" for hour in range(7, 20) for minute in range(60)]
+        minutes = (*range(0, 60, 5), 31)
+        times = [f"{hour:02}:{minute:02}" for hour in range(7, 20) for minute in minutes]
         assert solved(gym, problem, times) == free
         most = max(most, len(free))
     assert most > 1

@@ -404,6 +404,7 @@ async def test_an_id_that_belongs_to_another_environment_ends_the_run(
     assert env.statistics.counts["groups/send_failures"] == 1
 
 
+@pytest.mark.lengthy
 async def test_serve_ends_with_the_status_for_trying_again(bench: Any, policy_url: str) -> None:
     async with Api(bench.folder) as api:
         changes = {"max_token_length": 1024, "debug_logging": True}

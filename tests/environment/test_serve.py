@@ -53,6 +53,7 @@ async def test_a_signal_during_the_start_leaves_no_process_behind(
     assert await survivors(children) == set()
 
 
+@pytest.mark.lengthy
 @pytest.mark.usefixtures("wandb_of_a_launcher")
 async def test_the_end_of_training_ends_it_all_after_the_last_evaluation(
     bench: Any, tokenizer: Any

@@ -181,6 +181,7 @@ def test_a_link_with_a_token_keeps_its_fragment_and_loses_its_token(
         until(browser, has("connection", "Not connected"))
 
 
+@pytest.mark.lengthy
 def test_the_page_follows_a_demo_that_leaves_no_process_behind(
     browser: Any, tmp_path: Path
 ) -> None:
