@@ -186,7 +186,7 @@ def client(url: str) -> ServerClient:
 
 
 async def send(failover: Failover, times: int) -> list[Any]:
-    sent = (failover.send(lambda server: server.sample(REQUEST, "eval")) for _ in range(times))
+    sent = (failover.send(lambda server: server.sample(REQUEST), "eval") for _ in range(times))
     return await asyncio.wait_for(asyncio.gather(*sent), timeout=120)
 
 
