@@ -166,6 +166,8 @@ class RateLimit:
             self._changed.set()
 
     async def _wait(self) -> None:
+        if not self._in_flight and self._clock() > self._resume_at + 60.0:
+            self._refused_since = math.inf  # nothing was asked since the pause
         while self.pause > 0 or self._in_flight + 1 > self._concurrency:
             left = self._refused_since + self._patience - self._clock()
             if left <= 0:
