@@ -530,6 +530,9 @@ class ReasoningGymEnv(BaseEnv):
             if data["checkpoint_dir"] != self.checkpoint_dir:  # the claimed name is not there
                 raise LostStateError("another trainer has begun: start this environment again")
         self.wandb_prepend, self.checkpoint_dir = data["wandb_name"], data["checkpoint_dir"]
+        # a checkpoint holds the token budget: the trainer's limit comes before it
+        self.max_token_len = (await self.api.request("GET", "/info"))["max_token_len"]
+        self.problems.max_token_length = self.length_limit
         if not (config.replica and self.checkpoints.leave_note(self.api.note(self.env_id))):
             self.api.warn_of_ghost(self.env_id, config.min_batch_allocation)
         saves = data["checkpoint_interval"] > 0
@@ -548,7 +551,6 @@ class ReasoningGymEnv(BaseEnv):
     async def get_server_info(self) -> None:
         """Get the trainer's settings, then start generating, since Atropos waits a few seconds."""
         info, config = await self.api.request("GET", "/info"), self.config
-        self.max_token_len = info["max_token_len"]
         if info["batch_size"] != -1:
             config.batch_size = info["batch_size"]
         if config.group_size > config.batch_size:

@@ -491,6 +491,11 @@ def check_start(command: str, settings: Settings) -> None:
             "rollout are always equal, so no group would be sent; raise it, or set "
             "--env.ensure_scores_are_not_same false"
         )
+    if command == "process" and env.total_steps < 1:
+        raise ConfigurationError(
+            f"total_steps must be ≥ 1, got {env.total_steps}: `process` collects so many groups; "
+            "raise it"
+        )
     for name in ("suite", "limit"):
         if (value := getattr(settings.flags, name)) and command != "evaluate":
             raise ConfigurationError(

@@ -185,6 +185,7 @@ class Failover:
     async def send(
         self,
         request: Callable[[ServerClient], Coroutine[None, None, T]],
+        split: str = "train",
         *,
         retry_seconds: float = 0.0,
     ) -> T:
@@ -203,7 +204,7 @@ class Failover:
         started, attempts, pauses = self._clock(), 0, backoff()
         while True:
             try:
-                return await self._try_all(request)
+                return await self._try_all(request, split)
             except Exception as error:
                 if is_rate_limited(error):
                     continue  # the next attempt waits for its turn
@@ -215,11 +216,13 @@ class Failover:
                     raise
             await asyncio.sleep(next(pauses))
 
-    async def _try_all(self, request: Callable[[ServerClient], Coroutine[None, None, T]]) -> T:
+    async def _try_all(
+        self, request: Callable[[ServerClient], Coroutine[None, None, T]], split: str
+    ) -> T:
         failures: list[Exception] = []
         for number in self._order():
             try:
-                answer = await self._try_one(number, request)
+                answer = await self._try_one(number, request, split)
             except Exception as error:  # noqa: BLE001 - raised below if no server answers
                 failures.append(error)
                 if is_rate_limited(error):
@@ -255,7 +258,7 @@ class Failover:
         return order
 
     async def _try_one(
-        self, number: int, request: Callable[[ServerClient], Coroutine[None, None, T]]
+        self, number: int, request: Callable[[ServerClient], Coroutine[None, None, T]], split: str
     ) -> T:
         server, detector = self._servers[number], self.detectors[number]
 
@@ -268,7 +271,8 @@ class Failover:
 
         self._in_flight[number] += 1
         try:
-            async with server.rate_limit.turn():
+            # before the detector's clock starts: waiting for either is not the server's time
+            async with server.admit(split), server.rate_limit.turn():
                 return await detector.reply(asyncio.ensure_future(request(server)), check_outage)
         finally:
             self._in_flight[number] -= 1
@@ -441,7 +445,7 @@ class InferenceClient:
 
         async def ask(server: ServerClient, n: int) -> list[Completion]:
             asked = replace(request, n=n, model=server.config.model_name)
-            samples = await server.sample(asked, sampling.split)
+            samples = await server.sample(asked)
             return await self._completions(server, prompt, samples, length_limit)
 
         return await self._gather(ask, n, sampling.split)
@@ -458,7 +462,7 @@ class InferenceClient:
 
         async def ask(server: ServerClient, n: int) -> list[Sample]:
             asked = replace(request, n=n, model=server.config.model_name)
-            return [s for s in await server.sample(asked, split) if isinstance(s, Sample)]
+            return [s for s in await server.sample(asked) if isinstance(s, Sample)]
 
         return await self._gather(ask, request.n, split)
 
@@ -468,7 +472,7 @@ class InferenceClient:
 
         async def ask(server: ServerClient, n: int) -> list[dict[str, Any]]:
             asked = {**body, "n": n, "model": server.config.model_name}
-            replies.append(await server.reply(path, asked, split))
+            replies.append(await server.reply(path, asked))
             return list(replies[-1]["choices"])
 
         choices = await self._gather(ask, body.get("n") or 1, split)
@@ -486,7 +490,7 @@ class InferenceClient:
             found, empty = list[T](), 0
             while len(found) < size and empty < 3:
                 rest = functools.partial(ask, n=size - len(found))
-                more = await self.failover.send(rest, retry_seconds=seconds)
+                more = await self.failover.send(rest, split, retry_seconds=seconds)
                 found += more
                 empty += not more
             return found[:size]

@@ -166,6 +166,8 @@ class RateLimit:
             self._changed.set()
 
     async def _wait(self) -> None:
+        if not self._in_flight and self._clock() > self._resume_at + 60.0:
+            self._refused_since = math.inf  # nothing was asked since the pause
         while self.pause > 0 or self._in_flight + 1 > self._concurrency:
             left = self._refused_since + self._patience - self._clock()
             if left <= 0:
@@ -227,6 +229,7 @@ class ServerClient:
         adjust: changes the JSON of requests for completions.
 
     Attributes:
+        admit: as given; whoever calls `sample` or `reply` holds its context.
         is_chat: whether it is a chat endpoint: `base_url` has any version in its path, and the
             server may return only text.
         tokens: how token ids are requested.
@@ -250,7 +253,7 @@ class ServerClient:
             "train": asyncio.Semaphore(config.num_max_requests_at_once),
             "eval": asyncio.Semaphore(config.num_requests_for_eval),
         }
-        self._admit = admit or semaphores.__getitem__
+        self.admit = admit or semaphores.__getitem__
         self._adjust = adjust
         self._slots = asyncio.Semaphore(4)
         self._buffers: list[bytearray] = []
@@ -267,12 +270,10 @@ class ServerClient:
         takes_one = isinstance(self.dialect, ChatText) and "n" in self.dialect.left_out
         return 1 if takes_one else math.inf
 
-    async def sample(
-        self, request: GenerationRequest, split: str
-    ) -> list[Sample] | list[TextSample]:
+    async def sample(self, request: GenerationRequest) -> list[Sample] | list[TextSample]:
         """Return completions, perhaps fewer or more than requested; raise what `json` raises."""
         dialect = self.dialect
-        async with self._admit(split), self._generated(dialect, request) as body:
+        async with self._generated(dialect, request) as body:
             if not isinstance(dialect, ChatText):
                 # a token takes at least 32 bytes of a reply
                 decode = functools.partial(dialect.samples, body, request)
@@ -283,13 +284,13 @@ class ServerClient:
             self.dialect = dialect.without("n")
         return samples
 
-    async def reply(self, path: str, body: dict[str, Any], split: str) -> dict[str, Any]:
+    async def reply(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         """Return an OpenAI reply with at least one choice; raise what `json` raises."""
         tokens = body["n"] * (body.get("max_tokens") or body.get("max_completion_tokens") or 2**15)
         if body["n"] == 1 or self.max_n == 1:
             del body["n"]  # some endpoints refuse it
         most = _SMALL_REPLY + 1024 * tokens
-        async with self._admit(split), self._reply("POST", path, body, most) as received:
+        async with self._reply("POST", path, body, most) as received:
             reply = parse(received, path)
         choices = reply.get("choices") if isinstance(reply, dict) else None
         if not choices or not isinstance(choices, list):

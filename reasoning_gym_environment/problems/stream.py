@@ -480,6 +480,7 @@ class TrainingProblems:
         selection: the run's tasks; empty before `prepare`.
         sampling: counts of the groups recorded so far, for `sampling_metrics`.
         step: the trainer's step; None if unknown.
+        max_token_length: as given; a trainer may allow less.
         limit: what limits prompt and completion, for messages.
     """
 
@@ -498,7 +499,7 @@ class TrainingProblems:
         self._tasks = tasks
         self._seed = seed
         self._skip_faulty_items = skip_faulty_items
-        self._max_token_length = max_token_length
+        self.max_token_length = max_token_length
         self.limit = f"max_token_length {max_token_length}"
         self._pool = pool
         self._counts = counts
@@ -649,7 +650,7 @@ class TrainingProblems:
         """
         assert self._stream is not None
         state = self._stream.state_dict()
-        budget = self._max_token_length
+        budget = self.max_token_length
         return {
             **state,
             **({} if budget is None else {"max_token_length": budget}),
@@ -684,7 +685,7 @@ class TrainingProblems:
             raise ValueError(f"this run uses none of the state's tasks, such as {tasks}")
         if dropped := len(drawn) - len(ahead):
             logger.info("Dropped %d problems of tasks that this run does not use", dropped)
-        if state.get("max_token_length") == self._max_token_length:
+        if state.get("max_token_length") == self.max_token_length:
             self._questions = Counter(
                 {(task, level, fits): n for task, level, fits, n in state["prompt_room"]}
             )

@@ -14,8 +14,9 @@ from atroposlib.envs.server_handling.server_manager import ServerManager
 from scripted_server import serving
 
 from reasoning_gym_environment.atropos.config import AtroposServer
-from reasoning_gym_environment.inference.client import InferenceClient
+from reasoning_gym_environment.inference.client import Failover, InferenceClient
 from reasoning_gym_environment.inference.dialects import ChatTokens, SamplingParams, TextSample
+from reasoning_gym_environment.inference.servers import ServerClient
 
 pytestmark = pytest.mark.processes  # OpenAI's client asks for the system's name
 
@@ -77,7 +78,7 @@ async def test_a_text_is_requested_as_atroposs_own_client_does(given: dict[str, 
         await theirs.chat_completion(messages=REQUEST.messages, **REQUEST.sampling)
         await theirs.openai.close()
         async with atropos_server(config, reasoning_config=reasoning) as ours:
-            samples = await ours.client.sample(REQUEST, "train")
+            samples = await ours.client.sample(REQUEST)
     assert samples == [TextSample("4", None, "stop")] * 2
     assert len(server.bodies) == 2
     assert server.bodies[1] == server.bodies[0]
@@ -115,6 +116,11 @@ async def test_an_endpoint_that_ignores_n_gets_requests_without_it_for_one_each(
     assert not any("n" in body for body in server.bodies)
 
 
+def send(client: ServerClient, split: str) -> asyncio.Task[Any]:
+    sent = Failover([client]).send(lambda server: server.sample(REQUEST), split)
+    return asyncio.create_task(sent)
+
+
 async def until_asked(server: Any, times: int) -> None:
     """Wait for so many requests, and a moment longer for one too many."""
     while len(server.bodies) < times:
@@ -128,13 +134,13 @@ async def test_each_split_has_separate_limits_and_timings() -> None:
     async with recording(**settings) as (server, config), atropos_server(config) as ours:
         server.goes_on.clear()
         splits = ["train"] * 3 + ["eval"] * 3
-        jobs = [asyncio.create_task(ours.client.sample(REQUEST, split)) for split in splits]
+        sent = [send(ours.client, split) for split in splits]
         await until_asked(server, 3)
         server.goes_on.set()
-        await asyncio.gather(*jobs)
+        await asyncio.gather(*sent)
         server.status = 500
         with pytest.raises(Exception, match="500"):
-            await ours.client.sample(REQUEST, "eval")
+            await send(ours.client, "eval")
     assert len(ours.request_timings) == len(ours.eval_request_timings) == 3
     metrics = await ours.wandb_metrics({}, "server_0")
     assert metrics["server/server_0_average_num_attempts"] == 1
@@ -147,8 +153,8 @@ async def test_atropos_weights_limit_concurrent_requests() -> None:
         await manager.update_weight(0.5)
         server.goes_on.clear()
         client = manager.servers[0].client
-        jobs = [asyncio.create_task(client.sample(REQUEST, "train")) for _ in range(4)]
+        sent = [send(client, "train") for _ in range(4)]
         await until_asked(server, 2)
         server.goes_on.set()
-        await asyncio.gather(*jobs)
+        await asyncio.gather(*sent)
         await client.close()

@@ -71,6 +71,13 @@ def test_groups_of_one_are_refused_where_equal_scores_are_not_sent() -> None:
         checked(command, *one, *options)
 
 
+@pytest.mark.parametrize("steps", ["0", "-1"])
+def test_no_groups_to_collect_are_refused_by_process_alone(steps: str) -> None:
+    with pytest.raises(FixableError, match=f"total_steps must be ≥ 1, got {steps}: "):
+        checked("process", "--env.total_steps", steps)
+    checked("serve", "--env.total_steps", steps)  # -1 takes the trainer's
+
+
 FORM = "must be settings as `name: value`, below `env:` or `openai:`, got "
 
 

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from serve_loop import training_from
+from trainer_api import begin_training
 
 from reasoning_gym_environment import ReasoningGymEnv
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
+from reasoning_gym_environment.demo.trainer import ApiServer
 from reasoning_gym_environment.records import Problem
 
 TASKS = "gcd,coin_flip,number_sorting"  # coin_flip repeats evaluation questions: some are redrawn
@@ -130,6 +132,27 @@ async def test_a_level_that_did_not_fit_comes_back_with_a_larger_budget(
         env.load_checkpoint()
         levels = {(await env.get_next_item()).recipe.level for _ in range(MANY)}
     assert levels == set(range(8))
+
+
+async def test_a_level_comes_back_with_a_trainer_that_allows_more(
+    bench: Any, policy_url: str
+) -> None:
+    settings = {"include_tasks": "number_sorting", "complexity_mode": "random"}
+    levels: dict[int, set[int | None]] = {}
+    for step, limit in ((STEP - 1, 1500), (STEP, 16000)):
+        async with (
+            ApiServer() as api,
+            bench.environment(
+                policy_url, rollout_server_url=api.url, max_token_length=16000, **settings
+            ) as env,
+        ):
+            trainer = {"max_token_len": limit, "save_checkpoint_interval": STEP}
+            await begin_training(api.url, bench.folder / "trainer", step=step, **trainer)
+            await env.register_env()
+            await env.get_server_info()
+            levels[limit] = {(await env.get_next_item()).recipe.level for _ in range(MANY)}
+            await reach_step(env, STEP)
+    assert levels[1500] < levels[16000] == set(range(8))
 
 
 async def test_a_checkpoint_of_a_resumed_run_is_as_good(bench: Any, policy_url: str) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,6 +23,9 @@ class Server:
         self.config = SimpleNamespace(base_url=name, timeout=600.0)
         self.rate_limit = RateLimit(name)
         self._down = down
+
+    def admit(self, split: str) -> nullcontext[None]:
+        return nullcontext()
 
     async def is_alive(self) -> bool:
         return self.config.base_url not in self._down

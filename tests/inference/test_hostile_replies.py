@@ -34,7 +34,7 @@ async def failure(kind: str, *reply: bytes, endless: bool = False) -> Exception:
     async with replying(*reply, endless=endless) as url:
         asked = client(kind, url)
         [error] = await asyncio.gather(
-            asyncio.wait_for(asked.sample(REQUEST, "train"), timeout=30), return_exceptions=True
+            asyncio.wait_for(asked.sample(REQUEST), timeout=30), return_exceptions=True
         )
         await asked.close()
     assert isinstance(error, Exception), error
@@ -87,8 +87,8 @@ async def test_a_reply_may_be_as_long_as_its_tokens() -> None:
     async with replying(http(reply)) as url:
         asked = client("openai", url)
         with pytest.raises(ReplyError, match="more than 16791552 bytes"):
-            await asked.sample(REQUEST, "train")
-        [sample] = await asked.sample(replace(REQUEST, n=1, max_tokens=8000), "train")
+            await asked.sample(REQUEST)
+        [sample] = await asked.sample(replace(REQUEST, n=1, max_tokens=8000))
         await asked.close()
     assert len(sample[0]) == 20_000_000
 

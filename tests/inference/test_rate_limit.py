@@ -168,6 +168,17 @@ async def test_requests_fail_when_all_are_refused_for_too_long() -> None:
     await refuse(limit, refusal())
 
 
+async def test_time_without_requests_is_not_a_time_of_refusals() -> None:
+    limit = RateLimit("http://h/v1", first_pause=0.01, patience=120.0, clock=(clock := Clock()))
+    await refuse(limit, refusal())
+    clock.now += 121.0
+    await refuse(limit, refusal())
+    waiting = asyncio.create_task(accept(limit))
+    await asyncio.sleep(0)
+    clock.now += limit.pause
+    await asyncio.wait_for(waiting, timeout=60)
+
+
 async def test_a_cancelled_request_gives_up_its_place() -> None:
     limit = RateLimit("http://h/v1", first_pause=0.05)
     await refuse(limit, refusal())
@@ -186,7 +197,7 @@ def client(url: str) -> ServerClient:
 
 
 async def send(failover: Failover, times: int) -> list[Any]:
-    sent = (failover.send(lambda server: server.sample(REQUEST, "eval")) for _ in range(times))
+    sent = (failover.send(lambda server: server.sample(REQUEST), "eval") for _ in range(times))
     return await asyncio.wait_for(asyncio.gather(*sent), timeout=120)
 
 

@@ -11,8 +11,10 @@ import pytest
 from aiohttp import web
 from asked_completions import REQUEST
 from atroposlib.envs.server_handling.server_baseline import APIServerConfig
+from clock import Clock
 from scripted_server import serving
 
+from reasoning_gym_environment.inference.client import Failover
 from reasoning_gym_environment.inference.errors import describe
 from reasoning_gym_environment.inference.servers import ServerClient
 
@@ -25,7 +27,7 @@ def client(kind: str, base_url: str | None, **settings: Any) -> ServerClient:
 async def failure_of(kind: str, base_url: str) -> BaseException:
     """What one request raises."""
     asking = client(kind, base_url)
-    request = asking.sample(replace(REQUEST, n=1), "train")
+    request = asking.sample(replace(REQUEST, n=1))
     [error] = await asyncio.gather(request, return_exceptions=True)
     await asking.close()
     assert isinstance(error, Exception)
@@ -114,7 +116,7 @@ async def counted(expected: int, **settings: int) -> AsyncIterator[Counted]:
 async def test_requests_reuse_a_connection_until_the_client_is_closed() -> None:
     async with counted(expected=1) as (connections, chats):
         for _ in range(3):
-            await chats.sample(REQUEST, "train")
+            await chats.sample(REQUEST)
         [connection] = set(connections)
         assert connection is not None
         assert not connection.is_closing()
@@ -124,7 +126,23 @@ async def test_requests_reuse_a_connection_until_the_client_is_closed() -> None:
 
 
 async def test_only_admission_limits_the_number_of_connections() -> None:
-    settings = {"num_max_requests_at_once": 150, "timeout": 30}
-    async with counted(expected=150, **settings) as (connections, chats):
-        await asyncio.gather(*(chats.sample(REQUEST, "train") for _ in range(150)))
+    async with counted(expected=150, timeout=30) as (connections, chats):
+        await asyncio.gather(*(chats.sample(REQUEST) for _ in range(150)))
     assert len(set(connections)) == 150
+
+
+async def test_waiting_for_admission_is_not_waiting_for_the_server() -> None:
+    clock = Clock()
+
+    async def reply(_: web.Request) -> web.Response:
+        clock.now += 400.0  # of the 600 that a request may take
+        await asyncio.sleep(0.6)  # the second is checked 1 s after it began to wait
+        choice = {"message": {"content": "4"}, "finish_reason": "stop"}
+        return web.json_response({"choices": [choice, choice]})
+
+    async with serving([web.post("/v1/chat/completions", reply)]) as url:
+        chats = client("openai", f"{url}/v1", num_max_requests_at_once=1, timeout=600)
+        failover = Failover([chats], clock)
+        sent = (failover.send(lambda server: server.sample(REQUEST), "train") for _ in range(2))
+        assert len(await asyncio.gather(*sent)) == 2
+        await chats.close()
