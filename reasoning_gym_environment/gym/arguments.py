@@ -109,6 +109,8 @@ def validated(recipe: Recipe | Mapping[str, Any]) -> Recipe:
     try:
         if isinstance(recipe, Problem):
             raise ValueError(f"got {shorten(recipe)}: pass its attribute recipe")
+        if isinstance(recipe, str) and recipe.isidentifier():
+            raise ValueError(f"got {shorten(recipe)}: gym.problems makes problems of a task")
         if isinstance(recipe, Recipe):
             require_valid_recipe(recipe)
         else:
