@@ -178,8 +178,7 @@ class WorkerGroup:
             return await asyncio.shield(request)
         except asyncio.CancelledError:
             if self._closed and request.cancelled():  # not the caller
-                message = f"the {self._role} processes were closed during the call"
-                raise PoolClosedError(message) from None
+                raise PoolClosedError(f"the {self._role} processes were closed") from None
             raise
 
     async def _request(self, payload: bytes, timeout: float) -> bytes:

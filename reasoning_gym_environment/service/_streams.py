@@ -58,13 +58,9 @@ class _Stream:
         return StoredStream(options=self.options, state=state, handed_out=len(waiting))
 
     def restore(self, stored: StoredStream, gathering: GroupGathering | None) -> None:
-        """Restore a stored state; ValueError if it is invalid.
-
-        Args:
-            gathering: of the stream that this service closed: its clients still work on that.
-        """
+        """Restore a stored state; ValueError if it is invalid."""
         state = stored.state
-        if gathering is not None:
+        if gathering is not None:  # this service closed the stream: its clients still work on these
             state = {**state, "ahead": state["ahead"][stored.handed_out :]}
         self.problems.load_state_dict(state)
         self.problems.gathering = gathering or self.problems.gathering
