@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from importlib.metadata import version
+from pathlib import Path
 from types import GenericAlias, NoneType, UnionType
 from typing import Annotated, Any, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -31,6 +32,7 @@ Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Processes = Annotated[int | None, Field(ge=1)]
 Level = Annotated[int | None, Field(ge=0)]
 Count = Annotated[int, Field(ge=0)]
+Module = Annotated[str, BeforeValidator(lambda v: str(v.absolute()) if isinstance(v, Path) else v)]
 
 
 class Arguments(Section):
@@ -109,6 +111,8 @@ def validated(recipe: Recipe | Mapping[str, Any]) -> Recipe:
     try:
         if isinstance(recipe, Problem):
             raise ValueError(f"got {shorten(recipe)}: pass its attribute recipe")
+        if isinstance(recipe, str) and recipe.isidentifier():
+            raise ValueError(f"got {shorten(recipe)}: gym.problems makes problems of a task")
         if isinstance(recipe, Recipe):
             require_valid_recipe(recipe)
         else:

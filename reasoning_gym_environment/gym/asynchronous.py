@@ -38,6 +38,7 @@ from .arguments import (
     AnyScorable,
     Count,
     Level,
+    Module,
     Processes,
     Scorable,
     Seconds,
@@ -220,7 +221,7 @@ class AsyncReasoningGym:
         generation_timeout: Seconds = 10.0,
         verify_timeout: Seconds = 5.0,
         require_containment: bool = False,
-        task_modules: Iterable[str] = (),
+        task_modules: Iterable[Module] = (),
         task_environment: Iterable[str] = (),
         start_worker: StartWorker | None = None,
     ) -> None:

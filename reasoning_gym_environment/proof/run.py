@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import logging
 import math
 import time
@@ -96,10 +97,12 @@ async def prove_tasks(
                 if task in proofs.tasks and proofs.tasks[task].verdict == "proved":
                     return
                 async with places:
-                    proof = proofs.unfinished.pop(task, None)
+                    # A copy: if this is interrupted, the next run goes on from what is stored.
+                    proof = copy.deepcopy(proofs.unfinished.get(task))
                     proof = proof or new_proof(task, category, ladders.get(task), pool)
                     await prove_task(pool, other, proof, items, seconds)
                 proofs.tasks[task] = result = judge(proof, items=items, known=known)
+                proofs.unfinished.pop(task, None)
                 if any(check.verdict == "not_tried" for check in result.checks.values()):
                     proofs.unfinished[task] = proof
                 for file in files:

@@ -174,7 +174,12 @@ class WorkerGroup:
         request.add_done_callback(self._requests.discard)
         # Retrieve an exception here: the caller may have been cancelled.
         request.add_done_callback(lambda done: done.cancelled() or done.exception())
-        return await asyncio.shield(request)
+        try:
+            return await asyncio.shield(request)
+        except asyncio.CancelledError:
+            if self._closed and request.cancelled():  # not the caller
+                raise PoolClosedError(f"the {self._role} processes were closed") from None
+            raise
 
     async def _request(self, payload: bytes, timeout: float) -> bytes:
         worker = await self._idle.get()

@@ -307,6 +307,8 @@ def _with_plain_signs(task: str, question: str, text: str) -> str:
     match task:
         case "prime_factorization" if re.fullmatch(rf"\d+(\s*[xX*·⋅{_TIMES}]\s*\d+)*", text):
             return f" {_TIMES} ".join(re.findall(r"\d+", text))
+        case "coin_flip":  # `3 / 8`; Python's `Fraction` reads blanks since 3.12
+            return re.sub(r"\s*/\s*", "/", text)
         case "countdown" | "puzzle24":
             if (end := re.search(r"\s*=\s*(\d+)$", text)) and re.search(
                 rf"\b(Make|make|equals|Calculate) {end[1]}\b", question

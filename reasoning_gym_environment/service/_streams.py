@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import uuid
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -16,8 +15,8 @@ from pydantic import BaseModel
 
 from ..gym.asynchronous import AsyncProblemStream, AsyncReasoningGym
 from ..problems.options import StreamOptions
+from ..problems.stream import GroupGathering
 from ..records import Problem, Recipe, Score, recipe_key
-from ..tasks.recipes import read_recipe
 from ..util.concurrency import DaemonWriter
 from ..util.files import UnwritableError, write_whole
 from ..util.outages import Outage
@@ -31,15 +30,13 @@ class StoredStream(BaseModel):
 
     Attributes:
         state: of its problems; its list `ahead` starts with those that await a result.
-        handed_out: number of problems that await a result.
-        service: that wrote the file. If the same service reopens the stream, its clients still
-            work on those problems; another one, as after a restart, hands them out first.
+        handed_out: number of problems that await a result. After a restart they are handed out
+            first.
     """
 
     options: StreamOptions
     state: dict[str, Any]
     handed_out: int
-    service: str
 
 
 class _Stream:
@@ -50,28 +47,23 @@ class _Stream:
         self.options = options
         self.users = 0  # requests that use it now
         self.changed = False  # whether its file is out of date
+        self.learns = options.complexity_mode == "curriculum" or options.sampling == "signal"
 
-    def to_stored(self, service: str) -> StoredStream:
+    def to_stored(self) -> StoredStream:
         """Return its state, with pending problems only if their results are learned from."""
-        learns = self.options.complexity_mode == "curriculum" or self.options.sampling == "signal"
-        waiting = (
-            [each.to_json() for each in self.problems.gathering.awaited.values()] if learns else []
-        )
+        awaited = self.problems.gathering.awaited.values() if self.learns else ()
+        waiting = [each.to_json() for each in awaited]
         state = self.problems.state_dict()
         state["ahead"] = waiting + state["ahead"]
-        return StoredStream(
-            options=self.options, state=state, handed_out=len(waiting), service=service
-        )
+        return StoredStream(options=self.options, state=state, handed_out=len(waiting))
 
-    def restore(self, stored: StoredStream, service: str) -> None:
+    def restore(self, stored: StoredStream, gathering: GroupGathering | None) -> None:
         """Restore a stored state; ValueError if it is invalid."""
-        state, handed_out = stored.state, []
-        if stored.service == service:
-            handed_out = state["ahead"][: stored.handed_out]
+        state = stored.state
+        if gathering is not None:  # this service closed the stream: its clients still work on these
             state = {**state, "ahead": state["ahead"][stored.handed_out :]}
         self.problems.load_state_dict(state)
-        for recipe in handed_out:
-            self.problems.gathering.assign(read_recipe(recipe))
+        self.problems.gathering = gathering or self.problems.gathering
 
 
 class NamedStreams:
@@ -91,8 +83,8 @@ class NamedStreams:
         self._most = most
         self._most_files = most_files
         self._unwritable = Outage()
-        self._service = uuid.uuid4().hex
         self._streams: dict[str, _Stream] = {}  # the last used is last
+        self._left: dict[str, GroupGathering] = {}  # of closed streams; the last closed is last
         self._untold: dict[str, list[tuple[Recipe, Sequence[Score]]]] = {}
         self._keys: dict[tuple[str, str, str], None] = {}  # the newest is last
         self._opening = asyncio.Lock()
@@ -150,7 +142,7 @@ class NamedStreams:
             problems = await self._gym.open_stream(options)
             stream = _Stream(problems, options)
             if stored is not None:
-                stream.restore(stored, self._service)
+                stream.restore(stored, self._left.pop(name, None))
         except ValueError as error:  # a ConfigurationError, or an invalid file
             raise HTTPException(422, f"cannot start stream {name!r}: {error}") from None
         except OSError as error:
@@ -173,6 +165,10 @@ class NamedStreams:
             if not stream.users and not stream.changed:  # not used while it was written
                 stream.problems.close()
                 del self._streams[idle]
+                if stream.learns:
+                    self._left[idle] = stream.problems.gathering
+                if len(self._left) > 256:
+                    del self._left[next(iter(self._left))]
 
     def _path(self, name: str) -> Path:
         if self._folder is None:
@@ -254,7 +250,7 @@ class NamedStreams:
 
     async def _write(self, name: str, stream: _Stream) -> None:
         """Write a stream's state; changes during the write come next time."""
-        text = stream.to_stored(self._service).model_dump_json()
+        text = stream.to_stored().model_dump_json()
         stream.changed = False
         try:
             await self._disk.submit(partial(write_whole, self._path(name), text))

@@ -77,7 +77,7 @@ def load_module(source: ModuleSource) -> ModuleTasks:
     try:
         module = import_module(source)
     except WorkerStartError as error:
-        for name, (dataset, _) in before.items():
+        for name, (dataset, _) in DATASETS.items():
             if f"'{name}' is already registered" in str(error):
                 said = taken.format(name, source.shown, dataset.__module__)
                 raise WorkerStartError(said) from error

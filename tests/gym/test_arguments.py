@@ -73,6 +73,7 @@ MISTAKES: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
     ("problems", ("gcd",), {"parameters": [1]}, "parameters must be a mapping, got [1]"),
     ("problem", ('{"task": "gcd"}',), {}, "invalid recipe: a recipe must be an object, got '{\"ta"),
     ("problem", (RIGHT,), {}, "): pass its attribute recipe"),
+    ("problem", ("gcd",), {}, "invalid recipe: got 'gcd': gym.problems makes problems of a task"),
     ("problem", ({"task": "gcd"},), {}, "invalid recipe: a recipe needs a seed, got {'task': 'gcd"),
     (
         "problem",

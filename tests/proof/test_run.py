@@ -1,5 +1,6 @@
 """Proofs in two real pools, of the library's tasks and of a module, and their file."""
 
+import asyncio
 import json
 from collections import Counter
 from pathlib import Path
@@ -19,6 +20,7 @@ from reasoning_gym_environment.proof.run import (
     chosen_tasks,
     installed_versions,
     prove_task,
+    prove_tasks,
 )
 from reasoning_gym_environment.records import Recipe
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
@@ -167,6 +169,33 @@ def test_a_proof_goes_on_from_its_file_unless_a_version_has_changed(tmp_path: Pa
     same.read(file)
     changed.read(file)
     assert (same, changed.tasks, changed.unfinished) == (written, {}, {})
+
+
+@pytest.mark.processes
+@pytest.mark.asyncio(loop_scope="session")
+async def test_an_interrupted_proof_keeps_what_was_stored_of_tasks_in_flight(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "proof.json"
+    written = Proofs(versions={})
+    for task, tried in (("gcd", 2), ("lcm", 10**6)):
+        one = LevelProof(task=task, level=None, parameters={}, tried=tried)
+        written.unfinished[task] = TaskProof(task=task, category="", default=one, levels=[one])
+    written.write(file)
+    settings = PoolSettings(processes=2)
+    proving = asyncio.create_task(
+        prove_tasks(["gcd", "lcm"], settings, items=10**6, seconds=600.0, known={}, files=[file])
+    )
+    stored = Proofs(versions=installed_versions())
+    while not stored.tasks and not proving.done():
+        await asyncio.sleep(0.1)
+        stored.read(file)
+    proving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await proving
+    again = Proofs(versions=installed_versions())
+    again.read(file)
+    assert (again.tasks.keys(), again.unfinished["gcd"]) == ({"lcm"}, written.unfinished["gcd"])
 
 
 def test_a_file_that_is_no_proof_is_refused(tmp_path: Path) -> None:

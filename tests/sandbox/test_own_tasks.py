@@ -268,6 +268,10 @@ def registering(name: str, **attributes: str) -> str:
             registering("gcd"),
             "task gcd of .*first.py has the name of one of reasoning_gym.arithmetic.gcd: rename it",
         ),
+        (
+            registering("one", __module__="first") * 2,
+            "task one of .*first.py has the name of one of first: rename it",
+        ),
         (f"{REGISTERS}DATASETS['lcm'] = DATASETS['gcd']", "task lcm of .*first.py has"),
         (registering("a b"), "at most 100 .*'a b'"),
         (registering(".."), r"at most 100 .*'\.\.'"),

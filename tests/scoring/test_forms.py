@@ -82,6 +82,7 @@ def test_only_blanks_quotes_and_letter_case_are_notation(
 
 
 RIGHT = {
+    "coin_flip": ["' / '.join(map(str, float(oracle).as_integer_ratio()))"],
     "countdown": ["oracle + ' = ' + target", "oracle.replace('*', times).replace('-', minus)"],
     "polynomial_multiplication": ["oracle.replace('**', '^')"],
     "prime_factorization": ["oracle.replace(times, 'x')", "oracle.replace(f' {times} ', '*')"],
@@ -92,6 +93,7 @@ RIGHT = {
     ],
 }
 WRONG = {
+    "coin_flip": ["'1 / 7'", "'3 / 0'"],
     "countdown": [
         *("oracle + ' = 1' + target", "oracle + '^1'", "oracle + ' + 1 = ' + target", "target")
     ],

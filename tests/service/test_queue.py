@@ -323,6 +323,20 @@ async def test_a_disconnect_is_counted_and_leaves_other_requests_alone(post: Pos
     assert (await stays).status == 503
 
 
+async def test_a_gym_that_is_closed_ends_the_requests_that_it_scores(
+    stock: WorkerStock, post: Post
+) -> None:
+    gym = AsyncReasoningGym(processes=1, start_worker=stock.lend, verify_timeout=1.0)
+    async with started(gym) as service:
+        recipe = {"task": "rush_hour", "seed": 4}
+        hanging = {"recipe": recipe, "completions": ["<answer>A+99999999991</answer>"]}
+        pending = asyncio.create_task(post("/score", hanging, url=service.url))
+        while not service.app.state.registry.get_sample_value("reasoning_gym_batches_total"):
+            await asyncio.sleep(0.01)
+        await gym.close()
+        assert (await asyncio.wait_for(pending, 10)).status == 503
+
+
 async def test_a_task_that_hangs_does_not_starve_another_client(
     stock: WorkerStock, post: Post, problem: Problem
 ) -> None:

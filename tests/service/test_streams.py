@@ -234,6 +234,20 @@ async def test_opening_a_stream_closes_an_idle_one_and_both_continue(
         await each.close()
 
 
+async def test_a_closed_stream_keeps_the_groups_that_are_scored_in_part(
+    gym: AsyncReasoningGym, tmp_path: Path
+) -> None:
+    streams = NamedStreams(gym, tmp_path, most=1)
+    options = StreamOptions.model_validate({**CURRICULUM, "group_size": 2})
+    [problem], _ = await streams.next("one", 1, options)
+    for _ in range(2):
+        streams.gather("one", problem.recipe, [Score(score=1.0, status=Status.SOLVED)])
+        await streams.save()
+        await streams.next("two", 1, GCD)
+    assert json.loads((tmp_path / "one.json").read_text())["handed_out"] == 0
+    await streams.close()
+
+
 async def test_a_new_stream_is_rejected_while_all_are_in_use(
     gym: AsyncReasoningGym, tmp_path: Path
 ) -> None:
@@ -308,7 +322,7 @@ async def test_an_invalid_stream_file_is_rejected(
 ) -> None:
     (tmp_path / "torn.json").write_text('{"options": {')
     kept = {"options": {"tasks": ["gcd"]}, "state": {"sampler": 1}, "handed_out": 0}
-    (tmp_path / "odd.json").write_text(json.dumps({**kept, "service": "another"}))
+    (tmp_path / "odd.json").write_text(json.dumps(kept))
     async with keeping(gym, tmp_path) as url:
         for name in ("torn", "odd"):
             reply = await post("/problems", {"stream": name}, url=url)
@@ -324,7 +338,7 @@ async def test_an_invalid_stream_file_is_rejected(
 async def test_scores_of_an_invalid_stream_are_given_up_once_however_many_save(
     gym: AsyncReasoningGym, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    kept = {"options": {"tasks": ["gcd"]}, "state": {"sampler": 1}, "handed_out": 0, "service": ""}
+    kept = {"options": {"tasks": ["gcd"]}, "state": {"sampler": 1}, "handed_out": 0}
     (tmp_path / "odd.json").write_text(json.dumps(kept))
     streams = NamedStreams(gym, tmp_path)
     streams.gather("odd", Recipe(task="gcd", seed=4), [Score(score=1.0, status=Status.SOLVED)])
