@@ -278,7 +278,7 @@ def _against(
     return [
         (floors[sample.task], rollout)
         for sample in samples
-        if sample.difficulty is None and not sample.recipe.parameters and sample.task in floors
+        if sample.recipe.is_default and sample.task in floors
         for rollout in sample.scored
     ]
 
