@@ -483,7 +483,7 @@ def _signal(group: StoredGroup) -> int | None:
 def _chance(group: StoredGroup) -> float | None:
     """Return what a constant answer solves, by the library's default or by level."""
     if not group.recipe.is_default:
-        return level_chance(group.recipe)
+        return level_chance(group.recipe, group.solved_threshold)
     own = floors(group.solved_threshold).get(group.task)
     return own.chance.solved if own else group.chance
 

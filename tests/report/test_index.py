@@ -33,10 +33,11 @@ def test_an_own_task_has_the_category_of_its_module_and_the_chance_of_its_proof(
     levels = stored_snapshot()["ladders"]["gcd"]["levels"]
     recipe = Recipe(task="gcd", seed=0, level=1, parameters=levels[1])
     rows.append(row([0.0]) | {"recipe": asdict(recipe)})
+    rows.append(rows[-1] | {"scoring": {"solved_threshold": 0.5}})
     batch = index_of(*rows).batch()
     assert [task["category"] for task in batch["tasks"]] == ["my_tasks", "other", "arithmetic"]
     assert batch["groups"]["chance"][:3] == [0.25, None, None]  # proofs try default items
-    assert batch["groups"]["chance"][3] == level_chance(recipe)
+    assert batch["groups"]["chance"][3:] == [level_chance(recipe), None]
 
 
 def test_columns_stand_in_parallel() -> None:
