@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import tempfile
 import uuid
 from collections import Counter
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ from typing import Any
 
 from ..errors import FixableError
 from ..util.concurrency import DaemonWriter
-from ..util.files import LockFile, UnwritableError, require_writable, write_whole
+from ..util.files import LockFile, UnwritableError, write_whole
 from ..util.outages import Retry
 from ..util.values import validate
 
@@ -81,10 +82,10 @@ class Checkpoints:
         """Create the folder; raises FixableError where no checkpoint can be written to it."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            require_writable(self._folder)
+            tempfile.TemporaryFile(dir=self._folder).close()
         except OSError as error:
             raise UnwritableError(
-                f"checkpoints can't be written to {self._folder} ({error.strerror or error}): make "
+                f"checkpoints can't be written to {self._folder} ({error.strerror}): make "
                 "it writable, or give the trainer another checkpoint folder"
             ) from error
 
