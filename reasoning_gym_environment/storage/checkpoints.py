@@ -140,8 +140,17 @@ class Checkpoints:
         return None
 
     def read(self, path: Path, *, accept_changed: bool) -> dict[str, Any]:
-        """Return what `read_checkpoint` does; ValueError if a module has changed since."""
-        content = read_checkpoint(path)
+        """Return a checkpoint's stream state, for its owner to validate, and what else was saved.
+
+        Raises ValueError if it is not a checkpoint, or a module has changed since.
+        """
+        content = _read(path)
+        content.pop("lineage", None)
+        version = content.pop("schema_version", VERSION)
+        if version != VERSION:
+            raise ValueError(f"schema_version is {version!r:.50}, this program reads {VERSION}")
+        if STREAM not in content:
+            raise ValueError(f"{STREAM} is missing: it is not a checkpoint")
         for name, digest in validate(content.pop(MODULES, {}), dict[str, str]).items():
             if (now := self._modules.get(name, digest)) != digest and not accept_changed:
                 raise ValueError(
@@ -166,21 +175,6 @@ def _lineage(path: Path) -> Any:
         return _read(path).get("lineage")
     except ValueError:
         return None
-
-
-def read_checkpoint(path: Path) -> dict[str, Any]:
-    """Return a checkpoint's stream state, for its owner to validate, and what else was saved.
-
-    Raises ValueError if it is not a checkpoint.
-    """
-    checkpoint = _read(path)
-    checkpoint.pop("lineage", None)
-    version = checkpoint.pop("schema_version", VERSION)
-    if version != VERSION:
-        raise ValueError(f"schema_version is {version!r:.50}, this program reads {VERSION}")
-    if STREAM not in checkpoint:
-        raise ValueError(f"{STREAM} is missing: it is not a checkpoint")
-    return checkpoint
 
 
 def _read(path: Path) -> dict[str, Any]:
