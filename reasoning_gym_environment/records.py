@@ -75,6 +75,11 @@ class Recipe:
         """Whether its seed belongs to evaluation."""
         return self.seed % 2 == 1
 
+    @property
+    def is_default(self) -> bool:
+        """Whether it is of the task's default configuration, where floors are measured."""
+        return self.level is None and not self.parameters
+
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON, the inverse of `from_json`; without `library_version` if None."""
         made = {} if self.library_version is None else {"library_version": self.library_version}

@@ -36,7 +36,7 @@ def sample(
     *outcomes: StoredRollout, task: str = "gcd", difficulty: float | None = None
 ) -> StoredGroup:
     """A sample of these rollouts."""
-    recipe = Recipe(task=task, seed=3)
+    recipe = Recipe(task=task, seed=3, level=None if difficulty is None else 1)
     return StoredGroup(rollouts=list(outcomes), recipe=recipe, oracle="4", sampled_at=difficulty)
 
 

@@ -42,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
     comparison = compare(before.samples, after.samples)
     if comparison is None:
         reasons = [f"{n} ({shown(a)}, {shown(b)})" for n, (a, b) in settings.items()]
-        if not before.tasks & after.tasks:
+        if {s.task for s in before.samples}.isdisjoint(s.task for s in after.samples):
             reasons = ["all tasks"]
         differs = ", ".join(reasons) or "the questions, or which items are scored"
         raise FixableError(

@@ -53,11 +53,8 @@ def main(arguments: Sequence[str]) -> int:
         require_replaceable(path, force=options.force)
 
     contents = [read_groups(path) for path in files]
-    groups = [
-        structs.replace(group, rollouts=[group.rollouts[place] for place in places])
-        for group, places in select([g for own, _ in contents for g in own], options.where)
-    ]
-    items = [item for group in groups for item in rows_of(group, options)]
+    groups = list(select([g for own, _ in contents for g in own], options.where))
+    items = [item for group, places in groups for item in rows_of(group, places, options)]
     splits, duplicates, broken = prepare(items, options.test_share)
     for name, rows in splits.items():
         if not rows:
@@ -71,7 +68,7 @@ def main(arguments: Sequence[str]) -> int:
             raise FixableError(f"{len(groups)} groups give no rows for {name}: {way}")
     write_splits(options.output, splits)
 
-    of_evaluations = sum(group.recipe.is_evaluation for group in groups)
+    of_evaluations = sum(group.recipe.is_evaluation for group, _ in groups)
     for name, rows in splits.items():
         print(f"{len(rows)} rows for {name} in {paths[name]}")
     print(f"from {len(groups)} groups")
@@ -139,8 +136,11 @@ def require_jsonl_for_nemo_gym(options: Namespace) -> None:
         )
 
 
-def rows_of(group: StoredGroup, options: Namespace) -> Iterator[Item]:
-    """Return a group's rows in the chosen format."""
+def rows_of(group: StoredGroup, places: Sequence[int], options: Namespace) -> Iterator[Item]:
+    """Return the rows of a group's selected rollouts in the chosen format."""
+    if options.format == "records":
+        return record_rows(group, places)
+    group = structs.replace(group, rollouts=[group.rollouts[place] for place in places])
     if options.format == "sft":
         return sft_rows(group, min_score=options.min_score)
     if options.format == "nemo-gym":
@@ -148,4 +148,4 @@ def rows_of(group: StoredGroup, options: Namespace) -> Iterator[Item]:
     if options.format in ("verl", "skyrl"):
         row = verl_row if options.format == "verl" else skyrl_row
         return iter([item(group, row(group.recipe, group.prompt))])
-    return dpo_rows(group) if options.format == "dpo" else record_rows(group)
+    return dpo_rows(group)

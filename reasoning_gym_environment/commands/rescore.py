@@ -19,7 +19,7 @@ from ..storage.dumps import RESCORED, read_groups, rescored_path, stored_files
 from ..storage.rescoring import Rescored, describe_rescoring, rescore
 from ..storage.rows import StoredGroup
 from ..util.command_line import Parser
-from ..util.files import require_free, require_writable, write_whole
+from ..util.files import require_free, require_place, write_whole
 from ..util.values import escape_control_characters
 
 logger = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
         require_free(metrics_path(path), force=options.force)
     contents = {path: read_groups(path) for path in files}
     for path in files:
-        require_writable(path.parent)
+        require_place(path.parent, str(path))
     scoring, pool = settings_of(ScoringSettings, config), pool_settings(config)
     leave_out = options.without_faulty_items
     stored = {path: groups for path, (groups, _) in contents.items()}

@@ -86,12 +86,7 @@ def render_rollout(group: StoredGroup, number: int, *, full: bool) -> str:
 
 
 def abbreviate(text: str) -> str:
-    """Replace the middle of a long text, but 300 characters at each end, with a note.
-
-    Example:
-        >>> len(abbreviate("x" * 10_000)) < 1000
-        True
-    """
+    """Replace the middle of a long text, but 300 characters at each end, with a note."""
     omitted = len(text) - 600
     if omitted <= 300:
         return text
@@ -100,17 +95,7 @@ def abbreviate(text: str) -> str:
 
 
 def explain_reward(rollout: StoredRollout, scoring: Mapping[str, object]) -> str:
-    """Return how the reward was calculated; `scoring` has the settings that are known.
-
-    Example:
-        >>> from reasoning_gym_environment.records import Status
-        >>> rollout = StoredRollout(conversation=[], score=0.5, answer="4", status=Status.SOLVED,
-        ...     detail="", raw_score=1.0, raw_form_score=1.0, tagged_form_score=None,
-        ...     length_factor=0.5, verify_seconds=0.1, finish_reason="stop", tokens=9,
-        ...     completion_tokens=4)
-        >>> explain_reward(rollout, {"score_mode": "binary"})
-        '0.5: verifier 1 (bare 1, tagged not tried), mode binary, length factor 0.5'
-    """
+    """Return how the reward was calculated; `scoring` has the settings that are known."""
     raw, bare, tagged = (
         None if score is None else f"{score:.4g}"
         for score in (rollout.raw_score, rollout.raw_form_score, rollout.tagged_form_score)

@@ -251,7 +251,7 @@ def encode_standings(suite: Suite, standings: Sequence[Standing]) -> str:
 
 def suite_floors(suite: Suite) -> dict[str, float]:
     """Return the higher floor of each task; none but for default items, where both are measured."""
-    measured = {} if any(of.parameters for of in suite.sets) else floors()
+    measured = floors() if all(recipe.is_default for recipe, _ in suite.recipes()) else {}
     return {task: max(own.chance.solved, own.no_reasoning.solved) for task, own in measured.items()}
 
 

@@ -264,7 +264,12 @@ def _means(samples: Sequence[StoredGroup], baselines: Baselines) -> Numbers:
         "completion_tokens": [float(r.length or 0) for r in given],
         "reward": [r.score for r in rollouts if r.scored],
         "chance": [floor for floor, _ in _against(chance, samples)]
-        or [c for s in samples if (c := level_chance(s.recipe)) is not None for _ in s.scored],
+        or [
+            known
+            for sample in samples
+            if (known := level_chance(sample.recipe, sample.solved_threshold)) is not None
+            for _ in sample.scored
+        ],
         "no_reasoning_floor": [floor for floor, _ in _against(no_reasoning, samples)],
         "above_chance": [float(r.solved) - floor for floor, r in _against(highest, samples)],
     }
@@ -278,7 +283,7 @@ def _against(
     return [
         (floors[sample.task], rollout)
         for sample in samples
-        if sample.difficulty is None and not sample.recipe.parameters and sample.task in floors
+        if sample.recipe.is_default and sample.task in floors
         for rollout in sample.scored
     ]
 

@@ -273,8 +273,8 @@ class Evaluation:
 
         Raises:
             ConfigurationError: the folder holds an evaluation with other settings.
-            UnequalItemsError: the library makes other questions than the suite's.
-            FixableError: another process evaluates into it.
+            FixableError: the library makes other questions than the suite's, or another process
+                evaluates into the folder.
             InferenceError: nothing could be scored, or the server refuses every item.
         """
         items = await self.set.items()

@@ -166,10 +166,6 @@ class EvaluationResults:
     settings: Mapping[str, Any]
 
     @property
-    def tasks(self) -> frozenset[str]:
-        return frozenset(sample.task for sample in self.samples)
-
-    @property
     def library_versions(self) -> list[str]:
         """The versions of reasoning-gym that made the items, sorted."""
         return sorted({sample.library_version for sample in self.samples})

@@ -57,7 +57,7 @@ def reasoning_gym(
 
 
 def suite_task(suite: Suite) -> Task:
-    """Return a task of a suite's items; UnequalItemsError if the library makes other questions."""
+    """Return a task of a suite's items; FixableError if the library makes other questions."""
     problems = [shared_gym().problem(recipe) for recipe, _ in suite.recipes()]
     require_same_questions(suite, problems)
     settings = suite.settings

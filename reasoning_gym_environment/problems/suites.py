@@ -165,12 +165,8 @@ def load_suite(name: str) -> Suite:
     return suite
 
 
-class UnequalItemsError(FixableError):
-    """The installed library makes other questions than the suite's."""
-
-
 def require_same_questions(suite: Suite, problems: Iterable[Problem]) -> None:
-    """Raise UnequalItemsError where a suite's item is missing or has another question."""
+    """Raise FixableError where a suite's item is missing or has another question."""
     made = {recipe_key(p.recipe): question_sha256(p.question) for p in problems}
     found = [
         (recipe, made.get(recipe_key(recipe), ""), known) for recipe, _, known in suite.items()
@@ -188,7 +184,7 @@ def require_same_questions(suite: Suite, problems: Iterable[Problem]) -> None:
             return
         fault = f"the recipes and questions of {suite.name} have another SHA-256 than the suite's"
     made_with = suite.made_with.get(LIBRARY, "of an unknown version")
-    raise UnequalItemsError(
+    raise FixableError(
         f"{fault}: the suite was made with {LIBRARY} {made_with} and Python ≥ 3.11, "
         f"this is {version(LIBRARY)} on Python {python_version()}; use those for comparable results"
     )

@@ -482,11 +482,10 @@ def _signal(group: StoredGroup) -> int | None:
 
 def _chance(group: StoredGroup) -> float | None:
     """Return what a constant answer solves, by the library's default or by level."""
-    recipe = group.recipe
-    default = recipe.level is None and not recipe.parameters
-    own = floors(group.solved_threshold).get(group.task) if default else None
-    known = own.chance.solved if own else level_chance(recipe)
-    return group.chance if known is None else known
+    if not group.recipe.is_default:
+        return level_chance(group.recipe, group.solved_threshold)
+    own = floors(group.solved_threshold).get(group.task)
+    return own.chance.solved if own else group.chance
 
 
 def _rounded(value: float | None, digits: int = 4) -> float | None:

@@ -23,6 +23,7 @@ import random
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ from ..tasks.facts import EXECUTES_ANSWERS, SLOW_ON_WRONG_ANSWERS
 from ..util.values import describe_error, shorten
 from . import _limits as limits
 from . import _protocol as protocol
-from ._children import Work, run_child
+from ._children import run_child
 from ._protocol import EntryAnswers, FormScores, Outcome
 from ._screen import NOT_AN_EXPRESSION, UNREADABLE, executes_nothing, screen
 
@@ -89,67 +90,56 @@ def screen_and_score(
     return dataclasses.replace(scores, raw=min(scores.raw, most), tagged=min(scores.tagged, most))
 
 
-def zygote_work(dataset: Any, request: EntryAnswers, answers: Sequence[str]) -> Work:
-    """Return the work of a zygote: score each answer in a single-use child.
+def zygote_work(dataset: Any, request: EntryAnswers, answers: Sequence[str], reply: int) -> None:
+    """Score each answer in a single-use child: the work of a zygote.
 
     The zygote sees no effect of any answer. It first scores the oracle, and a wrong answer where
     none takes long: sympy's caches then hold what all answers to this entry need, and an answer
     that is one of the two has its score. Both pass the screen and run under a filter like any
     other: the oracle was made from a recipe.
     """
-
-    def work(reply: int) -> None:
-        can_kill = limits.enter_zygote(reply)
-        oracle = pickle.loads(request.entry)["answer"]
-        wrong = () if request.task in SLOW_ON_WRONG_ANSWERS else ("0",)
-        known = {
-            text: screen_and_score(
-                dataset.score_answer, request.task, text, pickle.loads(request.entry)
+    can_kill = limits.enter_zygote(reply)
+    oracle = pickle.loads(request.entry)["answer"]
+    wrong = () if request.task in SLOW_ON_WRONG_ANSWERS else ("0",)
+    known = {
+        text: screen_and_score(
+            dataset.score_answer, request.task, text, pickle.loads(request.entry)
+        )
+        for text in (oracle, *wrong)
+    }
+    gc.freeze()
+    for answer in answers:
+        scores = known.get(answer)
+        if scores is None:
+            [scores] = run_child(
+                partial(_single_use_work, dataset, request, answer),
+                1,
+                timeout=request.timeout,
+                can_kill=can_kill,
             )
-            for text in (oracle, *wrong)
-        }
-        gc.freeze()
-        for answer in answers:
-            scores = known.get(answer)
-            if scores is None:
-                [scores] = run_child(
-                    _single_use_work(dataset, request, answer),
-                    1,
-                    timeout=request.timeout,
-                    can_kill=can_kill,
-                )
-            os.write(reply, scores.pack())
-
-    return work
+        os.write(reply, scores.pack())
 
 
-def _single_use_work(dataset: Any, request: EntryAnswers, answer: str) -> Work:
-    def work(reply: int) -> None:
-        limits.enter_single_use_child(reply, seconds=request.timeout)
-        os.write(reply, _score(dataset, request, answer).pack())
-
-    return work
+def _single_use_work(dataset: Any, request: EntryAnswers, answer: str, reply: int) -> None:
+    limits.enter_single_use_child(reply, seconds=request.timeout)
+    os.write(reply, _score(dataset, request, answer).pack())
 
 
 OWN_LIMITS: Any = {"memory": limits.VERIFIER_MEMORY, "allow": frozenset[str]()}
 """Limits of a child that verifies an answer to a user's task: it may read files and import."""
 
 
-def own_work(dataset: Any, request: EntryAnswers, answers: Sequence[str]) -> Work:
-    """Return the work of a child that verifies answers to a user's task."""
-
-    def work(reply: int) -> None:
-        seconds = request.timeout * len(answers)
-        limits.enter_function_child(reply, **OWN_LIMITS, seconds=seconds)
-        for answer in answers:
-            seed_globals(0)  # a verifier that draws gives the same verdict again
-            os.write(reply, _score(dataset, request, answer).pack())
-
-    return work
+def own_work(dataset: Any, request: EntryAnswers, answers: Sequence[str], reply: int) -> None:
+    """Verify answers to a user's task: the work of a child."""
+    seconds = request.timeout * len(answers)
+    limits.enter_function_child(reply, **OWN_LIMITS, seconds=seconds)
+    for answer in answers:
+        seed_globals(0)  # a verifier that draws gives the same verdict again
+        os.write(reply, _score(dataset, request, answer).pack())
 
 
-def persistent_work(datasets: Datasets, requests: int, *, seconds: float) -> Work:
-    """Return the work of a persistent worker: score group after group.
+def persistent_work(datasets: Datasets, requests: int, reply: int, *, seconds: float) -> None:
+    """Score group after group: the work of a persistent worker.
 
     After a group's last answer one more record, whose score is the group's number, says that
     nothing has changed that a later score depends on. If something has, the worker ends.
@@ -160,38 +150,34 @@ def persistent_work(datasets: Datasets, requests: int, *, seconds: float) -> Wor
             dataset, that dataset as a pickle if the worker lacks it, and the request.
         seconds: processor time for all groups.
     """
-
-    def work(reply: int) -> None:
-        frames = os.fdopen(requests, "rb")
-        sys.stdout = sys.stderr = _Discard()
-        limits.enter_persistent_worker(reply, requests, seconds=seconds)
-        gc.freeze()
-        gc.enable()
-        global_state = _global_state()
-        known = {id(dataset): dataset for dataset in datasets.cached()}
-        for number in itertools.count(1):
-            if (frame := protocol.read_frame(frames)) is None:
-                return
-            key, dataset_pickle, request = pickle.loads(frame)
-            if dataset_pickle:
-                try:
-                    known[key] = pickle.loads(dataset_pickle)
-                except Exception:  # noqa: BLE001 - its class may import: a zygote scores its answers
-                    known[key] = None
-            dataset = known[key]
-            dataset_state = _dataset_state(dataset)
-            for answer in request.answers:
-                executed = request.task in EXECUTES_ANSWERS
-                if dataset is None or (executed and not executes_nothing(request.task, answer)):
-                    scores = FormScores.defer()
-                else:
-                    scores = _score(dataset, request, answer)
-                os.write(reply, scores.pack())
-            if _global_state() != global_state or _dataset_state(dataset) != dataset_state:
-                return
-            os.write(reply, FormScores(outcome=Outcome.SCORED, raw=number).pack())
-
-    return work
+    frames = os.fdopen(requests, "rb")
+    sys.stdout = sys.stderr = _Discard()
+    limits.enter_persistent_worker(reply, requests, seconds=seconds)
+    gc.freeze()
+    gc.enable()
+    global_state = _global_state()
+    known = {id(dataset): dataset for dataset in datasets.cached()}
+    for number in itertools.count(1):
+        if (frame := protocol.read_frame(frames)) is None:
+            return
+        key, dataset_pickle, request = pickle.loads(frame)
+        if dataset_pickle:
+            try:
+                known[key] = pickle.loads(dataset_pickle)
+            except Exception:  # noqa: BLE001 - its class may import: a zygote scores its answers
+                known[key] = None
+        dataset = known[key]
+        dataset_state = _dataset_state(dataset)
+        for answer in request.answers:
+            executed = request.task in EXECUTES_ANSWERS
+            if dataset is None or (executed and not executes_nothing(request.task, answer)):
+                scores = FormScores.defer()
+            else:
+                scores = _score(dataset, request, answer)
+            os.write(reply, scores.pack())
+        if _global_state() != global_state or _dataset_state(dataset) != dataset_state:
+            return
+        os.write(reply, FormScores(outcome=Outcome.SCORED, raw=number).pack())
 
 
 def _score(dataset: Any, request: EntryAnswers, answer: str) -> FormScores:

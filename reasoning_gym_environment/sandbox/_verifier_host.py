@@ -73,7 +73,7 @@ class PersistentWorker:
         self._initial_size = limits.address_space()
         self._wait_status: int | None = None
         requests, self._requests = (end.detach() for end in socket.socketpair())
-        work = persistent_work(datasets, requests, seconds=self._seconds)
+        work = partial(persistent_work, datasets, requests, seconds=self._seconds)
         self._pid, self._replies = start_child(work)
         os.close(requests)
         os.set_blocking(self._requests, False)
@@ -227,7 +227,7 @@ class VerifierHost:
 def _score_in_zygote(group: Group, answers: Sequence[str]) -> list[FormScores]:
     """Score each answer in a single-use child, up to and including the one that ends the zygote."""
     return run_child(
-        zygote_work(group.dataset, group.request, answers),
+        partial(zygote_work, group.dataset, group.request, answers),
         len(answers),
         # The zygote also spends time on the oracle and on the ends of its children.
         timeout=2 * group.request.timeout + 1,
@@ -240,7 +240,7 @@ def _score_own(group: Group, answers: Sequence[str]) -> list[FormScores]:
     """Score answers to a user's task, or the first of them if it has a child of its own."""
     answers = answers[:1] if group.request.single_use else answers
     return run_child(
-        own_work(group.dataset, group.request, answers),
+        partial(own_work, group.dataset, group.request, answers),
         len(answers),
         timeout=group.request.timeout,
         group_deadline=group.deadline,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import tempfile
 import uuid
 from collections import Counter
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ from typing import Any
 
 from ..errors import FixableError
 from ..util.concurrency import DaemonWriter
-from ..util.files import LockFile, UnwritableError, require_writable, write_whole
+from ..util.files import LockFile, UnwritableError, write_whole
 from ..util.outages import Retry
 from ..util.values import validate
 
@@ -81,10 +82,10 @@ class Checkpoints:
         """Create the folder; raises FixableError where no checkpoint can be written to it."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            require_writable(self._folder)
+            tempfile.TemporaryFile(dir=self._folder).close()
         except OSError as error:
             raise UnwritableError(
-                f"checkpoints can't be written to {self._folder} ({error.strerror or error}): make "
+                f"checkpoints can't be written to {self._folder} ({error.strerror}): make "
                 "it writable, or give the trainer another checkpoint folder"
             ) from error
 
@@ -139,8 +140,17 @@ class Checkpoints:
         return None
 
     def read(self, path: Path, *, accept_changed: bool) -> dict[str, Any]:
-        """Return what `read_checkpoint` does; ValueError if a module has changed since."""
-        content = read_checkpoint(path)
+        """Return a checkpoint's stream state, for its owner to validate, and what else was saved.
+
+        Raises ValueError if it is not a checkpoint, or a module has changed since.
+        """
+        content = _read(path)
+        content.pop("lineage", None)
+        version = content.pop("schema_version", VERSION)
+        if version != VERSION:
+            raise ValueError(f"schema_version is {version!r:.50}, this program reads {VERSION}")
+        if STREAM not in content:
+            raise ValueError(f"{STREAM} is missing: it is not a checkpoint")
         for name, digest in validate(content.pop(MODULES, {}), dict[str, str]).items():
             if (now := self._modules.get(name, digest)) != digest and not accept_changed:
                 raise ValueError(
@@ -165,21 +175,6 @@ def _lineage(path: Path) -> Any:
         return _read(path).get("lineage")
     except ValueError:
         return None
-
-
-def read_checkpoint(path: Path) -> dict[str, Any]:
-    """Return a checkpoint's stream state, for its owner to validate, and what else was saved.
-
-    Raises ValueError if it is not a checkpoint.
-    """
-    checkpoint = _read(path)
-    checkpoint.pop("lineage", None)
-    version = checkpoint.pop("schema_version", VERSION)
-    if version != VERSION:
-        raise ValueError(f"schema_version is {version!r:.50}, this program reads {VERSION}")
-    if STREAM not in checkpoint:
-        raise ValueError(f"{STREAM} is missing: it is not a checkpoint")
-    return checkpoint
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -76,20 +76,19 @@ def dpo_rows(group: StoredGroup) -> Iterator[Item]:
     yield item(group, row, best.text, worst.text)
 
 
-def record_rows(group: StoredGroup) -> Iterator[Item]:
-    """Yield one row for each rollout with all stored keys of it and of its group.
+def record_rows(group: StoredGroup, places: Sequence[int] | None = None) -> Iterator[Item]:
+    """Yield a row for each rollout, or for those at `places`: all its stored keys and its group's.
 
     Objects and lists but the conversation are JSON text, as their keys differ between tasks.
     """
     shared = group.to_json()
-    for number, (rollout, own) in enumerate(
-        zip(group.rollouts, shared.pop("rollouts"), strict=True)
-    ):
-        row = {**shared, "rollout": number, **own}
+    rollouts = shared.pop("rollouts")
+    for place in range(len(rollouts)) if places is None else places:
+        row = {**shared, "rollout": place, **rollouts[place]}
         for name in row.keys() - {"conversation"}:
             if isinstance(row[name], dict | list):
                 row[name] = stable_json(row[name])
-        yield item(group, row, rollout.text)
+        yield item(group, row, group.rollouts[place].text)
 
 
 def verl_row(recipe: Recipe, prompt: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -121,11 +121,14 @@ def ladder_heights() -> Mapping[str, int]:
     return {task: len(row["levels"]) for task, row in stored_snapshot()["ladders"].items()}
 
 
-def level_chance(recipe: Recipe) -> float | None:
+def level_chance(recipe: Recipe, solved_threshold: float | None = None) -> float | None:
     """Return the share of the items at a recipe's level whose answer is the most frequent one.
 
-    None without a level, with other parameters than its own, or where several answers are right.
+    None without a level, with other parameters than its own, or where several answers are right;
+    and with a threshold, from which other answers may be solved too.
     """
+    if solved_threshold is not None:
+        return None
     snapshot = stored_snapshot()
     chances: list[float | None] = snapshot["chances"].get(recipe.task, [])
     for level, chance in enumerate(chances):

@@ -32,14 +32,6 @@ def require_not_read(output: Path, inputs: Sequence[Path]) -> None:
             raise FixableError(f"{output} would overwrite the input {path}; choose another output")
 
 
-def require_writable(folder: Path) -> None:
-    """Raise UnwritableError unless files can be created in an existing folder."""
-    try:
-        tempfile.TemporaryFile(dir=folder).close()
-    except OSError as error:
-        raise UnwritableError(f"{folder} is not writable: {error.strerror}") from error
-
-
 def require_place(folder: Path, setting: str) -> None:
     """Raise UnwritableError, which names the setting, unless a folder can be written or made."""
     try:

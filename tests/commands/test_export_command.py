@@ -79,7 +79,7 @@ def test_conditions_select_rollouts(dump: Path) -> None:
     given = [str(dump), "--format", "records", "-o", str(out), "--where"]
     assert main([*given, "status:wrong reward:<0.5"]) == 0
     rows = rows_of(out)
-    assert [row["score"] for row in rows] == [0.3] * 10
+    assert [(row["score"], row["rollout"]) for row in rows] == [(0.3, 1)] * 10
     with pytest.raises(FixableError, match="too few items, or change --where"):
         main([*given, "reward:>1", "--force"])
 

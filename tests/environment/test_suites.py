@@ -11,8 +11,8 @@ from suite_values import RECIPES, manifest, problems_of, write_suite
 from reasoning_gym_environment.commands import suite
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
-from reasoning_gym_environment.errors import ConfigurationError
-from reasoning_gym_environment.problems.suites import UnequalItemsError, load_suite
+from reasoning_gym_environment.errors import ConfigurationError, FixableError
+from reasoning_gym_environment.problems.suites import load_suite
 from reasoning_gym_environment.sandbox.pool import TaskPool
 from reasoning_gym_environment.settings import with_suite
 
@@ -54,7 +54,7 @@ async def test_a_suite_with_another_question_stops_before_the_first_request(
     ):
         env.evaluation.settings = dataclasses.replace(env.evaluation.settings, suite=given)
         said = "1 of the 5 items of tiny have another quest"
-        with pytest.raises(UnequalItemsError, match=said) as raised:
+        with pytest.raises(FixableError, match=said) as raised:
             await env._run_evaluate()
     assert raised.value.exit_status == 2
     assert server.requests == 0

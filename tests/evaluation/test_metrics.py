@@ -185,6 +185,8 @@ def test_at_a_difficulty_chance_is_that_of_the_levels() -> None:
     numbers = report(*drawn, item(0.0, difficulty=0.5))
     assert 0 < numbers["eval/difficulty/0.5/chance"] == pytest.approx(sum(known) / 2)
     assert "eval/difficulty/0.5/above_chance" not in numbers  # the best copy isn't known there
+    lenient = [replace(one, scoring={"solved_threshold": 0.5}) for one in drawn]
+    assert "eval/difficulty/0.5/chance" not in report(*lenient)
 
 
 @given(st.lists(items, max_size=6))

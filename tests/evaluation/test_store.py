@@ -156,7 +156,6 @@ async def test_results_are_read_from_any_folder_and_from_a_file(tmp_path: Path) 
     results = read_results(tmp_path / "a")
     assert len(results.samples) == 2
     assert results.settings == SETTINGS
-    assert results.tasks == {"gcd"}
     alone = read_results(tmp_path / "samples.jsonl")
     assert alone.settings == {}
     assert alone.samples[0].to_json() == results.samples[0].to_json()

@@ -10,11 +10,10 @@ import pytest
 from msgspec.structs import replace
 from suite_values import RECIPES, manifest, write_suite
 
-from reasoning_gym_environment.errors import ConfigurationError
+from reasoning_gym_environment.errors import ConfigurationError, FixableError
 from reasoning_gym_environment.problems.suites import (
     FOLDER,
     Suite,
-    UnequalItemsError,
     built_in,
     load_suite,
     question_sha256,
@@ -94,20 +93,20 @@ def test_results_carry_one_hash_over_all_recipes_and_whole_questions(tmp_path: P
         replace(suite, sets=suite.sets[::-1]),
         replace(suite, settings=replace(suite.settings, system_prompt="Other.")),
     ):
-        with pytest.raises(UnequalItemsError, match="have another SHA-256 than the suite's"):
+        with pytest.raises(FixableError, match="have another SHA-256 than the suite's"):
             require_same_questions(changed, PROBLEMS)
 
 
 def test_another_question_or_a_missing_item_is_refused(tmp_path: Path) -> None:
     rest = manifest(PROBLEMS)
     rest["sets"][0]["items"][0][1] = "0" * 64
-    with pytest.raises(UnequalItemsError) as raised:
+    with pytest.raises(FixableError) as raised:
         require_same_questions(loaded(tmp_path, rest), PROBLEMS[:-1])
     said = "1 of the 5 items of tiny have another question and 1 can't be generated"
     assert said in str(raised.value)
     assert "made with reasoning-gym 0.1.25" in str(raised.value)
     suite = loaded(tmp_path, manifest(PROBLEMS, made_with={}))
-    with pytest.raises(UnequalItemsError, match="made with reasoning-gym of an unknown version"):
+    with pytest.raises(FixableError, match="made with reasoning-gym of an unknown version"):
         require_same_questions(suite, [])
 
 

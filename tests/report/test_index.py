@@ -26,17 +26,18 @@ def index_of(*rows: dict[str, object], file: Path | None = None) -> GroupIndex:
 
 def test_an_own_task_has_the_category_of_its_module_and_the_chance_of_its_proof() -> None:
     rows = [
+        row([1.0], task="mine") | {"source": "my_tasks", "chance": 0.25},
         row([1.0], task="mine", level=2.0) | {"source": "my_tasks", "chance": 0.25},
         row([1.0], task="unknown"),
-        row([1.0]),
     ]
     levels = stored_snapshot()["ladders"]["gcd"]["levels"]
     recipe = Recipe(task="gcd", seed=0, level=1, parameters=levels[1])
     rows.append(row([0.0]) | {"recipe": asdict(recipe)})
+    rows.append(rows[-1] | {"scoring": {"solved_threshold": 0.5}})
     batch = index_of(*rows).batch()
     assert [task["category"] for task in batch["tasks"]] == ["my_tasks", "other", "arithmetic"]
-    assert batch["groups"]["chance"][:2] == [0.25, None]
-    assert batch["groups"]["chance"][3] == level_chance(recipe)
+    assert batch["groups"]["chance"][:3] == [0.25, None, None]  # proofs try default items
+    assert batch["groups"]["chance"][3:] == [level_chance(recipe), None]
 
 
 def test_columns_stand_in_parallel() -> None:

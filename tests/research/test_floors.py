@@ -1,6 +1,7 @@
 """What can be answered without reasoning: strategies, floors, and the floors that are kept."""
 
 import json
+import re
 from collections import Counter
 from importlib.metadata import version
 from pathlib import Path
@@ -133,6 +134,14 @@ def test_what_is_paid_without_reasoning_is_in_the_list_of_what_is_accepted() -> 
         if any(one.low > TOLERATED_SHARE / 2 and one.solved >= TOLERATED_SHARE for one in kept)
     }
     assert paid - PAYS_ANY_ANSWER.keys() <= known_weaknesses().keys()
+
+
+def test_what_is_accepted_has_the_shares_of_the_floors() -> None:
+    for task, said in known_weaknesses().items():
+        for own in floors()[task]:
+            label = re.escape(own.label)
+            for share in re.findall(rf"(?:^|; )`?{label}`? solves ([\d.]+)", said):
+                assert float(share) == pytest.approx(own.solved, abs=0.0051), (task, own.label)
 
 
 def test_every_floor_has_its_items_and_an_interval_around_it() -> None:

@@ -10,11 +10,12 @@ import threading
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from reasoning_gym_environment.errors import FixableError
-from reasoning_gym_environment.storage.checkpoints import STREAM, Checkpoints, read_checkpoint
+from reasoning_gym_environment.storage.checkpoints import STREAM, Checkpoints
 
 HOLDER = """
 import asyncio, sys
@@ -25,6 +26,10 @@ asyncio.run(Checkpoints(Path(sys.argv[1]), Counter()).claim(patience=0))
 print("claimed", flush=True)
 sys.stdin.read()
 """
+
+
+def read(path: Path) -> dict[str, Any]:
+    return Checkpoints(path.parent, Counter()).read(path, accept_changed=False)
 
 
 def saved(folder: Path, *steps: int) -> Checkpoints:
@@ -50,7 +55,7 @@ def test_the_newest_that_is_not_after_the_trainers_step_is_found(tmp_path: Path)
         12: "step-12.json",
         99: "step-12.json",
     }
-    assert read_checkpoint(folder / "step-6.json") == {STREAM: {"step": 6}}
+    assert read(folder / "step-6.json") == {STREAM: {"step": 6}}
 
 
 def test_what_an_earlier_run_left_is_not_continued_by_accident(tmp_path: Path) -> None:
@@ -102,7 +107,7 @@ def test_a_later_state_is_never_saved_under_an_earlier_step(
     checkpoints = Checkpoints(tmp_path / "env_0", counts)
     for step, state in ((10, "early"), (26, "late"), (10, "later still"), (26, "again")):
         checkpoints.save(step, {"stream_state": state})
-    kept = {path.name: read_checkpoint(path)[STREAM] for path in (tmp_path / "env_0").iterdir()}
+    kept = {path.name: read(path)[STREAM] for path in (tmp_path / "env_0").iterdir()}
     assert kept == {"step-10.json": "early", "step-26.json": "again"}
     assert counts == {"checkpoints/saved": 3, "checkpoints/failed": 1}
     assert "The checkpoint of step 10 was not saved: this run has saved step 26" in caplog.text
@@ -161,7 +166,7 @@ def test_what_is_no_checkpoint_is_a_reason(tmp_path: Path, text: bytes | None, r
     else:
         path.write_bytes(text)
     with pytest.raises(ValueError) as raised:  # noqa: PT011 - the sentence is below
-        read_checkpoint(path)
+        read(path)
     assert str(raised.value).startswith(reason)
     assert "\n" not in str(raised.value)
 
@@ -169,7 +174,7 @@ def test_what_is_no_checkpoint_is_a_reason(tmp_path: Path, text: bytes | None, r
 def test_a_checkpoint_without_a_version_has_version_1(tmp_path: Path) -> None:
     path = tmp_path / "step-3.json"
     path.write_text('{"stream_state": 5}')
-    assert read_checkpoint(path) == {STREAM: 5}
+    assert read(path) == {STREAM: 5}
 
 
 async def test_two_replicas_of_one_name_are_refused_until_the_first_ends(tmp_path: Path) -> None:

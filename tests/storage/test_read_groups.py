@@ -10,7 +10,7 @@ from stored_values import attempt, stored, write_dump
 from reasoning_gym_environment.errors import FixableError
 from reasoning_gym_environment.evaluation.store import read_samples
 from reasoning_gym_environment.storage.dumps import distinct_files, read_groups, rescored_path
-from reasoning_gym_environment.util.files import replacing, require_free, require_writable
+from reasoning_gym_environment.util.files import replacing, require_free, require_place
 
 
 def test_groups_are_read_and_torn_lines_counted(tmp_path: Path) -> None:
@@ -191,6 +191,6 @@ def test_a_place_that_cant_be_written_to_is_named(tmp_path: Path) -> None:
     file.touch()
     with pytest.raises(FixableError, match="file/a can't be written: "), replacing(file / "a"):
         pass
-    require_writable(tmp_path)
-    with pytest.raises(FixableError, match="none is not writable: No such file"):
-        require_writable(tmp_path / "none")
+    require_place(tmp_path / "none", "-o")
+    with pytest.raises(FixableError, match=r"-o: .*/file is not writable \(.*/file is a file\)"):
+        require_place(file, "-o")
