@@ -12,7 +12,7 @@ import pytest
 from fewer_layers import Unscreened
 from process_tree import PROC, children, descendants, in_linux, is_alive, survivors
 
-from reasoning_gym_environment.errors import WorkerStartError
+from reasoning_gym_environment.errors import PoolClosedError, WorkerStartError
 from reasoning_gym_environment.records import Recipe
 from reasoning_gym_environment.sandbox._fork_server import ForkServer, worker_environment
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
@@ -85,7 +85,7 @@ async def test_closing_a_pool_ends_all_its_processes_amid_work_and_may_be_repeat
         await server.close()
     assert await survivors(family) == set()
     assert pool.pids == []
-    with pytest.raises(asyncio.CancelledError):
+    with pytest.raises(PoolClosedError):
         await hanging
 
 
