@@ -2,6 +2,7 @@
 
 import asyncio
 import fcntl
+import gc
 import itertools
 import os
 import signal
@@ -50,6 +51,13 @@ def _refuse_processes(event: str, _: object) -> None:
 
 
 sys.addaudithook(_refuse_processes)
+
+gc.disable()  # until all is imported, which makes no garbage
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # no collection looks at the modules again
+    gc.enable()
 
 
 def pytest_report_header() -> str:
