@@ -492,8 +492,7 @@ class LeaderElection:
                 if self._lock.acquire():
                     last = self._lock.read()  # empty, or of an earlier run: counts from here
                     self.record_done(int(last) if last.isdecimal() and int(last) <= step else step)
-                    message = "This replica evaluates; the last evaluation was due at step %d"
-                    logger.info(message, self._done)
+                    logger.info("This replica evaluates what is due after step %d", self._done)
             except OSError as error:
                 self._done = step
                 message = "Could not lock %s (%s): this replica evaluates, and so may others"
