@@ -603,7 +603,7 @@ class ReasoningGymEnv(BaseEnv):
             recipe, asked_again = shared
             if problem := await problems.make(recipe, has_room):
                 return replace(problem, asked_again=asked_again)
-            self._shared.drop(recipe)
+            self._shared.withdraw(recipe)
         return await problems.next(has_room)
 
     async def handle_env(self, item_uuid: str) -> Any:

@@ -258,7 +258,7 @@ def measure_cost(heights: Mapping[str, int]) -> None:
             begin = time.perf_counter()
             recipe = sampler.next_recipe()
             times.append(1e6 * (time.perf_counter() - begin))
-            sampler.record(recipe, solved=draw % 9, scored=8)
+            sampler.report_result(recipe, solved=draw % 9, scored=8)
         for first in (0, 100_000, 1_000_000):
             ordered = sorted(times[first : first + 5000])
             row(

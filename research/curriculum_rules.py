@@ -31,7 +31,9 @@ class Steps(LevelPolicy):
     def step(self, task: str, surplus: float) -> float:
         raise NotImplementedError
 
-    def record(self, task: str, level: int | None, *, solved: int, scored: int) -> str | None:
+    def report_result(
+        self, task: str, level: int | None, *, solved: int, scored: int
+    ) -> str | None:
         if not self.counts(task, level):
             return None
         top = self._tops[task]
@@ -105,7 +107,9 @@ class RLVE(LevelPolicy):
         lowest = max(0, highest - 3)
         return lowest + int(uniform * (highest - lowest + 1))
 
-    def record(self, task: str, level: int | None, *, solved: int, scored: int) -> str | None:
+    def report_result(
+        self, task: str, level: int | None, *, solved: int, scored: int
+    ) -> str | None:
         if level != self._highest[task]:
             return None
         answers = self._answers[task]

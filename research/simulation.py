@@ -86,7 +86,7 @@ def simulate(rule: Rule, setting: Setting, heights: Mapping[str, int], seed: int
         task, height = recipe.task, heights[recipe.task]
         chance = learner.solve_probability(recipe, height)
         solved = sum(rng.random() < chance for _ in range(GROUP_SIZE))
-        sampler.record(recipe, solved=solved, scored=GROUP_SIZE)
+        sampler.report_result(recipe, solved=solved, scored=GROUP_SIZE)
         learner.after_group(task, mixed=0 < solved < GROUP_SIZE)
         level, share = _standing(levels, learner, task, height)
         inside = _within(learner, task, height, setting.target)

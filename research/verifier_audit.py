@@ -17,7 +17,7 @@ import msgspec
 from reasoning_gym_environment.proof.answers import TOLERATED_SHARE
 from reasoning_gym_environment.proof.checks import Result
 from reasoning_gym_environment.proof.findings import DEGENERATE, Finding, Kind
-from reasoning_gym_environment.proof.run import Proofs
+from reasoning_gym_environment.proof.proving import Proofs
 from reasoning_gym_environment.records import UPSTREAM_THRESHOLD
 from reasoning_gym_environment.tasks.facts import LIBRARY, Floor, Floors, floors
 from reasoning_gym_environment.util.values import group_by

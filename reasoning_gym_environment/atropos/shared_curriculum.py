@@ -107,7 +107,7 @@ class SharedCurriculum:
                 "The shared curriculum at %s fails, using this replica's own: %s", self._url, error
             )
 
-    def drop(self, recipe: Recipe) -> None:
+    def withdraw(self, recipe: Recipe) -> None:
         """Tell the stream that a problem can't be asked here."""
         self._report_result(recipe, solved=0, attempts=0)
 

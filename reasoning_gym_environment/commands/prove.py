@@ -18,7 +18,7 @@ from ..errors import ConfigurationError, FixableError, GenerationError
 from ..problems.stream import held_out_hashes
 from ..problems.suites import built_in, load_suite, question_sha256
 from ..proof.findings import KnownFindings, known_findings
-from ..proof.run import Proofs, prove_tasks
+from ..proof.proving import Proofs, prove_tasks
 from ..records import Fault, Recipe
 from ..sandbox.pool import TaskPool, generate_with_retry
 from ..settings import EnvironmentSettings, add_settings, pool_settings, read_environment

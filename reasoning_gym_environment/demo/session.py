@@ -21,7 +21,7 @@ from ..rollouts.metrics import Mean, Means, signal_line
 from ..util.values import table
 from .policy import Learner, SimulatedPolicy, spread_skills
 from .server import PolicyServer, build_tokenizer
-from .trainer import ENDLESS, ApiServer, Progress, Trainer
+from .trainer import ENDLESS, ApiServer, StatusLine, Trainer
 
 
 class DemoEnv(ReasoningGymEnv):
@@ -126,7 +126,7 @@ async def run_demo(
 async def _serve(env: DemoEnv, trainer: Trainer, seconds: float) -> float:
     """Serve until the time is over or a job fails; return the seconds since the first group."""
     jobs = [asyncio.create_task(job) for job in (trainer.run(), env.env_manager())]
-    progress, launched = Progress(), time.monotonic()
+    progress, launched = StatusLine(), time.monotonic()
     start = served = 0.0
     done: set[asyncio.Task[Any]] = set()
     try:

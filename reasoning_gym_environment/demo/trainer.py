@@ -131,7 +131,7 @@ class Trainer:
         return f"{self.batches} batches, {self.groups} groups, {self.rows} rollouts"
 
 
-class Progress:
+class StatusLine:
     """A line that is rewritten on a terminal, and repeated every few seconds elsewhere."""
 
     _next = 0.0
@@ -162,17 +162,17 @@ async def run_alone(trainer: Trainer, *, seconds: float) -> None:
     what, hint = "the Atropos API", "start it with `run-api`"
     await require_reachable([trainer.api_url], what=what, hint=hint, seconds=0.0)
     begin, running = time.monotonic(), asyncio.ensure_future(trainer.run())
-    progress = Progress()
+    line = StatusLine()
     try:
         while not running.done() and time.monotonic() < begin + seconds:
             await asyncio.wait([running], timeout=min(1.0, seconds))
-            progress.show(f"{time.monotonic() - begin:4.0f} s  fetched {trainer}")
+            line.show(f"{time.monotonic() - begin:4.0f} s  fetched {trainer}")
         if running.done():
             running.result()
     except aiohttp.ClientError as error:
         raise UnreachableError(f"{what} at {trainer.api_url} stopped answering: {hint}") from error
     finally:
-        progress.close()
+        line.close()
         running.cancel()
 
 

@@ -34,7 +34,7 @@ from ..records import (
     Verdict,
     recipe_key,
 )
-from ..rollouts.metrics import GROUPS, AnswerCheck, shorten
+from ..rollouts.metrics import GROUPS, AnswerCheck, excerpt
 from ..rollouts.rollouts import Rollouts
 from ..sandbox.pool import Generate, generate_with_retry
 from ..scoring.grading import ScoringSettings
@@ -444,8 +444,8 @@ class Evaluation:
         """Write the last evaluation's table, headline, a wrong answer and how to see the others."""
         parts = [f"results: {self.folder}", "", headline(self.report), ""]
         for sample in self._wrong:
-            answer, oracle = (shorten(str(s)) for s in (sample.rollouts[0].answer, sample.oracle))
-            parts += [f"A wrong answer, in {sample.task}: {shorten(sample.question)}"]
+            answer, oracle = (excerpt(str(s)) for s in (sample.rollouts[0].answer, sample.oracle))
+            parts += [f"A wrong answer, in {sample.task}: {excerpt(sample.question)}"]
             parts += [f"answered: {answer}", f"oracle: {oracle}", ""]
         see = f"See all answers: reasoning-gym-environment report {shlex.quote(str(self.folder))}"
         terminal.write(f"\n{evaluation_table(self.report)}\n\n{table(parts)}\n{see}\n")
@@ -492,8 +492,7 @@ class LeaderElection:
                 if self._lock.acquire():
                     last = self._lock.read()  # empty, or of an earlier run: counts from here
                     self.record_done(int(last) if last.isdecimal() and int(last) <= step else step)
-                    message = "This replica evaluates; the last evaluation was due at step %d"
-                    logger.info(message, self._done)
+                    logger.info("This replica evaluates what is due after step %d", self._done)
             except OSError as error:
                 self._done = step
                 message = "Could not lock %s (%s): this replica evaluates, and so may others"

@@ -26,7 +26,7 @@ from ..scoring.extraction import opened_thought
 from ..util.concurrency import gather_or_cancel, offload, run_in_thread
 from ..util.outages import Outage, UnreachableError, backoff, require_reachable
 from ._negotiation import PROBE_TEXT, Requirements, negotiate
-from .dialects import ChatText, GenerationRequest, Sample, SamplingParams, TextSample
+from .dialects import ChatText, GenerationRequest, SamplingParams, TextSample, TokenSample
 from .errors import NO_ROOM, SEPARATE_THOUGHT, HangingError, InferenceError, describe, is_transient
 from .prompts import (
     PROBE_QUESTION,
@@ -450,7 +450,7 @@ class InferenceClient:
 
         return await self._gather(ask, n, sampling.split)
 
-    async def sample_tokens(self, request: GenerationRequest, split: str) -> list[Sample]:
+    async def sample_tokens(self, request: GenerationRequest, split: str) -> list[TokenSample]:
         """Return the completions of a prompt's token ids, or raise InferenceError."""
         if chats := [server.config.base_url for server in self._servers if server.is_chat]:
             raise InferenceError(
@@ -460,9 +460,9 @@ class InferenceClient:
                 is_transient=False,
             )
 
-        async def ask(server: ServerClient, n: int) -> list[Sample]:
+        async def ask(server: ServerClient, n: int) -> list[TokenSample]:
             asked = replace(request, n=n, model=server.config.model_name)
-            return [s for s in await server.sample(asked) if isinstance(s, Sample)]
+            return [s for s in await server.sample(asked) if isinstance(s, TokenSample)]
 
         return await self._gather(ask, request.n, split)
 
@@ -511,7 +511,7 @@ class InferenceClient:
         self,
         server: ServerClient,
         prompt: Prompt,
-        samples: Sequence[Sample] | Sequence[TextSample],
+        samples: Sequence[TokenSample] | Sequence[TextSample],
         length_limit: int,
     ) -> list[Completion]:
         texts = [sample for sample in samples if isinstance(sample, TextSample)]
@@ -533,9 +533,9 @@ class InferenceClient:
                 opening=opening,
             )
             return await run_in_thread(encode)
-        tokens = [sample for sample in samples if isinstance(sample, Sample)]
+        tokens = [sample for sample in samples if isinstance(sample, TokenSample)]
 
-        def decode(sample: Sample) -> Completion:
+        def decode(sample: TokenSample) -> Completion:
             ids: Any = np.asarray(sample.tokens, np.intc)  # transformers looks at each list item
             return completion_from_tokens(
                 opening + text_of_tokens(tokenizer, ids),

@@ -72,7 +72,7 @@ class GenerationRequest:
         }
 
 
-class Sample(NamedTuple):
+class TokenSample(NamedTuple):
     """One completion: its token ids, stop token included, with their logprobs."""
 
     tokens: array[int]
@@ -130,7 +130,7 @@ class Dialect(ABC):
     def top_logprob(self, reply: Any) -> float:
         """Return the most probable first token's logprob from parsed JSON with candidates."""
 
-    def samples(self, body: bytes | memoryview, request: GenerationRequest) -> list[Sample]:
+    def samples(self, body: bytes | memoryview, request: GenerationRequest) -> list[TokenSample]:
         """Decode a reply's completions; raise ReplyError if form, values or prompt are wrong."""
         reply = decode(self.model, body, self.name)
         try:
@@ -172,7 +172,7 @@ def _checked(
     token_logprobs: Sequence[float],
     finish_reason: str,
     request: GenerationRequest,
-) -> Sample:
+) -> TokenSample:
     if len(tokens) != len(token_logprobs):
         raise ReplyError(f"{len(tokens)} token ids with {len(token_logprobs)} logprobs")
     if len(tokens) > request.max_tokens:
@@ -186,7 +186,7 @@ def _checked(
         raise ReplyError(f"{logprobs[odd][0]} is not a logprob")
     if finish_reason not in ("stop", "length"):
         raise ReplyError(f"a completion has the finish reason {finish_reason!r}")
-    return Sample(
+    return TokenSample(
         array("i", ids.astype(np.intc).tobytes()),
         array("d", np.minimum(logprobs, 0.0).tobytes()),
         finish_reason,

@@ -29,9 +29,9 @@ from .dialects import (
     ChatTokens,
     Dialect,
     GenerationRequest,
-    Sample,
     SglangGenerate,
     TextSample,
+    TokenSample,
     VllmCompletions,
     parse,
 )
@@ -270,7 +270,7 @@ class ServerClient:
         takes_one = isinstance(self.dialect, ChatText) and "n" in self.dialect.left_out
         return 1 if takes_one else math.inf
 
-    async def sample(self, request: GenerationRequest) -> list[Sample] | list[TextSample]:
+    async def sample(self, request: GenerationRequest) -> list[TokenSample] | list[TextSample]:
         """Return completions, perhaps fewer or more than requested; raise what `json` raises."""
         dialect = self.dialect
         async with self._generated(dialect, request) as body:

@@ -81,7 +81,9 @@ class LevelPolicy(ABC):
         """Return the parameters of a level."""
         return {} if level is None else self._ladders[task][int(level)]
 
-    def record(self, task: str, level: int | None, *, solved: int, scored: int) -> str | None:
+    def report_result(
+        self, task: str, level: int | None, *, solved: int, scored: int
+    ) -> str | None:
         """Learn from a group, of at least one scored rollout; describe the task's move, if any."""
         return None
 
@@ -312,7 +314,7 @@ class Curriculum(LevelPolicy):
 
     Example:
         >>> curriculum = Curriculum({"gcd": ({}, {}, {})}, target=0.7)
-        >>> print(curriculum.record("gcd", 1, solved=8, scored=8))
+        >>> print(curriculum.report_result("gcd", 1, solved=8, scored=8))
         gcd: level 1.00 -> 1.78 of 2 (0.93 solved, target 0.70)
     """
 
@@ -326,7 +328,9 @@ class Curriculum(LevelPolicy):
     def level(self, task: str, uniform: float) -> int:
         return level_at(self._tasks[task].position, uniform)
 
-    def record(self, task: str, level: int | None, *, solved: int, scored: int) -> str | None:
+    def report_result(
+        self, task: str, level: int | None, *, solved: int, scored: int
+    ) -> str | None:
         if level is None:
             return None
         state = self._tasks[task]

@@ -227,7 +227,7 @@ class ReplayBuffer:
         if len(self._awaited) > MAX_PROBLEMS:
             del self._awaited[next(iter(self._awaited))]
 
-    def record(
+    def report_result(
         self, recipe: Recipe, draw: int, *, solved: int, scored: int, step: int | None
     ) -> bool:
         """Learn from a group; return whether its problem was asked again.
@@ -398,7 +398,7 @@ class SignalEstimates:
         mixed, flat = self._aged(task, level, draw)
         return rng.betavariate(0.5 + mixed, 0.5 + flat)  # Jeffreys' prior
 
-    def record(self, task: str, level: int | None, draw: int, *, mixed: bool) -> None:
+    def report_result(self, task: str, level: int | None, draw: int, *, mixed: bool) -> None:
         """Learn from a group that was scored after `draw` recipes had been drawn."""
         had, lacked = self._aged(task, level, draw)
         self._counts[task, level] = (had + mixed, lacked + (not mixed), draw)
@@ -513,7 +513,7 @@ class Sampler:
         """Return whether a recipe without a result yet is one that was asked before."""
         return self._memory.is_asked_again(recipe)
 
-    def record(
+    def report_result(
         self, recipe: Recipe, *, solved: int, scored: int, step: int | None = None
     ) -> str | None:
         """Learn from a group: `solved` of its `scored` rollouts; describe the task's move, if any.
@@ -524,14 +524,14 @@ class Sampler:
         Args:
             step: the trainer's step; None if unknown.
         """
-        task, level = recipe.task, recipe.level
+        task, level, draw = recipe.task, recipe.level, self._draw
         if not scored or task not in self._tasks:
             return None
         if self._signal:
-            if self._memory.record(recipe, self._draw, solved=solved, scored=scored, step=step):
+            if self._memory.report_result(recipe, draw, solved=solved, scored=scored, step=step):
                 return None
-            self._signal.record(task, level, self._draw, mixed=0 < solved < scored)
-        return self._levels.record(task, level, solved=solved, scored=scored)
+            self._signal.report_result(task, level, draw, mixed=0 < solved < scored)
+        return self._levels.report_result(task, level, solved=solved, scored=scored)
 
     def cap(self, task: str, top_level: int) -> bool:
         """Stop drawing levels of a task above `top_level`; return whether this is new."""

@@ -623,7 +623,7 @@ class TrainingProblems:
         assert self._sampler is not None
         again = self._sampler.is_asked_again(recipe)
         count_group(self.sampling, asked_again=again, solved=solved, scored=scored)
-        move = self._sampler.record(recipe, solved=solved, scored=scored, step=self.step)
+        move = self._sampler.report_result(recipe, solved=solved, scored=scored, step=self.step)
         if move is not None:
             self._counts["curriculum/moves"] += 1
             PROBLEM_LOGGER.info("Curriculum: %s", move)

@@ -394,7 +394,7 @@ class AnswerCheck:
             self._total += 1
             self._faults.update(name for name, found in faults.items() if found)
             if faults["unanswered"] and example is None and len(self._examples) < 2:
-                example = shorten(text) or "(nothing)"
+                example = excerpt(text) or "(nothing)"
                 self._examples.append(example)
 
     def finding(self, subject: str) -> str | None:
@@ -545,11 +545,11 @@ def _describe(kind: str, old: Sequence[float], new: Sequence[float]) -> tuple[st
     return f"completions have {tokens[0]:.0f} tokens", f"{tokens[1]:.0f} before, {reward}"
 
 
-def shorten(text: str) -> str:
+def excerpt(text: str) -> str:
     """Return the beginning and the end of a text on one line that is safe to print.
 
     Example:
-        >>> shorten("The answer\\nis 4.")
+        >>> excerpt("The answer\\nis 4.")
         'The answer is 4.'
     """
     line = escape_control_characters(" ".join(text.split()))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
@@ -16,7 +15,7 @@ from ..records import Completion, GroupResult, Problem
 from ..scoring.grading import ScoringSettings, Verifier, grade
 from ..storage.dumps import DumpKind, DumpWriter, dump_kind, utc_now
 from ..storage.rows import StoredGroup
-from ..util.outages import LOG_INTERVAL
+from ..util.outages import Outage
 
 logger = logging.getLogger(__name__)
 
@@ -88,7 +87,7 @@ class FailureBackoff:
         self.pause = 0.0  # seconds between two requests while inference fails, else 0
         self._clock = clock
         self._since = self._increased = self._next = 0.0
-        self._logged_at = -math.inf
+        self._log = Outage(clock)  # never ends: one line a minute, however often inference is back
         self._logged = False
 
     async def wait(self) -> None:
@@ -108,8 +107,9 @@ class FailureBackoff:
             self._increased = now
             self.pause = min(60.0, max(1.0, 2 * self.pause))
         self._next = now + self.pause
-        if now - self._logged_at >= LOG_INTERVAL:
-            self._logged_at, self._logged = now, True
+        self._log.record_failure()
+        if self._log.should_log:
+            self._logged = True
             logger.warning("Lost a group of %s, %d in a row: %s", task, self.failures, error)
 
     def group_finished(self, group: GroupResult | None = None) -> None:

@@ -208,7 +208,7 @@ class NamedStreams:
         if name not in self._streams and not self._path(name).exists():
             raise HTTPException(404, f"stream {name!r} does not exist: ask for its problems first")
 
-    def gather(
+    def report_scores(
         self, name: str, recipe: Recipe, scores: Sequence[Score], *, key: str | None = None
     ) -> None:
         """Take scores of one of a stream's problems; those of others change nothing.

@@ -149,7 +149,7 @@ class Endpoints:
         score = partial(self._scorer.score, target)
         scores = await self._queue.score(score, completions, key=target.key, client=client)
         if stream is not None:
-            self._streams.gather(stream, target.recipe, scores, key=key)
+            self._streams.report_scores(stream, target.recipe, scores, key=key)
         return scores
 
     async def verify(self, request: messages.NemoRequest, http: Request) -> Response:

@@ -16,6 +16,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
+from .outages import Outage
+
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -93,9 +95,9 @@ class DaemonWriter:
         self._jobs = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name=f"write {folder}", daemon=True)
         self._submitted = self._ended = 0  # each is changed by one thread alone
-        self._moved_at = self._hung_since = self._log_at = 0.0
-        self._logged_wait: bool | None = None  # the last message's; None unless the disk hangs
-        self._closed = False
+        self._moved_at = 0.0
+        self._hang = Outage()  # the loop's thread begins it, and the writer's ends it
+        self._logged_wait = self._closed = False
 
     @property
     def pending(self) -> int:
@@ -139,17 +141,14 @@ class DaemonWriter:
 
     def _log_hang(self, seconds: float, *, waits: bool) -> None:
         """Log once a minute that the disk hangs, and at once when training begins to wait."""
-        now = time.monotonic()
-        if self._logged_wait is None:
-            self._hung_since = now - seconds
-        elif now < self._log_at and self._logged_wait >= waits:
-            return
-        self._logged_wait, self._log_at = waits, now + 60.0
-        logger.warning(
-            "The disk of %s has written nothing for %.0f s: %d waiting in memory, training %s",
-            *(self._folder, seconds, self.pending),
-            "waits" if waits else f"continues until {QUEUE_SIZE} wait",
-        )
+        self._hang.record_failure(already=seconds)
+        if self._hang.should_log or waits > self._logged_wait:
+            self._logged_wait = waits
+            logger.warning(
+                "The disk of %s has written nothing for %.0f s: %d waiting in memory, training %s",
+                *(self._folder, seconds, self.pending),
+                "waits" if waits else f"continues until {QUEUE_SIZE} wait",
+            )
 
     def close(self, *, patience: float = 10.0) -> int:
         """Wait up to `patience` seconds for pending jobs; return how many are lost. Idempotent."""
@@ -171,9 +170,7 @@ class DaemonWriter:
                 outcome = functools.partial(done.set_result, None)
             self._ended += 1
             self._moved_at = time.monotonic()
-            if self._logged_wait is not None and not self.pending:
-                self._logged_wait = None
-                seconds = self._moved_at - self._hung_since
+            if not self.pending and (seconds := self._hang.end()) is not None:
                 logger.warning("The disk of %s is back after %.0f s", self._folder, seconds)
             outcome()
 

@@ -12,7 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from reasoning_gym_environment.proof.run import chosen_tasks
+from reasoning_gym_environment.proof.proving import chosen_tasks
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool, default_processes
 from reasoning_gym_environment.tasks.facts import LIBRARY, Floors
 from reasoning_gym_environment.util.progress import with_progress

@@ -16,7 +16,7 @@ from enum import Enum
 from importlib.metadata import version
 from pathlib import Path
 
-from reasoning_gym_environment.proof.run import chosen_tasks
+from reasoning_gym_environment.proof.proving import chosen_tasks
 from reasoning_gym_environment.records import Problem, Recipe
 from reasoning_gym_environment.sandbox.pool import TaskPool
 from reasoning_gym_environment.scoring.extraction import extract_answer, strip_formatting

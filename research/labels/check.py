@@ -23,7 +23,7 @@ from typing import Any
 from reasoning_gym_environment.errors import FixableError, GenerationError
 from reasoning_gym_environment.problems.sampler import evaluation_recipes
 from reasoning_gym_environment.proof.findings import probes_for
-from reasoning_gym_environment.proof.run import chosen_tasks
+from reasoning_gym_environment.proof.proving import chosen_tasks
 from reasoning_gym_environment.records import Ladder, Problem, Recipe, Status
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool, default_processes
 from reasoning_gym_environment.scoring.grading import verify_texts

@@ -21,7 +21,7 @@ def report_of(counts: dict[str, int], *, pulled: int) -> DemoReport:
         means.add({"truncated": 0.0, "status/no_answer": 1.0 - solved})
     means.add({"groups/mixed": 1.0, "groups/all_solved": 0.0, "groups/none_solved": 0.0})
     curriculum = Curriculum({"gcd": ({},) * 5, "ab": ({},) * 5})
-    curriculum.record("gcd", 2, solved=8, scored=8)
+    curriculum.report_result("gcd", 2, solved=8, scored=8)
     return DemoReport(
         seconds=30.0,
         means=means,

@@ -90,7 +90,7 @@ async def test_results_wait_for_a_service_that_is_gone(
         assert await shared.next() is None
         for problem in asked:
             assert problem is not None
-            shared.drop(problem[0])
+            shared.withdraw(problem[0])
         while shared._outage.lost < 2:  # a request for problems and a result
             await asyncio.sleep(0.01)
         async with RewardService(gym, ServiceSettings(port=port, streams=tmp_path)):

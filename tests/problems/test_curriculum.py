@@ -48,7 +48,7 @@ def train(
             flying.append(level)
         level = flying.popleft()
         solved = sum(rng.random() < solves(level) for _ in range(GROUP))
-        curriculum.record("gcd", level, solved=solved, scored=GROUP)
+        curriculum.report_result("gcd", level, solved=solved, scored=GROUP)
         positions.append(position(curriculum))
     return positions
 
@@ -103,9 +103,9 @@ def test_it_does_not_move_near_the_target() -> None:
     curriculum = of_height(4)
     for _ in range(50):
         for level, solved in ((1, 7), (2, 4)):  # 0.6875 in the middle between them
-            curriculum.record("gcd", level, solved=solved, scored=GROUP)
+            curriculum.report_result("gcd", level, solved=solved, scored=GROUP)
     moves = [
-        curriculum.record("gcd", level, solved=solved, scored=GROUP)
+        curriculum.report_result("gcd", level, solved=solved, scored=GROUP)
         for _ in range(50)
         for level, solved in ((1, 7), (2, 4))
     ]
@@ -123,10 +123,10 @@ def test_it_follows_a_learner_that_improves_or_degrades() -> None:
 def test_results_from_other_levels_move_nothing(height: int, results: list[int]) -> None:
     curriculum = of_height(height)
     while position(curriculum) < height - 1:
-        curriculum.record("gcd", math.ceil(position(curriculum)), solved=8, scored=8)
+        curriculum.report_result("gcd", math.ceil(position(curriculum)), solved=8, scored=8)
     for solved in results:
         for level in range(height - 1):
-            assert curriculum.record("gcd", level, solved=solved, scored=GROUP) is None
+            assert curriculum.report_result("gcd", level, solved=solved, scored=GROUP) is None
     assert position(curriculum) == height - 1
     assert curriculum.stats()["task_details"]["gcd"]["solved_share"] in (None, 1.0)
 
@@ -134,7 +134,7 @@ def test_results_from_other_levels_move_nothing(height: int, results: list[int])
 def test_a_fresh_result_after_a_move_can_move_it_again() -> None:
     curriculum = of_height(36)
     moves = [
-        curriculum.record("gcd", math.ceil(position(curriculum)), solved=solved, scored=8)
+        curriculum.report_result("gcd", math.ceil(position(curriculum)), solved=solved, scored=8)
         for solved in (8, 0, 8)
     ]
     assert all(moves)
@@ -163,7 +163,7 @@ def test_it_never_leaves_the_ladder(
 ) -> None:
     curriculum = of_height(height, target)
     for level, solved in results:
-        curriculum.record("gcd", min(level, height - 1), solved=solved, scored=GROUP)
+        curriculum.report_result("gcd", min(level, height - 1), solved=solved, scored=GROUP)
         assert 0 <= position(curriculum) <= height - 1
 
 
@@ -173,11 +173,14 @@ def test_a_stored_state_continues_exactly(
 ) -> None:
     curriculum, resumed = of_height(6), of_height(6)
     for level, solved in before:
-        curriculum.record("gcd", level, solved=solved, scored=GROUP)
+        curriculum.report_result("gcd", level, solved=solved, scored=GROUP)
     resumed.load_state_dict(json.loads(json.dumps(curriculum.state_dict())))
     assert resumed.stats() == curriculum.stats()
     for level, solved in after:
-        moves = [c.record("gcd", level, solved=solved, scored=GROUP) for c in (curriculum, resumed)]
+        moves = [
+            c.report_result("gcd", level, solved=solved, scored=GROUP)
+            for c in (curriculum, resumed)
+        ]
         assert moves[0] == moves[1]
     assert resumed.state_dict() == curriculum.state_dict()
 
@@ -201,20 +204,20 @@ def test_a_state_from_another_mode_is_ignored() -> None:
 
 def test_a_result_without_a_level_is_ignored() -> None:
     curriculum = of_height(4)
-    assert curriculum.record("gcd", None, solved=8, scored=8) is None
+    assert curriculum.report_result("gcd", None, solved=8, scored=8) is None
     assert curriculum.state_dict() == of_height(4).state_dict()
 
 
 def test_a_move_describes_itself() -> None:
-    move = of_height(3).record("gcd", 1, solved=8, scored=8)
+    move = of_height(3).report_result("gcd", 1, solved=8, scored=8)
     assert move == "gcd: level 1.00 -> 1.78 of 2 (0.93 solved, target 0.70)"
 
 
 def test_stats_have_every_tasks_position() -> None:
     curriculum = Curriculum({"gcd": ({},) * 5, "lcm": ({},) * 3, "flat": ({},)})
     for _ in range(10):
-        curriculum.record("gcd", 4, solved=8, scored=8)
-        curriculum.record("gcd", math.ceil(position(curriculum)), solved=8, scored=8)
+        curriculum.report_result("gcd", 4, solved=8, scored=8)
+        curriculum.report_result("gcd", math.ceil(position(curriculum)), solved=8, scored=8)
     stats = curriculum.stats()
     assert stats["total_tasks_tracked"] == 3
     assert stats["tasks_with_adjustments"] == 1

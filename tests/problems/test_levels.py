@@ -64,7 +64,7 @@ def test_no_level_above_the_cap_is_drawn_again(make: type[RandomLevels]) -> None
     levels.cap("gcd", 1)
     levels.cap("gcd", 2)
     for _ in range(20):
-        levels.record("gcd", 1, solved=8, scored=8)
+        levels.report_result("gcd", 1, solved=8, scored=8)
     assert max(level or 0 for level in drawn(levels)) == 1
 
 

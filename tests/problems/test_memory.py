@@ -43,7 +43,7 @@ def run(sampler: Sampler, groups: int, solved: Result, *, step: int | None = Non
     recipes = []
     for _ in range(groups):
         recipes.append(sampler.next_recipe())
-        sampler.record(recipes[-1], solved=solved(recipes[-1]), scored=SIZE, step=step)
+        sampler.report_result(recipes[-1], solved=solved(recipes[-1]), scored=SIZE, step=step)
     return recipes
 
 
@@ -112,7 +112,7 @@ def test_a_stored_state_continues_exactly(drawn: int) -> None:
     resumed.load_state_dict(state)
     for sampler in (uninterrupted, resumed):
         for recipe in in_flight:
-            sampler.record(recipe, solved=uneven(recipe), scored=SIZE)
+            sampler.report_result(recipe, solved=uneven(recipe), scored=SIZE)
     assert run(resumed, 900, uneven) == run(uninterrupted, 900, uneven)
     assert resumed.state_dict() == uninterrupted.state_dict()
 
@@ -132,7 +132,7 @@ def test_a_problem_whose_result_never_comes_is_let_go() -> None:
     for _ in range(3 * MAX_PROBLEMS):
         recipe = sampler.next_recipe()
         if not sampler.is_asked_again(recipe):
-            sampler.record(recipe, solved=4, scored=SIZE)
+            sampler.report_result(recipe, solved=4, scored=SIZE)
     memory = sampler.state_dict()["memory"]
     assert len(memory["awaited"]) <= MAX_PROBLEMS
     assert len(memory["ready"]) <= MAX_PROBLEMS
@@ -157,7 +157,7 @@ def share_with_signal(spread: float, *, again: bool) -> float:
         recipe = sampler.next_recipe()
         chance = learner.solve_probability(recipe, 1)
         solved = sum(rng.random() < chance for _ in range(SIZE))
-        sampler.record(recipe, solved=solved, scored=SIZE)
+        sampler.report_result(recipe, solved=solved, scored=SIZE)
         mixed += 0 < solved < SIZE
     return mixed / 2500
 
@@ -174,7 +174,7 @@ def test_a_problems_own_results_count_for_hundreds_of_draws() -> None:
     memory = ReplayBuffer(TASKS)
     for draw, solved in enumerate([0, SIZE] * 50 + [SIZE - 1, 4]):
         recipe = Recipe(task="gcd", seed=draw, level=0)
-        memory.record(recipe, draw, solved=solved, scored=SIZE, step=None)
+        memory.report_result(recipe, draw, solved=solved, scored=SIZE, step=None)
     draw += 2 * WAIT
     chance, half_solved = memory.best("gcd", draw)
     assert half_solved == recipe

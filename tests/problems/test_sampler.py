@@ -167,7 +167,7 @@ def practise(sampler: Sampler, groups: int, solved_shares: dict[str, float]) -> 
         recipe = sampler.next_recipe()
         drawn[recipe.task] += 1
         solved = sum(rng.random() < solved_shares[recipe.task] for _ in range(8))
-        sampler.record(recipe, solved=solved, scored=8)
+        sampler.report_result(recipe, solved=solved, scored=8)
     return drawn
 
 
@@ -230,14 +230,14 @@ def test_a_group_without_scored_rollouts_is_ignored() -> None:
     sampler = learning()
     recipe = sampler.next_recipe()
     before = sampler.state_dict()
-    assert sampler.record(recipe, solved=0, scored=0) is None
-    assert sampler.record(Recipe(task="gone", seed=2, level=1), solved=8, scored=8) is None
+    assert sampler.report_result(recipe, solved=0, scored=0) is None
+    assert sampler.report_result(Recipe(task="gone", seed=2, level=1), solved=8, scored=8) is None
     assert sampler.state_dict() == before
 
 
 def test_a_solved_task_moves_up() -> None:
     sampler = learning()
-    said = [sampler.record(recipe, solved=8, scored=8) for recipe in take(sampler, 20)]
+    said = [sampler.report_result(recipe, solved=8, scored=8) for recipe in take(sampler, 20)]
     moves = [re.match(r"(\w+): level (\S+) -> (\S+) of ", move) for move in said if move]
     assert moves
     for move in moves:
@@ -263,7 +263,7 @@ def mean_chance(estimates: SignalEstimates, level: int | None = None, draw: int 
 def told(results: list[bool], level: int | None = None, draw: int = 0) -> SignalEstimates:
     estimates = SignalEstimates(ESTIMATED)
     for mixed in results:
-        estimates.record("gcd", level, draw, mixed=mixed)
+        estimates.report_result("gcd", level, draw, mixed=mixed)
     return estimates
 
 

@@ -29,7 +29,7 @@ def state() -> dict[str, Any]:
     stream = sampler()
     for number in range(30):
         recipe = stream.next_recipe()
-        stream.record(recipe, solved=number % 5, scored=4)
+        stream.report_result(recipe, solved=number % 5, scored=4)
     stream.cap("lcm", 2)
     stored = {
         "sampler": stream.state_dict(),
@@ -120,7 +120,7 @@ def test_a_valid_state_can_be_continued(path: tuple[Any, ...], value: Any) -> No
         return
     stream.load_state_dict(other["sampler"])
     for number in range(20):
-        stream.record(stream.next_recipe(), solved=number % 5, scored=4)
+        stream.report_result(stream.next_recipe(), solved=number % 5, scored=4)
     json.dumps(stream.state_dict(), allow_nan=False)
 
 

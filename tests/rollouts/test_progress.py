@@ -15,7 +15,7 @@ from reasoning_gym_environment.rollouts.metrics import (
     AnswerCheck,
     ProgressReporter,
     Statistics,
-    shorten,
+    excerpt,
 )
 
 
@@ -199,7 +199,7 @@ def test_nearly_all_is_nineteen_in_twenty_and_the_most_specific_fault_is_named()
 
 
 def test_a_text_is_shown_on_one_safe_line_with_its_beginning_and_end() -> None:
-    assert shorten("\x1b[31mred\n\n\u202eside") == "\\x1b[31mred \\u202eside"
-    long = shorten("a" * 500 + "z" * 500)
+    assert excerpt("\x1b[31mred\n\n\u202eside") == "\\x1b[31mred \\u202eside"
+    long = excerpt("a" * 500 + "z" * 500)
     assert long == "a" * 79 + " … " + "z" * 78
     assert len(long) == 160

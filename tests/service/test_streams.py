@@ -241,7 +241,7 @@ async def test_a_closed_stream_keeps_the_groups_that_are_scored_in_part(
     options = StreamOptions.model_validate({**CURRICULUM, "group_size": 2})
     [problem], _ = await streams.next("one", 1, options)
     for _ in range(2):
-        streams.gather("one", problem.recipe, [Score(score=1.0, status=Status.SOLVED)])
+        streams.report_scores("one", problem.recipe, [Score(score=1.0, status=Status.SOLVED)])
         await streams.save()
         await streams.next("two", 1, GCD)
     assert json.loads((tmp_path / "one.json").read_text())["handed_out"] == 0
@@ -341,7 +341,9 @@ async def test_scores_of_an_invalid_stream_are_given_up_once_however_many_save(
     kept = {"options": {"tasks": ["gcd"]}, "state": {"sampler": 1}, "handed_out": 0}
     (tmp_path / "odd.json").write_text(json.dumps(kept))
     streams = NamedStreams(gym, tmp_path)
-    streams.gather("odd", Recipe(task="gcd", seed=4), [Score(score=1.0, status=Status.SOLVED)])
+    streams.report_scores(
+        "odd", Recipe(task="gcd", seed=4), [Score(score=1.0, status=Status.SOLVED)]
+    )
     await asyncio.gather(streams.save(), streams.save())
     await streams.close()
     assert len(caplog.messages) == 1
@@ -356,7 +358,7 @@ async def test_a_stream_that_cannot_be_read_is_kept_for_later(
     kept = (tmp_path / "one.json").rename(tmp_path / "kept")
     (tmp_path / "one.json").mkdir()
     streams = NamedStreams(gym, tmp_path)
-    streams.gather("one", problem.recipe, [Score(score=1.0, status=Status.SOLVED)])
+    streams.report_scores("one", problem.recipe, [Score(score=1.0, status=Status.SOLVED)])
     with pytest.raises(HTTPException, match="cannot read stream 'one': Is a directory") as refused:
         await streams.next("one", 1, None)
     assert refused.value.status_code == 503
@@ -398,7 +400,7 @@ async def test_a_stream_that_is_closed_learns_what_is_scored_meanwhile(
     problems, _ = await streams.next("one", 2, options)
     await streams.next("two", 1, options)
     solved = Score(score=1.0, status=Status.SOLVED)
-    streams.gather("one", problems[0].recipe, [solved])
+    streams.report_scores("one", problems[0].recipe, [solved])
     await streams.save()
     stored = json.loads((tmp_path / "one.json").read_text())
     assert stored["handed_out"] == 1
@@ -414,7 +416,7 @@ async def test_the_same_idempotency_key_for_another_problem_is_not_a_repetition(
     problems, _ = await streams.next("one", 2, options)
     for problem in problems:  # of two ranks, which both name their request by the step
         scores = [Score(score=1.0, status=Status.SOLVED)]
-        streams.gather("one", problem.recipe, scores, key="step-1")
+        streams.report_scores("one", problem.recipe, scores, key="step-1")
     await streams.save()
     assert json.loads((tmp_path / "one.json").read_text())["handed_out"] == 0
     await streams.close()

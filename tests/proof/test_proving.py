@@ -15,7 +15,7 @@ from reasoning_gym_environment.commands.prove import main as prove
 from reasoning_gym_environment.errors import FixableError
 from reasoning_gym_environment.proof.checks import TaskProof, judge
 from reasoning_gym_environment.proof.ladder_proof import LevelProof, level_proofs
-from reasoning_gym_environment.proof.run import (
+from reasoning_gym_environment.proof.proving import (
     Proofs,
     chosen_tasks,
     installed_versions,
