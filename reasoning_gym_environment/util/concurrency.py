@@ -125,6 +125,7 @@ class DaemonWriter:
             must_end: wait for the end of the work in any case.
         """
         done = self.submit(work)
+        done.add_done_callback(asyncio.Future.exception)  # nobody asks after a cancellation
         while not done.done():
             silent = time.monotonic() - self._moved_at
             if silent < HANG_SECONDS:
@@ -138,7 +139,7 @@ class DaemonWriter:
         done.result()
 
     def _log_hang(self, seconds: float, *, waits: bool) -> None:
-        """Log once a minute that the disk hangs, and at once when training begins to wait."""
+        """Log once a minute that the disk hangs, and at once when the run begins to wait."""
         now = time.monotonic()
         if self._logged_wait is None:
             self._hung_since = now - seconds
@@ -146,7 +147,7 @@ class DaemonWriter:
             return
         self._logged_wait, self._log_at = waits, now + 60.0
         logger.warning(
-            "The disk of %s has written nothing for %.0f s: %d waiting in memory, training %s",
+            "The disk of %s has written nothing for %.0f s: %d waiting in memory, the run %s",
             *(self._folder, seconds, self.pending),
             "waits" if waits else f"continues until {QUEUE_SIZE} wait",
         )

@@ -245,6 +245,6 @@ async def test_a_disk_that_hangs_blocks_neither_training_nor_closing(
     warning, error = caplog.messages
     assert re.sub(r"for \d+ s", "for 5 s", warning) == (  # a busy machine takes longer
         f"The disk of {tmp_path}/env_0 has written nothing for 5 s: 2 waiting in memory, "
-        "training continues until 256 wait"
+        "the run continues until 256 wait"
     )
     assert error == f"The disk of {tmp_path}/env_0 does not respond: 3 checkpoints lost"
