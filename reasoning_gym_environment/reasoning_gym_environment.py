@@ -34,7 +34,7 @@ from typing import Any
 import aiohttp
 import wandb
 from atroposlib.envs.base import BaseEnv, EvalHandlingEnum
-from tenacity import RetryError
+from tenacity import RetryError  # which ends the retries of atroposlib
 
 from reasoning_gym_environment.atropos import output, subclass
 from reasoning_gym_environment.atropos.config import (

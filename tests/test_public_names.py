@@ -75,11 +75,12 @@ def test_the_reference_page_shows_the_public_names() -> None:
     assert sorted(shown) == sorted(ours + theirs)
 
 
-def test_pages_and_examples_import_public_names_alone() -> None:
+def test_pages_examples_and_deployments_import_public_names_alone() -> None:
     programs = [
         *ROOT.glob("*.md"),
         *(ROOT / "docs").glob("*.md"),
         *(ROOT / "examples").rglob("*.*"),
+        *(ROOT / "deploy").glob("*.*"),
     ]
     private = re.compile(r"(?:from|import) reasoning_gym_environment\.(?!integrations)[\w.]+")
     texts = {path.name: path.read_text(errors="replace") for path in programs}

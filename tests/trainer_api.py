@@ -80,7 +80,8 @@ class Api:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._port = 0
+        self._server = ApiServer()
+        self.url = self._server.url
 
     async def __aenter__(self) -> "Api":
         await self.start(step=0)
@@ -91,9 +92,6 @@ class Api:
 
     async def start(self, *, step: int) -> None:
         """Start an API that knows nothing, whose trainer registers at this step."""
-        self._server = ApiServer(port=self._port)
-        self.url = self._server.url
-        self._port = int(self.url.rpartition(":")[2])
         await self._server.__aenter__()
         await begin_training(self.url, self._folder, step=step)
 

@@ -11,7 +11,8 @@ from contextlib import closing, nullcontext
 from pathlib import Path
 
 from ..errors import FixableError
-from ..util.command_line import Parser, number
+from ..settings import ServerSettings
+from ..util.command_line import Parser, choices_of, number
 from ..util.files import require_place
 
 
@@ -40,7 +41,7 @@ def build_parser() -> Parser:
     parser.option(
         "--server-type",
         "type of inference client",
-        choices=("openai", "vllm", "sglang", "trl"),
+        choices=choices_of(ServerSettings.model_fields["server_type"]),
         default="openai",
     )
     parser.option("--group-size", "rollouts of one problem", type=number(int, ge=2), default=8)

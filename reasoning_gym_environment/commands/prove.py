@@ -17,7 +17,7 @@ import msgspec
 from ..errors import ConfigurationError, FixableError, GenerationError
 from ..problems.stream import held_out_hashes
 from ..problems.suites import built_in, load_suite, question_sha256
-from ..proof.findings import KnownFindings, known_findings
+from ..proof.findings import known_findings
 from ..proof.proving import Proofs, prove_tasks
 from ..records import Fault, Recipe
 from ..sandbox.pool import TaskPool, generate_with_retry
@@ -31,7 +31,7 @@ from ..util.values import escape_control_characters, replace_surrogates, shorten
 from .problems import evaluation_set
 
 
-def main(arguments: Sequence[str], *, known: KnownFindings | None = None) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Prove tasks; return 1 if a check fails for no known reason."""
     options = build_parser().parse(arguments)
     env = read_environment(options)
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str], *, known: KnownFindings | None = None) -> int
             settings,
             items=options.items,
             seconds=options.seconds,
-            known=known_findings() if known is None else known,
+            known=known_findings(),
             files=[options.output] if options.output else beside,
         )
     )

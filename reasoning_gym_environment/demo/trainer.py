@@ -181,20 +181,13 @@ class ApiServer:
 
     The child has a session of its own, so that Ctrl-C in a terminal reaches only the parent.
 
-    Args:
-        port: 0 takes a free one.
-
     Attributes:
         url: without a trailing slash.
-
-    Raises:
-        OSError: the port is taken.
     """
 
-    def __init__(self, *, port: int = 0) -> None:
+    def __init__(self) -> None:
         with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(("127.0.0.1", port))
+            probe.bind(("127.0.0.1", 0))
             self._port = int(probe.getsockname()[1])
         self.url = f"http://127.0.0.1:{self._port}"
 

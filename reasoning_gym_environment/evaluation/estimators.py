@@ -189,8 +189,8 @@ def sign_flip_p(differences: Sequence[float]) -> float:
     return min(1.0, math.fsum(c for reached, c in chances.items() if abs(reached) >= total))
 
 
-def discoveries(p_values: Mapping[str, float], *, rate: float = 0.05) -> frozenset[str]:
-    """Return the significant names at an expected share of `rate` false discoveries.
+def discoveries(p_values: Mapping[str, float]) -> frozenset[str]:
+    """Return the significant names at an expected share of 5 % false discoveries.
 
     Benjamini and Hochberg (1995), "Controlling the False Discovery Rate", JRSS B 57, 289-300.
 
@@ -202,6 +202,6 @@ def discoveries(p_values: Mapping[str, float], *, rate: float = 0.05) -> frozens
     passing = [
         rank
         for rank, name in enumerate(ranked, start=1)
-        if p_values[name] <= rate * rank / len(ranked)
+        if p_values[name] <= 0.05 * rank / len(ranked)
     ]
     return frozenset(ranked[: max(passing, default=0)])

@@ -9,6 +9,7 @@ import shlex
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
@@ -292,9 +293,11 @@ class Evaluation:
         if self.has_run or not self._resumable:
             self.folder = unused(self.folder)
         self.has_run = True
-        with locked(self.folder):
-            at = {"step": self.settings.eval_step if step is None else step}
-            store = EvaluationStore(self.folder, {**settings, **at})
+        at = {"step": self.settings.eval_step if step is None else step}
+        with (
+            locked(self.folder),
+            closing(EvaluationStore(self.folder, {**settings, **at})) as store,
+        ):
             await self._sample_missing(items, store, length_limit, {**identity, **at})
             keys = dict.fromkeys(item.key for item in items) | dict.fromkeys(store.samples)
             samples = [store.samples[key] for key in keys]  # those of other items come last
@@ -310,9 +313,8 @@ class Evaluation:
             )
             _warn_without_answers(samples, f"all {len(samples)} items")
             logger.info("Evaluation: %s", headline(self.report))
-            await asyncio.to_thread(
-                store.complete, samples, self._results(time.monotonic() - begin)
-            )
+            results = self._results(time.monotonic() - begin)
+            await store.disk.write(partial(store.complete, samples, results), must_end=True)
         if not self.report.coverage.scored:
             raise IncompleteEvaluationError(self._incomplete())
         if self.report.coverage.missing:

@@ -6,7 +6,6 @@ evaluation runs; `samples.jsonl`, all samples in order, and `metrics.json` follo
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import json
 import logging
@@ -14,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from ..errors import ConfigurationError, FixableError
 from ..records import recipe_key
 from ..storage.dumps import read_rows
 from ..storage.rows import StoredGroup
+from ..util.concurrency import DaemonWriter
 from ..util.files import LockFile, append_whole, write_whole
 from ..util.values import validate
 from .metrics import EvaluationReport, headline
@@ -42,7 +43,7 @@ class EvaluationStore:
             FixableError: the folder can't be written to, or its content can't be read.
         """
         self._partial = folder / PARTIAL_SAMPLES
-        self._writing = asyncio.Lock()
+        self.disk = DaemonWriter(folder)
         present = samples_in(folder)
         stored = settings_in(folder)
         before, here = stored or {}, dict(settings)
@@ -72,14 +73,10 @@ class EvaluationStore:
 
     async def add(self, sample: StoredGroup) -> None:
         """Store a sample; cancellation doesn't stop the write. Raises FixableError if it fails."""
-
-        async def write() -> None:
-            async with self._writing:
-                await asyncio.to_thread(append_whole, self._partial, sample.line().encode())
-
         self.samples[recipe_key(sample.recipe)] = sample
+        append = partial(append_whole, self._partial, sample.line().encode())
         with self._explained_errors():
-            await asyncio.shield(write())
+            await self.disk.write(append, must_end=True)
 
     def complete(self, samples: Iterable[StoredGroup], results: Mapping[str, Any]) -> None:
         """Write all samples in order, and `metrics.json`; raise FixableError if that fails."""
@@ -87,6 +84,11 @@ class EvaluationStore:
             write_whole(self.folder / SAMPLES, "".join(sample.line() for sample in samples))
             write_whole(self.folder / METRICS, json.dumps(results, indent=2))
         self._partial.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Wait for pending writes for a while, then log the rest as lost."""
+        if lost := self.disk.close(patience=3.0):
+            logger.error("The disk of %s does not respond: %d samples lost", self.folder, lost)
 
 
 @contextmanager

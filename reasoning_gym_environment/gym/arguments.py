@@ -32,7 +32,7 @@ Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Processes = Annotated[int | None, Field(ge=1)]
 Level = Annotated[int | None, Field(ge=0)]
 Count = Annotated[int, Field(ge=0)]
-Module = Annotated[str, BeforeValidator(lambda v: str(v.absolute()) if isinstance(v, Path) else v)]
+Module = Annotated[str | Path, SkipValidation]
 
 
 class Arguments(Section):

@@ -108,7 +108,7 @@ class LevelPolicy(ABC):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the caps, except those of ladders that now have another height."""
-        for task, cap in state.get("caps", {}).items():
+        for task, cap in state["caps"].items():
             if len(self._ladders.get(task, ())) == cap["height"]:
                 self.cap(task, cap["top_level"])
 
@@ -298,8 +298,8 @@ class Cap(Struct):
 class LevelsState(Struct):
     """The stored state of a run's levels: caps, and the curriculum's tasks."""
 
-    caps: dict[str, Cap] = {}
-    tasks: dict[str, TaskState] = {}
+    caps: dict[str, Cap]
+    tasks: dict[str, TaskState] = {}  # empty in other modes
 
 
 class Curriculum(LevelPolicy):

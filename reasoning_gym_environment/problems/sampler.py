@@ -26,7 +26,7 @@ from functools import cache, partial
 from itertools import islice
 from typing import Annotated, Any, Literal
 
-from msgspec import UNSET, Meta, Struct, UnsetType, convert
+from msgspec import Meta, Struct, convert
 
 from ..records import Ladder, Recipe
 from ..util.values import shorten
@@ -422,9 +422,9 @@ class SamplerState(Struct):
     run_seed: int
     replica: str
     draw: Count
-    levels: LevelsState | UnsetType = UNSET
-    signal: list[tuple[str, Count | None, Amount, Amount, Count]] = []
-    memory: MemoryState | UnsetType = UNSET
+    levels: LevelsState
+    signal: list[tuple[str, Count | None, Amount, Amount, Count]]
+    memory: MemoryState
 
 
 class Sampler:
@@ -564,11 +564,10 @@ class Sampler:
         self._run_seed = state["run_seed"]
         self._replica = state["replica"]
         self._draw = state["draw"]
-        self._levels.load_state_dict(state.get("levels", {}))
+        self._levels.load_state_dict(state["levels"])
         if self._signal:
-            self._signal.load_state_dict(state.get("signal", []))
-            if memory := state.get("memory"):
-                self._memory.load_state_dict(memory, self._is_drawn)
+            self._signal.load_state_dict(state["signal"])
+            self._memory.load_state_dict(state["memory"], self._is_drawn)
 
     def _is_drawn(self, recipe: Recipe) -> bool:
         """Return whether this run's tasks, ladders and parameters still give a recipe."""

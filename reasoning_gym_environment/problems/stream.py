@@ -457,10 +457,10 @@ def require_stream_state(state: Any) -> None:
     """Raise ValueError, with the value's path, for an invalid stream state, `ahead` aside."""
     sampler = validate(state, StreamState).sampler
     dated = [(f"signal of {shorten(task)}", since) for task, *_, since in sampler.signal]
-    if memory := sampler.memory:
-        dated += [(f"the level of {shorten(task)}", since) for task, *_, since in memory.levels]
-        for recipe, _, _, _, _, since, *_ in (*memory.ready, *memory.awaited):
-            dated.append((f"a problem of {read_recipe(recipe).task} in the memory", since))
+    memory = sampler.memory
+    dated += [(f"the level of {shorten(task)}", since) for task, *_, since in memory.levels]
+    for recipe, _, _, _, _, since, *_ in (*memory.ready, *memory.awaited):
+        dated.append((f"a problem of {read_recipe(recipe).task} in the memory", since))
     for what, since in dated:
         if since > sampler.draw:
             raise ValueError(f"{what} is from draw {since}, after the last, {sampler.draw}")

@@ -57,6 +57,9 @@ from ._protocol import (
 
 logger = logging.getLogger(__name__)
 
+GROUP_SECONDS = 120.0
+"""What all answers of a group may take to verify."""
+
 HOST_GRACE_SECONDS = 5.0
 """What a host may take beyond the deadlines that it enforces itself before it is killed."""
 
@@ -79,7 +82,6 @@ class PoolSettings:
 
     Attributes:
         processes: generators, and as many verifier hosts.
-        verify_group_timeout: seconds for all answers of a group.
         modules: those with a user's own tasks.
         stateless: own tasks that keep no state: their answers share a process. None takes those
             that are proved to keep none.
@@ -90,7 +92,6 @@ class PoolSettings:
     processes: int
     generation_timeout: float = 10.0
     verify_timeout: float = 5.0
-    verify_group_timeout: float = 120.0
     solved_threshold: float | None = None
     require_containment: bool = False
     modules: Sequence[ModuleSource] = ()
@@ -545,11 +546,11 @@ class TaskPool(WorkerPool):
             entry=problem.entry,
             answers=answers,
             timeout=settings.verify_timeout,
-            group_timeout=settings.verify_group_timeout,
+            group_timeout=GROUP_SECONDS,
             own=problem.recipe.task in self._by_task,
             single_use=problem.recipe.task not in self._stateless,
         )
-        timeout = settings.verify_group_timeout + HOST_GRACE_SECONDS
+        timeout = GROUP_SECONDS + HOST_GRACE_SECONDS
         hosts = self._source(request.task).hosts
         reply = await hosts.submit(pickle.dumps(request), timeout=timeout)
         try:

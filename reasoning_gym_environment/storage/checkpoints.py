@@ -146,7 +146,7 @@ class Checkpoints:
         """
         content = _read(path)
         content.pop("lineage", None)
-        version = content.pop("schema_version", VERSION)
+        version = content.pop("schema_version", None)
         if version != VERSION:
             raise ValueError(f"schema_version is {version!r:.50}, this program reads {VERSION}")
         if STREAM not in content:

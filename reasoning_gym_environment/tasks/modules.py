@@ -52,12 +52,13 @@ class ModuleTasks(Struct):
     ladders: dict[str, TaskLadder]
 
 
-def find_modules(entries: Sequence[str]) -> list[ModuleSource]:
+def find_modules(entries: Sequence[str | Path]) -> list[ModuleSource]:
     """Find the modules of `task_modules`; ConfigurationError for one that can't be used."""
     found: dict[str, ModuleSource] = {}
     library = known_categories()
     for entry in entries:
-        module = find_module(entry, "task_modules")
+        text = str(entry.absolute() if isinstance(entry, Path) else entry)
+        module = find_module(text, "task_modules")
         other = found[module.name].shown if module.name in found else "one of reasoning-gym"
         if module.name in {*found, *library, *library.values(), "reasoning_gym"}:
             raise ConfigurationError(

@@ -127,6 +127,7 @@ class DaemonWriter:
             must_end: wait for the end of the work in any case.
         """
         done = self.submit(work)
+        done.add_done_callback(asyncio.Future.exception)  # nobody asks after a cancellation
         while not done.done():
             silent = time.monotonic() - self._moved_at
             if silent < HANG_SECONDS:
@@ -140,12 +141,12 @@ class DaemonWriter:
         done.result()
 
     def _log_hang(self, seconds: float, *, waits: bool) -> None:
-        """Log once a minute that the disk hangs, and at once when training begins to wait."""
+        """Log once a minute that the disk hangs, and at once when the run begins to wait."""
         self._hang.record_failure(already=seconds)
         if self._hang.should_log or waits > self._logged_wait:
             self._logged_wait = waits
             logger.warning(
-                "The disk of %s has written nothing for %.0f s: %d waiting in memory, training %s",
+                "The disk of %s has written nothing for %.0f s: %d waiting in memory, the run %s",
                 *(self._folder, seconds, self.pending),
                 "waits" if waits else f"continues until {QUEUE_SIZE} wait",
             )

@@ -57,8 +57,6 @@ async def until_registered(session: aiohttp.ClientSession) -> None:
 @pytest.mark.processes
 async def test_the_trainer_pulls_from_the_real_api_server_which_ends(tmp_path: Path) -> None:
     async with ApiServer() as api:
-        with pytest.raises(OSError, match="in use"):
-            ApiServer(port=int(api.url.rpartition(":")[2]))
         trainer = Trainer(
             api.url, batch_size=2, max_token_len=MAX_TOKEN_LEN, num_steps=3, checkpoint_dir=tmp_path
         )

@@ -1,7 +1,9 @@
 """Evaluations through the real command: killed and resumed, refused, compared."""
 
+import asyncio
 import dataclasses
 import json
+import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -86,6 +88,23 @@ async def test_an_evaluation_that_is_killed_goes_on_where_it_was(
     assert sum(policy.asked.values()) <= ITEMS + 1  # at most one was under way at the kill
     assert metrics_of(folder)["eval/items"] == ITEMS
     assert metrics_of(folder)["eval/pass@2"] == metrics_of(folder)["eval/solved"]
+
+
+async def test_a_disk_that_hangs_does_not_keep_an_evaluation_from_ending(
+    bench: Any, tokenizer: Any
+) -> None:
+    partial, pipe = bench.folder / "results/samples.partial.jsonl", bench.folder / "pipe"
+    os.mkfifo(pipe)  # opening it blocks while nobody reads
+    settings = {"num_eval_samples_per_task": 500, "data_dir_to_save_evals": str(partial.parent)}
+    async with ScriptedServer(ONE, tokenizer, latency=0.1) as server:
+        options = bench.options(server.url, max_eval_workers=2, **settings)
+        async with bench.command("evaluate", *options) as command:
+            await command.until(lambda: lines(partial))
+            pipe.replace(partial)
+            await command.until_logged("waiting in memory, the run waits")
+            command.process.terminate()
+            assert await asyncio.wait_for(command.exit_code(), 15) == 143, command.said()
+    assert f"The disk of {partial.parent} does not respond: " in command.said()
 
 
 async def test_the_api_key_is_taken_out_even_where_the_environment_cannot_be_made(

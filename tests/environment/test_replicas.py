@@ -123,7 +123,7 @@ async def test_a_checkpoint_that_cannot_be_continued_ends_the_start_in_one_sente
         for changes, text, said in (
             ({}, '{"stream_state": {"sam', "it is not valid JSON: "),
             ({}, '{"schema_version": 2}', "schema_version is 2, this program reads 1"),
-            ({}, '{"stream_state": []}', "the value must be object, got []"),
+            ({}, '{"schema_version": 1, "stream_state": []}', "the value must be object, got []"),
             ({"seed": 7}, whole, "the state's seed is 42, but this run's is 7"),
             (lcm, whole, "this run uses none of the state's tasks, such as gcd"),
         ):

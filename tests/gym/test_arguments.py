@@ -1,8 +1,9 @@
 """Each mistake in a call gets one sentence that names the argument and its value."""
 
 import dataclasses
-from collections.abc import AsyncIterator, Callable
-from typing import Any
+import inspect
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Any, get_type_hints
 
 import numpy as np
 import pytest
@@ -14,6 +15,9 @@ from reasoning_gym_environment.gym.asynchronous import AsyncProblemStream
 from reasoning_gym_environment.integrations.nemo_gym import nemo_gym_row
 from reasoning_gym_environment.integrations.shared import evaluation_problems, parse_recipe
 from reasoning_gym_environment.records import Problem, Recipe
+from reasoning_gym_environment.sandbox.pool import PoolSettings
+from reasoning_gym_environment.scoring.grading import ScoringSettings
+from reasoning_gym_environment.settings import EnvironmentSettings
 from reasoning_gym_environment.tasks.facts import LIBRARY
 
 RIGHT = Problem(
@@ -198,3 +202,16 @@ async def test_adapters_name_a_wrong_argument(call: Callable[[], object], says: 
 async def test_the_integers_of_numpy_are_taken(gym: AsyncReasoningGym) -> None:
     asked = await gym.problems("gcd", level=np.int64(1), count=np.int32(2), seed=np.uint8(3))  # type: ignore[arg-type]  # what is tested
     assert asked == await gym.problems("gcd", level=1, count=2, seed=3)
+
+
+def test_type_checkers_let_modules_be_paths() -> None:
+    hints = get_type_hints(AsyncReasoningGym.__init__)
+    assert hints["task_modules"] == Iterable[str | Path]
+
+
+@pytest.mark.parametrize("part", [AsyncReasoningGym, PoolSettings, ScoringSettings])
+def test_defaults_are_those_of_the_options(part: type[Any]) -> None:
+    options = EnvironmentSettings.model_fields
+    for name, parameter in inspect.signature(part).parameters.items():
+        if name in options and parameter.default is not parameter.empty:
+            assert (parameter.default or None) == (options[name].default or None), name

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reasoning_gym_environment.problems.levels import Curriculum, Curve, fit_curve
+from reasoning_gym_environment.problems.levels import Curriculum, Curve, RandomLevels, fit_curve
 
 TARGET = 0.7
 GROUP = 8
@@ -198,7 +198,7 @@ def test_a_changed_ladder_keeps_the_difficulty_and_unknown_tasks_are_ignored() -
 
 def test_a_state_from_another_mode_is_ignored() -> None:
     curriculum = of_height(4)
-    curriculum.load_state_dict({})
+    curriculum.load_state_dict(RandomLevels({"gcd": ({},) * 4}).state_dict())
     assert position(curriculum) == 1.5
 
 

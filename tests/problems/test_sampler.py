@@ -80,12 +80,12 @@ def test_reading_the_state_draws_nothing() -> None:
     assert take(watched, 3) == take(other, 3)
 
 
-@pytest.mark.parametrize("key", ["run_seed", "replica", "draw"])
+@pytest.mark.parametrize("key", ["run_seed", "replica", "draw", "levels", "signal", "memory"])
 def test_a_state_with_a_missing_key_is_refused(key: str) -> None:
-    state = uniform().state_dict()
+    state = learning().state_dict()
     del state[key]
     with pytest.raises(KeyError, match=key):
-        uniform().load_state_dict(state)
+        learning().load_state_dict(state)
 
 
 def test_replicas_runs_and_evaluation_share_no_seed() -> None:
@@ -201,12 +201,6 @@ def test_a_resumed_sampler_keeps_its_evidence(by_signal: bool, groups: int, seed
     assert resumed.state_dict() == sampler.state_dict()
     assert practise(resumed, 20, shares) == practise(sampler, 20, shares)
     assert resumed.state_dict() == sampler.state_dict()
-
-
-def test_a_state_without_levels_loads() -> None:
-    sampler = learning()
-    sampler.load_state_dict({"run_seed": 1, "replica": "a", "draw": 7})
-    assert sampler.state_dict() == {**learning().state_dict(), "draw": 7}
 
 
 def test_tasks_are_drawn_by_weight_times_probability_of_signal() -> None:

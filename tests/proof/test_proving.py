@@ -11,7 +11,6 @@ import pytest
 
 from reasoning_gym_environment.cli import main
 from reasoning_gym_environment.commands.prove import as_json, as_text
-from reasoning_gym_environment.commands.prove import main as prove
 from reasoning_gym_environment.errors import FixableError
 from reasoning_gym_environment.proof.checks import TaskProof, judge
 from reasoning_gym_environment.proof.ladder_proof import LevelProof, level_proofs
@@ -30,7 +29,7 @@ from reasoning_gym_environment.tasks.ladders import TaskLadder
 from reasoning_gym_environment.tasks.modules import Proof, find_modules, read_proof
 from research.verifier_audit import as_markdown, page_data
 
-PAYS_ANYTHING = "game_of_life_halting"
+PAYER = "own_payer"
 REFUSES_LEVELS = "survo"
 SOUND = "bitwise_arithmetic"
 
@@ -73,22 +72,6 @@ async def test_two_pools_prove_a_sound_task_and_find_levels_that_the_library_ref
     assert json.loads(as_json(proofs))["tasks"][REFUSES_LEVELS]["verdict"] == "failed"
 
 
-@pytest.mark.processes
-def test_the_command_fails_on_a_verifier_that_pays_anything(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = tmp_path / "proofs.json"
-    assert prove([PAYS_ANYTHING, "--items", "14", "-o", str(file)], known={}) == 1
-    assert "not payable   failed" in capsys.readouterr().out
-    stored = msgspec.json.decode(file.read_bytes(), type=Proofs)
-    result = stored.tasks[PAYS_ANYTHING]
-    kinds = {finding.kind for finding in result.findings}
-    assert {"junk", "constant", "question", "hostile text"} <= kinds
-    assert result.chance is not None
-    assert result.chance.solved == 1.0
-    assert PAYS_ANYTHING in as_markdown(page_data(stored))
-
-
 MODULE = """
     from dataclasses import dataclass
     from random import Random
@@ -113,6 +96,25 @@ MODULE = """
 
     register_dataset("own_sums", Sums, Configuration)
 """
+
+
+@pytest.mark.processes
+def test_the_command_fails_on_a_verifier_that_pays_anything(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module, file = tmp_path / "own_payer_module.py", tmp_path / "proofs.json"
+    payer = MODULE.replace('float(answer == entry["answer"])', "1.0").replace("own_sums", PAYER)
+    module.write_text(dedent(payer))
+    options = ["--task-modules", str(module), "--items", "14", "-o", str(file)]
+    assert main(["prove", PAYER, *options]) == 1
+    assert "not payable   failed" in capsys.readouterr().out
+    stored = msgspec.json.decode(file.read_bytes(), type=Proofs)
+    result = stored.tasks[PAYER]
+    kinds = {finding.kind for finding in result.findings}
+    assert {"junk", "constant", "question", "hostile text"} <= kinds
+    assert result.chance is not None
+    assert result.chance.solved == 1.0
+    assert PAYER in as_markdown(page_data(stored))
 
 
 @pytest.mark.processes

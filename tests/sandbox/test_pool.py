@@ -14,6 +14,7 @@ from worker_stock import WorkerStock
 
 from reasoning_gym_environment.errors import GenerationError, PoolClosedError
 from reasoning_gym_environment.records import Problem, Recipe, Status, Verdict
+from reasoning_gym_environment.sandbox import pool as pool_module
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
 from reasoning_gym_environment.tasks.facts import EXECUTES_ANSWERS
 
@@ -388,10 +389,11 @@ async def test_a_closed_pool_takes_no_work(gcd: Problem) -> None:
 
 
 async def test_no_answer_is_scored_after_the_deadline_of_its_group(
-    unsandboxed: Unsandboxed, pool: TaskPool
+    unsandboxed: Unsandboxed, pool: TaskPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(pool_module, "GROUP_SECONDS", 1.5)
     problem = await pool.generate(Recipe(task="binary_matrix", seed=2))
-    settings = dataclasses.replace(SETTINGS, verify_timeout=1.0, verify_group_timeout=1.5)
+    settings = dataclasses.replace(SETTINGS, verify_timeout=1.0)
     async with TaskPool(settings, Counter(), start_worker=unsandboxed.start) as hurried:
         [alone] = await hurried.verify(problem, [oracle(problem)])
         answers = [f"{SLEEPS} or 1", f"{SLEEPS} or 2", oracle(problem)]

@@ -22,7 +22,7 @@ OWN = {"task": "own_sums", "seed": 2, "level": 0, "parameters": {"digits": 1}}
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def own(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RewardService]:
     settings = ServiceSettings(port=0, streams=tmp_path_factory.mktemp("streams"))
-    async with AsyncReasoningGym(processes=1, task_modules=[str(MODULE)]) as gym:
+    async with AsyncReasoningGym(processes=1, task_modules=[MODULE]) as gym:
         await gym.start()
         async with RewardService(gym, settings) as service:
             yield service

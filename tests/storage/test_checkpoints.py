@@ -153,7 +153,8 @@ def test_a_folder_that_cannot_be_written_to_is_refused_with_the_way_out(tmp_path
         (b"\xff\xfe\x00", "it is not valid JSON: "),
         (b"[" * 100_000, "it is nested too deeply"),
         (b"[]", "the value must be object, got []"),
-        (b"{}", "stream_state is missing: it is not a checkpoint"),
+        (b"{}", "schema_version is None, this program reads 1"),
+        (b'{"schema_version": 1}', "stream_state is missing: it is not a checkpoint"),
         (b'{"schema_version": 2}', "schema_version is 2, this program reads 1"),
         (b'{"schema_version": "x"}', "schema_version is 'x', this program reads 1"),
         (None, "Is a directory"),
@@ -169,12 +170,6 @@ def test_what_is_no_checkpoint_is_a_reason(tmp_path: Path, text: bytes | None, r
         read(path)
     assert str(raised.value).startswith(reason)
     assert "\n" not in str(raised.value)
-
-
-def test_a_checkpoint_without_a_version_has_version_1(tmp_path: Path) -> None:
-    path = tmp_path / "step-3.json"
-    path.write_text('{"stream_state": 5}')
-    assert read(path) == {STREAM: 5}
 
 
 async def test_two_replicas_of_one_name_are_refused_until_the_first_ends(tmp_path: Path) -> None:
@@ -245,6 +240,6 @@ async def test_a_disk_that_hangs_blocks_neither_training_nor_closing(
     warning, error = caplog.messages
     assert re.sub(r"for \d+ s", "for 5 s", warning) == (  # a busy machine takes longer
         f"The disk of {tmp_path}/env_0 has written nothing for 5 s: 2 waiting in memory, "
-        "training continues until 256 wait"
+        "the run continues until 256 wait"
     )
     assert error == f"The disk of {tmp_path}/env_0 does not respond: 3 checkpoints lost"

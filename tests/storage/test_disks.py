@@ -118,14 +118,14 @@ def test_while_a_disk_stalls_groups_wait_in_memory_until_that_is_full(tmp_path: 
     folder.mkdir()
     os.mkfifo(folder / FILE)
     with Program("small", folder, tmp_path) as program:
-        program.until(lambda: "training waits" in program.log)
+        program.until(lambda: "the run waits" in program.log)
         assert len(program.said) == QUEUE_SIZE
         log = re.sub(r"for \d+ s", "for 5 s", program.log)  # a busy machine takes longer
         assert log.splitlines() == [
             f"WARNING The disk of {folder} has written nothing for 5 s: 1 waiting in memory, "
-            f"training continues until {QUEUE_SIZE} wait",
+            f"the run continues until {QUEUE_SIZE} wait",
             f"WARNING The disk of {folder} has written nothing for 5 s: {QUEUE_SIZE + 1} "
-            "waiting in memory, training waits",
+            "waiting in memory, the run waits",
         ]
         with os.fdopen(os.open(folder / FILE, os.O_RDWR), "rb") as read:  # which sees no end
             rows = [json.loads(read.readline())["number"] for _ in range(100)]

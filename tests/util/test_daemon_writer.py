@@ -1,7 +1,9 @@
 """Jobs of a disk run in order; while it hangs, callers go on until the queue is full."""
 
 import asyncio
+import gc
 import threading
+import time
 from functools import partial
 from pathlib import Path
 
@@ -20,7 +22,9 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(concurrency, "QUEUE_SIZE", 2)
 
 
-async def test_jobs_run_in_order_and_their_errors_are_the_callers() -> None:
+async def test_jobs_run_in_order_and_their_errors_are_the_callers(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     disk, ran = DaemonWriter(FOLDER), list[int]()
 
     def fail() -> None:
@@ -30,6 +34,12 @@ async def test_jobs_run_in_order_and_their_errors_are_the_callers() -> None:
     assert ran == [*range(50)]
     with pytest.raises(OSError, match="no space"):
         await disk.write(fail)
+    disk.submit(lambda: time.sleep(0.05))
+    with pytest.raises(asyncio.TimeoutError):
+        await asyncio.wait_for(disk.write(fail), 0.01)
+    await disk.write(lambda: None)
+    gc.collect()
+    assert not caplog.messages  # no "exception was never retrieved"
     assert (disk.pending, disk.close(), disk.close()) == (0, 0, 0)
     with pytest.raises(RuntimeError, match="the writer of /some/disk is closed"):
         disk.submit(fail)
@@ -52,8 +62,8 @@ async def test_a_full_queue_and_a_job_that_must_end_make_the_caller_wait(
     await asyncio.gather(must_end, full)
     assert ran == ["queued", "synced", "full"]
     continues, waits, back = caplog.messages
-    assert "2 waiting in memory, training continues until 2 wait" in continues
-    assert waits.endswith("waiting in memory, training waits")
+    assert "2 waiting in memory, the run continues until 2 wait" in continues
+    assert waits.endswith("waiting in memory, the run waits")
     assert back.startswith("The disk of /some/disk is back after ")
     assert disk.close() == 0
 
