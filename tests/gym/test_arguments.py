@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterable
+from pathlib import Path
 from typing import Any, get_type_hints
 
 import numpy as np
