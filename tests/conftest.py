@@ -160,7 +160,8 @@ def demo_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with (root / "demo.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "demo.out").exists():
-            run_demo(folder, groups=60)  # a test split of a tenth is not empty
+            # A test split of a tenth is not empty; a second start would cost more than the time.
+            run_demo(folder, groups=60, seconds=24)
     return folder
 
 

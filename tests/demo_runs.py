@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 
-def run_demo(folder: Path, *options: str, groups: int = 1, seconds: int = 16) -> None:
+def run_demo(folder: Path, *options: str, groups: int = 1, seconds: int = 8) -> None:
     """Run it until it makes enough groups, and its trainer pulls some.
 
     The folder has its rollouts, and what it said in `demo.out`.

@@ -1,6 +1,7 @@
 """Runs every mistake of a table with the real commands, in one process: a program.
 
-python mistake_runs.py TABLE FOLDER writes to standard output a JSON object: what each mistake says.
+python mistake_runs.py TABLE FOLDER URL writes to standard output a JSON object: what each mistake
+says, with an endpoint at the URL.
 """
 
 import contextlib
@@ -9,33 +10,11 @@ import json
 import os
 import socket
 import sys
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 from reasoning_gym_environment import FixableError, ReasoningGym, ReasoningGymEnv, cli
 from reasoning_gym_environment.demo.server import build_tokenizer
-
-REPLIES: dict[str, tuple[int, str]] = {
-    "key": (401, '{"error": {"message": "Incorrect API key provided: sk-***.", "code": 401}}'),
-    "model": (404, '{"object": "error", "message": "The model `good` does not exist."}'),
-    "quota": (
-        429,
-        '{"error": {"message": "You exceeded your current quota, please check your plan and '
-        'billing details.", "type": "insufficient_quota"}}',
-    ),
-    "context": (
-        400,
-        '{"error": {"message": "This model\'s maximum context length is 4096 tokens."}}',
-    ),
-    "page": (200, "<!doctype html><title>A router's log-in</title>"),
-    "text": (200, '{"choices": [{"text": "ok", "message": {"content": "ok"}}]}'),
-    "v1": (404, '{"detail": "Not Found"}'),
-}
-"""Status and body of every reply, by the first part of the path."""
-
 
 SMALL = (
     "--env.tokenizer_name TOKENIZER --env.include_tasks gcd --env.task_processes 1 "
@@ -44,36 +23,13 @@ SMALL = (
 """Stands for the settings of a run of one task."""
 
 
-class Endpoint(BaseHTTPRequestHandler):
-    """Answers all requests below a path alike."""
-
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        status, body = REPLIES.get(self.path.split("/")[1], REPLIES["v1"])
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body.encode())
-
-    do_GET = do_POST
-
-    def log_message(self, *_: Any) -> None:
-        """Log nothing."""
-
-
 class Impatient(ReasoningGymEnv):
-    """Waits for servers less than a second."""
+    """Waits for servers less than a second, and not at all for workers: all is refused before."""
 
     reach_seconds = 0.1
 
-
-@contextlib.contextmanager
-def serving() -> Iterator[str]:
-    """The endpoint's URL."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Endpoint)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
+    async def prepare(self) -> None:
+        """Start no process."""
 
 
 def unused_port() -> int:
@@ -107,13 +63,13 @@ def run_python(code: str, names: dict[str, Any]) -> str:
     return "no error"
 
 
-def main(table: Path, folder: Path) -> None:
+def main(table: Path, folder: Path, url: str) -> None:
     os.chdir(folder)
     (folder / "file").touch()
     (folder / "empty").mkdir()
     tokenizer = build_tokenizer(folder / "tokenizer")
     said: dict[str, str] = {}
-    with serving() as url, ReasoningGym(processes=1) as gym:
+    with ReasoningGym(processes=1) as gym:
         words = {
             "FOLDER": str(folder),
             "TOKENIZER": str(tokenizer),
@@ -139,4 +95,4 @@ def main(table: Path, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve())
+    main(Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve(), sys.argv[3])

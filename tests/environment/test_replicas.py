@@ -205,7 +205,7 @@ async def test_killed_replicas_leave_no_process_and_no_ghost_behind(
         settings = {"rollout_server_url": api, "max_token_length": 2048, "total_steps": 100_000}
         settings |= {"ensure_scores_are_not_same": False, "min_batch_allocation": 0.5}
         options = bench.options(server.url, replica="a", **settings)
-        for life in range(3):
+        for life in range(2):
             command, before = bench.command("serve", *options), trainer.batches
             command.log = tmp_path / f"{life}.txt"
             async with command:
