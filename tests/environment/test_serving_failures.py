@@ -5,9 +5,12 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from serve_loop import HONEST, serving_from, until_pulled
+from serve_loop import HONEST, serving_from, training, until_pulled
+from trainer_api import until
 
 from reasoning_gym_environment.demo.server import PolicyServer
+from reasoning_gym_environment.demo.trainer import ApiServer
+from reasoning_gym_environment.errors import FixableError
 
 UNKNOWN_MODEL = '{"error": {"message": "The model `m` does not exist.", "code": 404}}'
 
@@ -17,9 +20,11 @@ class RefusingServer(PolicyServer):
 
     refusal: type[web.HTTPException] | None = None
     body = ""
+    refused = 0
 
     async def _complete(self, order: Any) -> Any:
         if self.refusal:
+            self.refused += 1
             raise self.refusal(text=self.body, content_type="application/json")
         return await super()._complete(order)
 
@@ -31,38 +36,12 @@ class LeavingServer(RefusingServer):
         await self.start(int(self.url.rpartition(":")[2]))
 
 
-@pytest.mark.parametrize(
-    ("kind", "refusal", "body", "said"),
-    [
-        (
-            "openai",
-            web.HTTPUnauthorized,
-            '{"error": "Invalid key."}',
-            "401 Unauthorized from {}/v1/chat/completions: Invalid key. (set OPENAI_API_KEY or "
-            "--openai.api_key to a key that the server accepts)",
-        ),
-        (
-            "openai",
-            web.HTTPNotFound,
-            UNKNOWN_MODEL,
-            "404 Not Found from {}/v1/chat/completions: The model `m` does not exist. (set "
-            "--openai.model_name to a model that the server lists at /v1/models)",
-        ),
-        (
-            "vllm",
-            web.HTTPNotFound,
-            '{"detail": "Not Found"}',
-            "404 Not Found from {}/v1/completions (check --openai.base_url (it ends in /v1 at most "
-            "servers) and --openai.server_type)",
-        ),
-    ],
-)
 async def test_serve_waits_for_a_server_that_is_away_and_ends_where_asking_again_can_not_help(
-    kind: str, refusal: type[web.HTTPException], body: str, said: str, bench: Any, tokenizer: Any
+    bench: Any, tokenizer: Any
 ) -> None:
     async with (
         LeavingServer(HONEST, tokenizer) as server,
-        serving_from(bench, server.url, "--openai.server_type", kind) as (command, trainer, _),
+        serving_from(bench, server.url) as (command, trainer, _),
     ):
         await until_pulled(trainer, command, batches=1)
         await server.close()
@@ -74,14 +53,59 @@ async def test_serve_waits_for_a_server_that_is_away_and_ends_where_asking_again
         [back] = [line for line in command.said().splitlines() if "Inference is back" in line]
         assert " lost" in back
         assert command.said().count("Lost a group of gcd") == 1
-        server.refusal, server.body = refusal, body
+        server.refusal, server.body = web.HTTPUnauthorized, '{"error": "Invalid key."}'
         assert await command.exit_code() == 2, command.said()
     assert command.said().splitlines()[-1] == (
-        f"error: 5 groups in a row were lost; check the server at {server.url}/v1: "
-        + said.format(server.url)
+        f"error: 5 groups in a row were lost; check the server at {server.url}/v1: 401 "
+        f"Unauthorized from {server.url}/v1/chat/completions: Invalid key. (set OPENAI_API_KEY or "
+        "--openai.api_key to a key that the server accepts)"
     )
     assert "Traceback" not in command.said()
     assert command.said().count("Lost a group of gcd") <= 2  # once a minute
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "said"),
+    [
+        (
+            "openai",
+            UNKNOWN_MODEL,
+            "/v1/chat/completions: The model `m` does not exist. (set --openai.model_name to a "
+            "model that the server lists at /v1/models)",
+        ),
+        (
+            "vllm",
+            '{"detail": "Not Found"}',
+            "/v1/completions (check --openai.base_url (it ends in /v1 at most servers) and "
+            "--openai.server_type)",
+        ),
+    ],
+)
+async def test_serving_goes_on_after_an_outage_and_ends_with_what_else_can_not_help(
+    kind: str, body: str, said: str, bench: Any, tokenizer: Any
+) -> None:
+    settings = {"ensure_scores_are_not_same": False, "max_token_length": 2048}
+    async with (
+        LeavingServer(HONEST, tokenizer) as server,
+        ApiServer() as api,
+        training(api, bench.folder, batch_size=8) as trainer,
+        bench.unprepared(server.url, kind, rollout_server_url=api.url, **settings) as env,
+    ):
+        job = asyncio.create_task(env.env_manager())
+        await until(lambda: trainer.batches or job.done())
+        await server.close()
+        await until(lambda: env.statistics.counts["groups/lost"] or job.done())
+        before = trainer.batches
+        await server.come_back()
+        await until(lambda: trainer.batches >= before + 3 or job.done())
+        server.refusal, server.body = web.HTTPNotFound, body
+        with pytest.raises(FixableError) as raised:
+            await asyncio.wait_for(job, 120)
+    assert raised.value.exit_status == 2
+    assert str(raised.value) == (
+        f"5 groups in a row were lost; check the server at {server.url}/v1: 404 Not Found from "
+        f"{server.url}{said}"
+    )
 
 
 @pytest.mark.parametrize("kind", ["openai", "vllm", "sglang", "trl"])
@@ -105,14 +129,14 @@ async def test_an_evaluation_while_serving_waits_for_a_server_that_is_away(
     bench: Any, tokenizer: Any
 ) -> None:
     async with (
-        LeavingServer(HONEST, tokenizer) as server,
+        RefusingServer(HONEST, tokenizer) as server,
         bench.environment(server.url, "vllm") as env,
     ):
-        await server.close()
+        server.refusal = web.HTTPBadGateway  # as routers reply whose server is away
         env.env_id = env.curr_step = 0  # as in `serve`
         evaluating = asyncio.create_task(env.evaluate())
-        await asyncio.sleep(4)  # by then, others have asked three times and given up
-        await server.come_back()
+        await until(lambda: server.refused > 3 or evaluating.done())  # others have given up
+        server.refusal = None
         await asyncio.wait_for(evaluating, timeout=60)
         del env.env_id
     assert env.evaluation.report.numbers()["eval/unscored"] == 0

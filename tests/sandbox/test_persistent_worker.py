@@ -218,20 +218,20 @@ def test_junk_in_place_of_a_score_costs_no_neighbour_anything(asked: Asked) -> N
 
 
 def test_a_child_that_reads_nothing_costs_no_more_than_one_deadline(asked: Asked) -> None:
-    os.kill(asked.child(), signal.SIGSTOP)
+    os.kill(asked.child(timeout=200.0), signal.SIGSTOP)
     begin = time.monotonic()
-    [score] = asked.scores("x" * 2**20, timeout=20.0, group_timeout=0.5)
+    [score] = asked.scores("x" * 2**20, timeout=200.0, group_timeout=0.5)
     assert score.outcome is Outcome.TIMEOUT
-    assert time.monotonic() - begin < 19
+    assert time.monotonic() - begin < 100
 
 
 def test_a_host_whose_parent_goes_while_it_writes_a_request_ends_at_once(asked: Asked) -> None:
-    os.kill(asked.child(), signal.SIGSTOP)
+    os.kill(asked.child(timeout=200.0), signal.SIGSTOP)
     begin = time.monotonic()
     threading.Timer(0.2, asked.leave).start()
     with pytest.raises(ParentGoneError):
-        asked.scores("x" * 2**20, timeout=20.0)
-    assert time.monotonic() - begin < 19
+        asked.scores("x" * 2**20, timeout=200.0, group_timeout=200.0)
+    assert time.monotonic() - begin < 100
 
 
 def test_what_an_answer_prints_goes_nowhere_and_is_no_error(
