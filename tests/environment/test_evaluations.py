@@ -103,7 +103,7 @@ async def test_a_disk_that_hangs_does_not_keep_an_evaluation_from_ending(
             pipe.replace(partial)
             await command.until_logged("waiting in memory, the run waits")
             command.process.terminate()
-            assert await asyncio.wait_for(command.exit_code(), 15) == 143, command.said()
+            assert await asyncio.wait_for(command.exit_code(), 60) == 143, command.said()
     assert f"The disk of {partial.parent} does not respond: " in command.said()
 
 

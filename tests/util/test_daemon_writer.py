@@ -3,7 +3,6 @@
 import asyncio
 import gc
 import threading
-import time
 from functools import partial
 from pathlib import Path
 
@@ -34,9 +33,11 @@ async def test_jobs_run_in_order_and_their_errors_are_the_callers(
     assert ran == [*range(50)]
     with pytest.raises(OSError, match="no space"):
         await disk.write(fail)
-    disk.submit(lambda: time.sleep(0.05))
+    released = threading.Event()
+    disk.submit(partial(released.wait, 60))
     with pytest.raises(asyncio.TimeoutError):
         await asyncio.wait_for(disk.write(fail), 0.01)
+    released.set()
     await disk.write(lambda: None)
     gc.collect()
     assert not caplog.messages  # no "exception was never retrieved"
