@@ -6,7 +6,7 @@ LLAMA_VENV ?= .venv-llama
 FALSEPASS_VENV ?= .venv-falsepass
 RELEASE_VENV ?= .venv-release
 export PYTHONDONTWRITEBYTECODE =# the tests start hundreds of interpreters: none compiles again
-PYTEST = $(VENV)/bin/python -m pytest -n 6 --dist worksteal
+PYTEST = $(VENV)/bin/python -m pytest -n 4 --dist worksteal
 
 .PHONY: demo learn labels train-language-model test test-learn test-integrations test-real test-llama falsepass quick lint docs \
 	release clean
