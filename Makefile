@@ -85,7 +85,7 @@ release:  # dist/: a sdist and the wheel built from it, checked and tested in a 
 		diff -r -x __pycache__ $$name $$packages/$$name; rm -r $$name; ln -s $$packages/$$name $$name; \
 	done; \
 	pwd > $$packages/checkout.pth; \
-	$(abspath $(RELEASE_VENV))/bin/pytest -o pythonpath=tests -n 6 --dist worksteal
+	$(abspath $(RELEASE_VENV))/bin/pytest -o pythonpath=tests -n 4 --dist worksteal
 
 clean:  # remove the virtual environment
 	rm -rf $(VENV)
