@@ -493,8 +493,8 @@ def check_start(command: str, settings: Settings) -> None:
         )
     if command == "process" and env.total_steps < 1:
         raise ConfigurationError(
-            f"total_steps must be ≥ 1, got {env.total_steps}: `process` collects so many groups; "
-            "raise it"
+            f"total_steps must be ≥ 1, got {env.total_steps}: it is the number of groups that "
+            "`process` collects; raise it"
         )
     for name in ("suite", "limit"):
         if (value := getattr(settings.flags, name)) and command != "evaluate":

@@ -64,11 +64,12 @@ def pytest_report_header() -> str:
     return f"package: {reasoning_gym_environment.__file__}"  # `make release` tests an installed one
 
 
-@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     for item in items:
         if not STARTING_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker("processes")
+    yield  # tests are chosen by their marks
     items[:] = _lengthy_first(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
 
 

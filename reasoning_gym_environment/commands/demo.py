@@ -48,7 +48,7 @@ def build_parser() -> Parser:
     parser.option("--data-dumps-dir", "folder of the dumps", type=Path, default=Path("data_dumps"))
     parser.option(
         "--watch",
-        "show the rollouts at this port meanwhile; 0 takes a free one",
+        "show the rollouts at this port while the demo runs; 0 takes a free one",
         metavar="PORT",
         type=number(int, ge=0, le=65535),
         default=0,

@@ -97,7 +97,7 @@ async def prove_tasks(
                 if task in proofs.tasks and proofs.tasks[task].verdict == "proved":
                     return
                 async with places:
-                    # A copy: if this is interrupted, the next run goes on from what is stored.
+                    # a copy, so that an interrupted run loses nothing that is stored
                     proof = copy.deepcopy(proofs.unfinished.get(task))
                     proof = proof or new_proof(task, category, ladders.get(task), pool)
                     await prove_task(pool, other, proof, items, seconds)
