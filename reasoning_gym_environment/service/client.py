@@ -207,7 +207,8 @@ def _refusal(url: str, status: int, body: bytes, seconds: str) -> Exception:
     message = f"{url} replied with status {status}: {text}"
     if seconds.isdigit():
         return ServiceUnavailableError(message, retry_after=float(seconds))
-    return ServiceUnavailableError(message) if status >= 500 else ConfigurationError(message)
+    later = status >= 500 or status in (408, 429)
+    return ServiceUnavailableError(message) if later else ConfigurationError(message)
 
 
 def split_stream_url(url: str) -> tuple[str, str]:

@@ -130,6 +130,12 @@ TOO_HIGH = b'{"scores": [{"score": 1.5, "status": "solved"}]}'
         (OK + b'{"scores": []}', ServiceUnavailableError, "scored 0 of 1"),
         (OK + TOO_HIGH, ConfigurationError, r"scores\[0\].score must be in \[0, 1\], got 1.5"),
         (b"HTTP/1.1 502 Bad Gateway\r\n\r\nno", ServiceUnavailableError, "status 502: 'no'"),
+        (b"HTTP/1.1 408 Request Timeout\r\n\r\n", ServiceUnavailableError, "status 408"),
+        (
+            b"HTTP/1.1 429 Busy\r\nRetry-After: Wed, 21 Oct 2015 07:28:00 GMT\r\n\r\n",
+            ServiceUnavailableError,
+            "status 429",
+        ),
         (b"", ServiceUnavailableError, "does not reply"),
         (
             b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{",
