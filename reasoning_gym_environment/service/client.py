@@ -175,7 +175,8 @@ class RewardClient:
         import aiohttp  # slow; urllib has no timeout for a whole reply
 
         headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
-        if token := self._token or os.environ.get(TOKEN_VARIABLE):
+        of_service = os.environ.get(TOKEN_VARIABLE, "").strip().splitlines()  # it takes several
+        if token := self._token or next(iter(of_service), ""):
             headers["Authorization"] = f"Bearer {token}"
         limit, text = aiohttp.ClientTimeout(total=self._timeout), bytearray()
         session = aiohttp.ClientSession(timeout=limit, auto_decompress=False)

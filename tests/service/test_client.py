@@ -100,6 +100,13 @@ def test_the_token_of_the_address_is_the_one_that_counts_and_is_never_printed(
     assert "secret" not in f"{refused.value} {nameless.value}"
 
 
+def test_the_variable_may_have_the_tokens_of_the_service_one_a_line(
+    client: RewardClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REASONING_GYM_REWARDS_TOKEN", "a secret of sixteen\nof another client\n")
+    assert len(client.problems("several", 1, CURRICULUM)) == 1
+
+
 async def test_requests_go_through_the_proxy_of_the_variables(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
