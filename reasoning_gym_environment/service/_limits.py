@@ -32,6 +32,12 @@ def error_response(error: HTTPException) -> Response:
     )
 
 
+def route_path(scope: Scope) -> str:
+    """Return the path that routes are found by: without the prefix of the application."""
+    path, prefix = str(scope["path"]), scope.get("root_path", "")
+    return path[len(prefix) :] if path.startswith(f"{prefix}/") else path
+
+
 class RequestMetrics:
     """Middleware that records each request: by its path if `paths` has it, else as `none`."""
 
@@ -73,8 +79,8 @@ class RequestMetrics:
             status = 500
             raise
         finally:
-            known = scope["path"] in self._paths and status != 405
-            route = scope["path"] if known else "none"
+            path = route_path(scope)
+            route = path if path in self._paths and status != 405 else "none"
             self._requests.labels(route, status).inc()
             self._seconds.labels(route).observe(time.monotonic() - begin)
 
@@ -91,7 +97,7 @@ class BearerToken:
         self._tokens = [token for token in tokens if token]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "lifespan" and scope["path"] != "/health":
+        if scope["type"] != "lifespan" and route_path(scope) != "/health":
             header = Headers(scope=scope).get("authorization", "")
             kind, _, value = header.partition(" ")
             given = value.encode("latin-1") if kind == "Bearer" else b""
@@ -136,12 +142,12 @@ class BodyLimiter:
         self._seconds = seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        reads_body = scope["type"] == "http" and scope["path"] in self._admissions
+        reads_body = scope["type"] == "http" and route_path(scope) in self._admissions
         if not reads_body or scope["method"] != "POST":
             await self._app(scope, receive, send)
             return
         try:
-            self._admit(scope["path"], Headers(scope=scope))
+            self._admit(route_path(scope), Headers(scope=scope))
             body = await self._read(receive)
             await self._handle(scope, body, receive, send)
         except HTTPException as error:

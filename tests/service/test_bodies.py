@@ -11,6 +11,7 @@ import pytest_asyncio
 from hung_gym import Hung
 from pydantic import ValidationError
 from reward_requests import Post, raw_post
+from starlette.applications import Starlette
 from starlette.types import Receive, Scope, Send
 
 from reasoning_gym_environment.service._limits import MAX_VALUES, BodyLimiter
@@ -19,7 +20,7 @@ from reasoning_gym_environment.service._messages import (
     ProblemsRequest,
     ScoreRequest,
 )
-from reasoning_gym_environment.service.app import RewardService, ServiceSettings
+from reasoning_gym_environment.service.app import RewardService, ServiceSettings, create_app
 from reasoning_gym_environment.service.server import HttpServer
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -57,6 +58,20 @@ async def test_a_compressed_body_is_refused_before_it_is_read(token: str | None)
     ):
         says = "send the body without Content-Encoding, got 'gzip'"
         assert (response.status, await response.json()) == (415, {"error": says})
+
+
+async def test_limits_hold_under_a_prefix() -> None:
+    app = Starlette()
+    app.mount("/p", create_app(Hung(), ServiceSettings(token=TOKEN)))
+    limits: Any = {"host": "127.0.0.1", "port": 0, "drain": 0, "lifespan": False}
+    token = {"Authorization": f"Bearer {TOKEN}"}
+    async with HttpServer(app, **limits) as server, aiohttp.ClientSession(server.url) as session:
+        async with session.get("/p/health") as response:
+            assert response.status == 503, "no token is needed"
+        async with session.post("/p/score", data="{}", headers=token) as response:
+            assert response.status == 415
+        async with session.get("/p/metrics", headers=token) as response:
+            assert 'code="415",route="/score"' in await response.text()
 
 
 @pytest.mark.parametrize(
