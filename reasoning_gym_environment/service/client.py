@@ -21,7 +21,7 @@ from msgspec import Struct
 from ..errors import ConfigurationError
 from ..records import Score
 from ..util.outages import Retry
-from ..util.values import shorten, validate
+from ..util.values import replace_surrogates, shorten, validate
 
 ReplyT = TypeVar("ReplyT")
 
@@ -141,9 +141,10 @@ class RewardClient:
             ServiceUnavailableError: it did not reply in time.
         """
         retry = Retry(self._patience)
+        sent, _ = replace_surrogates(json.dumps(body, ensure_ascii=False))  # the service takes none
         while True:
             try:
-                text = self._attempt(route, json.dumps(body).encode())
+                text = self._attempt(route, sent.encode())
             except ServiceUnavailableError as error:
                 pause = retry.next_pause(at_least=error.retry_after)
                 if pause is None:

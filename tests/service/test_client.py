@@ -16,7 +16,7 @@ import pytest
 from scripted_server import http, replying
 from served_rewards import served_rewards
 
-from reasoning_gym_environment import Status
+from reasoning_gym_environment import ReasoningGym, Status
 from reasoning_gym_environment.errors import ConfigurationError
 from reasoning_gym_environment.service.client import (
     RewardClient,
@@ -43,6 +43,18 @@ def test_completions_are_scored_with_the_token(client: RewardClient) -> None:
     right, wrong = client.score(problem["recipe"], [f"<answer>{oracle}</answer>", "no idea"])
     assert (right.score, right.status, right.answer) == (1.0, Status.SOLVED, oracle)
     assert (wrong.score, wrong.status) == (0.0, Status.NO_ANSWER)
+
+
+@pytest.mark.filterwarnings("ignore:Sending a large body")  # of the client
+def test_completions_of_any_characters_are_scored_as_in_python(client: RewardClient) -> None:
+    [problem] = client.problems("characters", 1, CURRICULUM)
+    texts = ["<answer>\ud800</answer>", "\ud83d\ude00 <answer>1\udfff</answer>", "\ud800"]
+    with ReasoningGym(processes=1) as gym:
+        recipe = gym.problem(problem["recipe"])
+        expected = gym.score_many((recipe, text) for text in texts)
+    scores = client.score(problem["recipe"], [*texts, *["数" * 2**18] * 4])
+    assert [(s.score, s.status) for s in scores[:3]] == [(s.score, s.status) for s in expected]
+    assert scores[3].status is Status.NO_ANSWER, "3 MiB as UTF-8, 6 MiB as escapes"
 
 
 def test_a_stream_is_drawn_from_and_observed(client: RewardClient) -> None:
