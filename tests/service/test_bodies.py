@@ -14,8 +14,9 @@ from reward_requests import Post, raw_post
 from starlette.applications import Starlette
 from starlette.types import Receive, Scope, Send
 
-from reasoning_gym_environment.service._limits import MAX_VALUES, BodyLimiter
+from reasoning_gym_environment.service._limits import BodyLimiter
 from reasoning_gym_environment.service._messages import (
+    MAX_VALUES,
     OpenRlhfRequest,
     ProblemsRequest,
     ScoreRequest,
@@ -116,6 +117,15 @@ async def test_validation_ends_at_the_first_error(
     with pytest.raises(ValidationError) as found:
         of[route].model_validate(body)
     assert found.value.error_count() == 1, "every further error takes time"
+
+
+@pytest.mark.filterwarnings("ignore:Sending a large body")  # of the client
+async def test_the_characters_of_texts_are_no_values(post: Post, hung: RewardService) -> None:
+    body = {"completions": ['\\"[,{' * 2**16] * 4}
+    reply = await post("/score", body, url=hung.url)
+    assert (reply.status, reply.body["error"]) == (422, "give exactly one of recipe and entry")
+    reply = await post("/score", {**body, "recipe": f"[{'1,' * 2**19}1]"}, url=hung.url)
+    assert "recipe has 524289 commas and brackets, more than 524288" in reply.body["error"]
 
 
 async def test_a_body_that_does_not_arrive_gets_408_and_stops_nobody(
