@@ -36,8 +36,9 @@ def main(arguments: Sequence[str]) -> int:
     PROBLEM_LOGGER.setLevel(logging.WARNING)
     host = options.host
     token = read_token(options.token_file, TOKEN_VARIABLE, host)
+    family, name = (socket.AF_INET6, f"[{host}]") if ":" in host else (socket.AF_INET, host)
     try:
-        listening = socket.create_server((host, options.port))
+        listening = socket.create_server((host, options.port), family=family)
     except OSError as error:
         where = f"--host {host} --port {options.port}"
         raise FixableError(f"{where}: cannot listen ({error})") from error
@@ -58,7 +59,7 @@ def main(arguments: Sequence[str]) -> int:
             **env.task_options(),
         )
         app = environment_app(gym, shared, sessions=options.sessions, token=token)
-        logger.info("Listening on http://%s:%d", host, listening.getsockname()[1])
+        logger.info("Listening on http://%s:%d", name, listening.getsockname()[1])
         config = uvicorn.Config(
             app, ws_max_size=4 * 2**20, log_config=None, log_level=logging.ERROR, access_log=False
         )

@@ -32,6 +32,9 @@ def main(arguments: Sequence[str]) -> int:
     from ..problems.stream import PROBLEM_LOGGER  # slow to import; --help does not need it
     from ..service.app import serve
 
+    names = [name for name, _ in options.contain]
+    if len(names) > len(set(names)):
+        raise FixableError(f"--contain: every NAME must be another, got {', '.join(names)}")
     if options.contain:
         sys.path.append(str(Path.cwd()))  # a console script does not import from there
     PROBLEM_LOGGER.setLevel(logging.WARNING)

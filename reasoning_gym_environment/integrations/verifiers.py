@@ -100,11 +100,13 @@ class ReasoningGymTaskset(vf.Taskset[ReasoningGymTask, ReasoningGymConfig]):
     def __init__(self, config: ReasoningGymConfig) -> None:
         super().__init__(config)
         self.INFINITE = config.per_task is None
-        for name in ("curriculum_url", "state_folder"):
-            if getattr(config, name) is not None and config.per_task is not None:
+        of_stream = ("curriculum_url", "state_folder", "complexity_mode", "sampling", "group_size")
+        for name in of_stream:
+            default = ReasoningGymConfig.model_fields[name].default
+            if getattr(config, name) != default and config.per_task is not None:
                 raise ConfigurationError(
                     f"per_task must be unset with {name}, got {config.per_task}: held-out "
-                    "problems need no curriculum"
+                    "problems come from no stream"
                 )
 
     def load(self) -> Iterator[ReasoningGymTask]:

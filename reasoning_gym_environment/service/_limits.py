@@ -18,9 +18,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..util.values import shorten
 
-MAX_VALUES = 2**19
-"""Values in one body, more than 4 MiB of token ids and logprobs have."""
-
 
 def error_response(error: HTTPException) -> Response:
     """Return the service's JSON error; ASCII, since a message may quote lone surrogates."""
@@ -30,6 +27,12 @@ def error_response(error: HTTPException) -> Response:
         error.headers,
         media_type="application/json",
     )
+
+
+def route_path(scope: Scope) -> str:
+    """Return the path that routes are found by: without the prefix of the application."""
+    path, prefix = str(scope["path"]), scope.get("root_path", "")
+    return path[len(prefix) :] if path.startswith(f"{prefix}/") else path
 
 
 class RequestMetrics:
@@ -73,8 +76,8 @@ class RequestMetrics:
             status = 500
             raise
         finally:
-            known = scope["path"] in self._paths and status != 405
-            route = scope["path"] if known else "none"
+            path = route_path(scope)
+            route = path if path in self._paths and status != 405 else "none"
             self._requests.labels(route, status).inc()
             self._seconds.labels(route).observe(time.monotonic() - begin)
 
@@ -91,7 +94,7 @@ class BearerToken:
         self._tokens = [token for token in tokens if token]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "lifespan" and scope["path"] != "/health":
+        if scope["type"] != "lifespan" and route_path(scope) != "/health":
             header = Headers(scope=scope).get("authorization", "")
             kind, _, value = header.partition(" ")
             given = value.encode("latin-1") if kind == "Bearer" else b""
@@ -136,12 +139,12 @@ class BodyLimiter:
         self._seconds = seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        reads_body = scope["type"] == "http" and scope["path"] in self._admissions
+        reads_body = scope["type"] == "http" and route_path(scope) in self._admissions
         if not reads_body or scope["method"] != "POST":
             await self._app(scope, receive, send)
             return
         try:
-            self._admit(scope["path"], Headers(scope=scope))
+            self._admit(route_path(scope), Headers(scope=scope))
             body = await self._read(receive)
             await self._handle(scope, body, receive, send)
         except HTTPException as error:
@@ -186,13 +189,6 @@ class BodyLimiter:
             if len(body) > self._largest:
                 raise self._too_large()
             more = message.get("more_body", False)
-        values = body.count(b",") + body.count(b"[") + body.count(b"{")
-        if values > MAX_VALUES:
-            raise HTTPException(
-                413,
-                f"the body has {values} commas and brackets, more than {MAX_VALUES}: send fewer "
-                "completions in one request",
-            )
         return bytes(body)
 
     def _too_large(self) -> HTTPException:

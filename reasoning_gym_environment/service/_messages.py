@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+import numpy as np
 from fastapi import HTTPException
 from pydantic import (
     BaseModel,
@@ -37,6 +38,9 @@ MAX_COMPLETIONS = 256
 
 MAX_CHARACTERS = 2**19
 """Characters of one completion."""
+
+MAX_VALUES = 2**19
+"""Values in one JSON text, more than 4 MiB of token ids and logprobs have."""
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0, le=2**31)]
@@ -258,11 +262,20 @@ class ServiceReply(BaseModel):
 
 
 def read_json(text: bytes | str, name: str) -> Any:
-    """Return the value of JSON text that is at most 200 levels deep and has only finite numbers.
+    """Return the value of JSON text with at most 200 levels, MAX_VALUES and finite numbers.
 
     Raises:
         HTTPException: it is not such JSON; the message has the text's name.
     """
+    raw = text.encode() if isinstance(text, str) else text
+    plain = np.frombuffer(raw.replace(rb"\\", b"").replace(rb"\"", b""), np.uint8)
+    outside = plain[~np.logical_xor.accumulate(plain == ord('"'))].tobytes()  # of strings
+    if (values := sum(map(outside.count, (b",", b"[", b"{")))) > MAX_VALUES:
+        raise HTTPException(
+            413,
+            f"{name} has {values} commas and brackets, more than {MAX_VALUES}: send fewer "
+            "completions in one request",
+        )
     try:
         value = from_json(text, allow_inf_nan=False)
     except ValueError as error:

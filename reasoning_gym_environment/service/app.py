@@ -68,7 +68,7 @@ _ERRORS: _Responses = {
         413: "The body is too large.",
         415: "The body is not application/json.",
         422: "A field is invalid, or the problem cannot be scored.",
-        429: "Too many completions or bytes are pending: see Retry-After.",
+        429: "Too many completions are pending: see Retry-After.",
         503: "The service cannot score now: see Retry-After.",
     }.items()
 }

@@ -21,7 +21,7 @@ from msgspec import Struct
 from ..errors import ConfigurationError
 from ..records import Score
 from ..util.outages import Retry
-from ..util.values import shorten, validate
+from ..util.values import replace_surrogates, shorten, validate
 
 ReplyT = TypeVar("ReplyT")
 
@@ -141,9 +141,10 @@ class RewardClient:
             ServiceUnavailableError: it did not reply in time.
         """
         retry = Retry(self._patience)
+        sent, _ = replace_surrogates(json.dumps(body, ensure_ascii=False))  # the service takes none
         while True:
             try:
-                text = self._attempt(route, json.dumps(body).encode())
+                text = self._attempt(route, sent.encode())
             except ServiceUnavailableError as error:
                 pause = retry.next_pause(at_least=error.retry_after)
                 if pause is None:
@@ -175,7 +176,8 @@ class RewardClient:
         import aiohttp  # slow; urllib has no timeout for a whole reply
 
         headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
-        if token := self._token or os.environ.get(TOKEN_VARIABLE):
+        of_service = os.environ.get(TOKEN_VARIABLE, "").strip().splitlines()  # it takes several
+        if token := self._token or next(iter(of_service), ""):
             headers["Authorization"] = f"Bearer {token}"
         limit, text = aiohttp.ClientTimeout(total=self._timeout), bytearray()
         session = aiohttp.ClientSession(timeout=limit, auto_decompress=False)
@@ -207,7 +209,8 @@ def _refusal(url: str, status: int, body: bytes, seconds: str) -> Exception:
     message = f"{url} replied with status {status}: {text}"
     if seconds.isdigit():
         return ServiceUnavailableError(message, retry_after=float(seconds))
-    return ServiceUnavailableError(message) if status >= 500 else ConfigurationError(message)
+    later = status >= 500 or status in (408, 429)
+    return ServiceUnavailableError(message) if later else ConfigurationError(message)
 
 
 def split_stream_url(url: str) -> tuple[str, str]:

@@ -26,7 +26,7 @@ from msgspec import Struct
 from ..errors import ConfigurationError, WorkerStartError
 from ..records import Recipe
 from ..util.modules import ModuleSource, find_module, import_module
-from ..util.values import describe_origin
+from ..util.values import describe_origin, shorten
 from .facts import LIBRARY, known_categories
 from .ladders import TaskLadder, build_ladders
 from .recipes import require_valid_recipe
@@ -57,6 +57,8 @@ def find_modules(entries: Sequence[str | Path]) -> list[ModuleSource]:
     found: dict[str, ModuleSource] = {}
     library = known_categories()
     for entry in entries:
+        if not isinstance(entry, str | Path):
+            raise ConfigurationError(f"task_modules must be text or paths, got {shorten(entry)}")
         text = str(entry.absolute() if isinstance(entry, Path) else entry)
         module = find_module(text, "task_modules")
         other = found[module.name].shown if module.name in found else "one of reasoning-gym"

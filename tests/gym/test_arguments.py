@@ -146,6 +146,7 @@ async def test_a_wrong_argument_of_a_stream_is_named(
 @pytest.mark.parametrize(
     ("options", "says"),
     [
+        ({"task_modules": [5]}, "task_modules must be text or paths, got 5"),
         ({"processes": "2"}, "processes must be an integer ≥ 1, got '2'"),
         ({"processes": 0}, "processes must be an integer ≥ 1, got 0"),
         ({"solved_threshold": 2}, "solved_threshold must be a number > 0 and ≤ 1, got 2"),

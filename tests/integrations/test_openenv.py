@@ -106,6 +106,12 @@ def test_an_address_that_others_reach_needs_the_token(monkeypatch: pytest.Monkey
             assert "Greatest Common Divisor" in env.reset().observation["question"]
 
 
+def test_an_address_may_be_of_ipv6() -> None:
+    with serving("--host", "::1", "--env.include_tasks", "gcd") as (url, _):
+        assert url.startswith("http://[::1]:")
+        assert httpx.get(f"{url}/health").status_code == 200
+
+
 def test_fields_are_those_of_reasoning_gym_env() -> None:
     """As in its models.py, with the fields of OpenEnv's base classes."""
     assert set(ReasoningGymAction.model_fields) == {"answer", "metadata"}
@@ -231,6 +237,12 @@ def test_a_dataset_can_have_a_level(session: ReasoningGymEnvironment) -> None:
         (
             {"dataset_name": "composite", "seed": 1, "size": 1, "dataset_specs": [{"nme": "gcd"}]},
             "unknown setting 'nme'; did you mean name?",
+        ),
+        ({**COMPOSITE, "level": 3}, "level and dataset_config any other, got dataset_name 'comp"),
+        ({**COMPOSITE, "dataset_config": {"a": 1}}, "got dataset_name 'composite'"),
+        (
+            {**COMPOSITE, "dataset_name": "gcd", "dataset_specs": [{"name": "lcm"}]},
+            "dataset_specs describes dataset_name 'composite', ",
         ),
         ({"level": 1}, "dataset_name is missing"),
         ({"sede": 1}, "unknown setting 'sede'; did you mean seed?"),

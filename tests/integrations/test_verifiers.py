@@ -41,6 +41,20 @@ stream = ReasoningGymTaskset(ReasoningGymConfig(tasks=["gcd"]))
 held_out = ReasoningGymTaskset(ReasoningGymConfig(tasks=["gcd"], per_task=1))
 print([taskset.bounded for taskset in (stream, stream.take(2), held_out)])
 """
+REFUSED = """
+from reasoning_gym_environment.errors import ConfigurationError
+from reasoning_gym_environment.integrations.verifiers import (
+    ReasoningGymConfig,
+    ReasoningGymTaskset,
+)
+
+of_stream = {"complexity_mode": "curriculum", "sampling": "signal", "group_size": 2}
+for name, value in of_stream.items():
+    try:
+        ReasoningGymTaskset(ReasoningGymConfig(per_task=1, **{name: value}))
+    except ConfigurationError as error:
+        print(f"per_task must be unset with {name}, got 1" in str(error))
+"""
 UNSCORED = f"""
 import asyncio
 
@@ -219,6 +233,10 @@ def test_the_page_program_shows_training_problems(tmp_path: Path) -> None:
 
 def test_only_held_out_problems_are_finite(tmp_path: Path) -> None:
     assert run_python(BOUNDS, tmp_path) == "[False, True, True]"
+
+
+def test_options_of_a_stream_are_refused_for_held_out_problems(tmp_path: Path) -> None:
+    assert run_python(REFUSED, tmp_path).split() == ["True"] * 3
 
 
 def test_levels_fall_while_nothing_is_solved(tmp_path: Path) -> None:

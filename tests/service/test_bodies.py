@@ -11,15 +11,17 @@ import pytest_asyncio
 from hung_gym import Hung
 from pydantic import ValidationError
 from reward_requests import Post, raw_post
+from starlette.applications import Starlette
 from starlette.types import Receive, Scope, Send
 
-from reasoning_gym_environment.service._limits import MAX_VALUES, BodyLimiter
+from reasoning_gym_environment.service._limits import BodyLimiter
 from reasoning_gym_environment.service._messages import (
+    MAX_VALUES,
     OpenRlhfRequest,
     ProblemsRequest,
     ScoreRequest,
 )
-from reasoning_gym_environment.service.app import RewardService, ServiceSettings
+from reasoning_gym_environment.service.app import RewardService, ServiceSettings, create_app
 from reasoning_gym_environment.service.server import HttpServer
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -57,6 +59,20 @@ async def test_a_compressed_body_is_refused_before_it_is_read(token: str | None)
     ):
         says = "send the body without Content-Encoding, got 'gzip'"
         assert (response.status, await response.json()) == (415, {"error": says})
+
+
+async def test_limits_hold_under_a_prefix() -> None:
+    app = Starlette()
+    app.mount("/p", create_app(Hung(), ServiceSettings(token=TOKEN)))
+    limits: Any = {"host": "127.0.0.1", "port": 0, "drain": 0, "lifespan": False}
+    token = {"Authorization": f"Bearer {TOKEN}"}
+    async with HttpServer(app, **limits) as server, aiohttp.ClientSession(server.url) as session:
+        async with session.get("/p/health") as response:
+            assert response.status == 503, "no token is needed"
+        async with session.post("/p/score", data="{}", headers=token) as response:
+            assert response.status == 415
+        async with session.get("/p/metrics", headers=token) as response:
+            assert 'code="415",route="/score"' in await response.text()
 
 
 @pytest.mark.parametrize(
@@ -101,6 +117,15 @@ async def test_validation_ends_at_the_first_error(
     with pytest.raises(ValidationError) as found:
         of[route].model_validate(body)
     assert found.value.error_count() == 1, "every further error takes time"
+
+
+@pytest.mark.filterwarnings("ignore:Sending a large body")  # of the client
+async def test_the_characters_of_texts_are_no_values(post: Post, hung: RewardService) -> None:
+    body = {"completions": ['\\"[,{' * 2**16] * 4}
+    reply = await post("/score", body, url=hung.url)
+    assert (reply.status, reply.body["error"]) == (422, "give exactly one of recipe and entry")
+    reply = await post("/score", {**body, "recipe": f"[{'1,' * 2**19}1]"}, url=hung.url)
+    assert "recipe has 524289 commas and brackets, more than 524288" in reply.body["error"]
 
 
 async def test_a_body_that_does_not_arrive_gets_408_and_stops_nobody(

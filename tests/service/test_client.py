@@ -16,7 +16,7 @@ import pytest
 from scripted_server import http, replying
 from served_rewards import served_rewards
 
-from reasoning_gym_environment import Status
+from reasoning_gym_environment import ReasoningGym, Status
 from reasoning_gym_environment.errors import ConfigurationError
 from reasoning_gym_environment.service.client import (
     RewardClient,
@@ -43,6 +43,18 @@ def test_completions_are_scored_with_the_token(client: RewardClient) -> None:
     right, wrong = client.score(problem["recipe"], [f"<answer>{oracle}</answer>", "no idea"])
     assert (right.score, right.status, right.answer) == (1.0, Status.SOLVED, oracle)
     assert (wrong.score, wrong.status) == (0.0, Status.NO_ANSWER)
+
+
+@pytest.mark.filterwarnings("ignore:Sending a large body")  # of the client
+def test_completions_of_any_characters_are_scored_as_in_python(client: RewardClient) -> None:
+    [problem] = client.problems("characters", 1, CURRICULUM)
+    texts = ["<answer>\ud800</answer>", "\ud83d\ude00 <answer>1\udfff</answer>", "\ud800"]
+    with ReasoningGym(processes=1) as gym:
+        recipe = gym.problem(problem["recipe"])
+        expected = gym.score_many((recipe, text) for text in texts)
+    scores = client.score(problem["recipe"], [*texts, *["数" * 2**18] * 4])
+    assert [(s.score, s.status) for s in scores[:3]] == [(s.score, s.status) for s in expected]
+    assert scores[3].status is Status.NO_ANSWER, "3 MiB as UTF-8, 6 MiB as escapes"
 
 
 def test_a_stream_is_drawn_from_and_observed(client: RewardClient) -> None:
@@ -100,6 +112,13 @@ def test_the_token_of_the_address_is_the_one_that_counts_and_is_never_printed(
     assert "secret" not in f"{refused.value} {nameless.value}"
 
 
+def test_the_variable_may_have_the_tokens_of_the_service_one_a_line(
+    client: RewardClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REASONING_GYM_REWARDS_TOKEN", "a secret of sixteen\nof another client\n")
+    assert len(client.problems("several", 1, CURRICULUM)) == 1
+
+
 async def test_requests_go_through_the_proxy_of_the_variables(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -130,6 +149,12 @@ TOO_HIGH = b'{"scores": [{"score": 1.5, "status": "solved"}]}'
         (OK + b'{"scores": []}', ServiceUnavailableError, "scored 0 of 1"),
         (OK + TOO_HIGH, ConfigurationError, r"scores\[0\].score must be in \[0, 1\], got 1.5"),
         (b"HTTP/1.1 502 Bad Gateway\r\n\r\nno", ServiceUnavailableError, "status 502: 'no'"),
+        (b"HTTP/1.1 408 Request Timeout\r\n\r\n", ServiceUnavailableError, "status 408"),
+        (
+            b"HTTP/1.1 429 Busy\r\nRetry-After: Wed, 21 Oct 2015 07:28:00 GMT\r\n\r\n",
+            ServiceUnavailableError,
+            "status 429",
+        ),
         (b"", ServiceUnavailableError, "does not reply"),
         (
             b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{",

@@ -161,6 +161,12 @@ async def test_a_public_address_without_a_token_is_warned_about(
     assert "The service is unauthenticated and listens on 192.0.2.1: set a token" in caplog.text
 
 
+def test_two_functions_of_one_name_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    twice = ["--contain", "a=operator:eq", "--contain", "a=operator:ne"]
+    assert main(["rewards", *twice, "--host", "192.0.2.1"]) == 2
+    assert "--contain: every NAME must be another, got a, a" in capsys.readouterr().err
+
+
 def test_an_unusable_address_is_an_error(
     capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
