@@ -297,7 +297,8 @@ class ServerClient:
         async with self._reply("POST", path, body, most) as received:
             reply = parse(received, path)
         choices = reply.get("choices") if isinstance(reply, dict) else None
-        if not choices or not isinstance(choices, list):
+        is_sound = isinstance(choices, list) and all(isinstance(c, dict) for c in choices)
+        if not choices or not is_sound:
             raise ReplyError(f"the reply to {path} is invalid: it has no choices")
         return dict(reply)
 
