@@ -21,10 +21,10 @@ from reasoning_gym_environment.tasks.facts import EXECUTES_ANSWERS
 
 
 def score_unscreened(
-    verify: _verifier_child.Verify, task: str, answer: str, entry: Any, *, tagged: bool = True
+    verify: _verifier_child.Verify, task: str, answer: str, entry: Any
 ) -> FormScores:
     """Stand in for `screen_and_score`: neither screen nor guard."""
-    return _verifier_child.score_forms(verify, answer, entry, tagged=tagged)
+    return _verifier_child.score_forms(verify, answer, entry)
 
 
 def leave_out_screen() -> None:

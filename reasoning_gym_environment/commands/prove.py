@@ -36,6 +36,9 @@ def main(arguments: Sequence[str]) -> int:
     options = build_parser().parse(arguments)
     env = read_environment(options)
     if options.rows is not None:
+        usual, unused = build_parser().parse([]), ("tasks", "all", "output", "items", "seconds")
+        if any(getattr(options, name) != getattr(usual, name) for name in unused):
+            raise ConfigurationError("--rows takes no tasks, --all, --items, --seconds or -o")
         return prove_rows(options.rows, env, as_json=options.json)
     if bool(options.tasks) is options.all:
         raise ConfigurationError("name the tasks to prove, or write --all; `tasks` lists them")

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from textwrap import indent
 
-from ..errors import GenerationError
+from ..errors import ConfigurationError, GenerationError
 from ..problems.options import add_task_modules, split_names
 from ..problems.sampler import evaluation_seed
 from ..records import Recipe
@@ -44,6 +44,8 @@ def main(arguments: Sequence[str]) -> int:
 
 
 async def _answer(options: Namespace) -> str:
+    if options.levels and options.json:
+        raise ConfigurationError("--json has the levels of all tasks: leave --levels out")
     snapshot = None if options.task_modules else bundled_snapshot()
     if snapshot and options.levels:
         require_known([options.levels], snapshot.ladders, "--levels", what="task")

@@ -321,8 +321,11 @@ class AsyncReasoningGym:
             UnknownTaskError: there is no such task.
         """
         known = await self._known_ladders()
-        categories = (await self._workers()).categories
-        tasks = [name for name, category in categories.items() if category == task]
+        pool = await self._workers()
+        for module in pool.modules.values():
+            if task in module.failures:
+                raise ConfigurationError(f"task: {task} {module.failures[task]}")
+        tasks = [name for name, category in pool.categories.items() if category == task]
         if tasks and task not in known:
             raise UnknownTaskError(
                 f"task: {task!r} is a category: name one of its tasks, such as {tasks[0]}, or "
@@ -336,8 +339,7 @@ class AsyncReasoningGym:
             )
         at_level = {} if level is None else levels[level]
         recipes = set_recipes(split, seed, task, level, {**at_level, **(parameters or {})})
-        pool, skip = await self._workers(), self._skip_faulty_items
-        generate = skip_faulty(pool.generate, self.counts, skip=skip)
+        generate = skip_faulty(pool.generate, self.counts, skip=self._skip_faulty_items)
         return await make_problems(generate, recipes, count)
 
     async def problem(self, recipe: Recipe | Mapping[str, Any]) -> Problem:

@@ -18,7 +18,7 @@ import aiohttp
 from ..errors import ConfigurationError
 from ..util.outages import Outage, Retry, UnreachableError
 from .dialects import ChatText, Dialect, GenerationRequest, SamplingParams, TextSample, parse
-from .errors import SEPARATE_THOUGHT, ReplyError, hint_for, is_transient
+from .errors import SEPARATE_THOUGHT, ReplyError, describe, hint_for, is_transient
 from .servers import PROBE_SECONDS, ServerClient
 
 logger = logging.getLogger(__name__)
@@ -141,8 +141,8 @@ async def _probe_or_explain(server: ServerClient, requirements: Requirements) ->
         why = f"silent for {PROBE_SECONDS:g} s"
     except aiohttp.ClientResponseError as error:
         why = f"status {error.status}: {error.message}"
-    except (aiohttp.ClientError, OSError) as error:
-        why = f"{type(error).__name__}: {error}"
+    except (aiohttp.ClientError, OSError, UnreachableError) as error:
+        why = describe(error)
     return f"the inference server at {server.config.base_url} ({why})"
 
 

@@ -418,6 +418,8 @@ class InferenceClient:
             evaluation=evaluation,
             serves=serves,
         )
+        for server in self._servers if len(self._servers) > 1 else ():  # another may work
+            server.patience = seconds
         await negotiate(self._servers, requirements, seconds)
 
     def _request(
@@ -477,7 +479,10 @@ class InferenceClient:
 
         choices = await self._gather(ask, body.get("n") or 1, split)
         numbered = [{**choice, "index": index} for index, choice in enumerate(choices)]
-        return {**replies[0], "choices": numbered}
+        usages = [usage for r in replies if isinstance(usage := r.get("usage"), dict)]
+        counts = [Counter({k: n for k, n in u.items() if isinstance(n, int)}) for u in usages]
+        total = {"usage": {**usages[0], **sum(counts, Counter())}} if usages else {}
+        return {**replies[0], "choices": numbered, **total}
 
     async def _gather(
         self, ask: Callable[..., Coroutine[None, None, list[T]]], n: int, split: str

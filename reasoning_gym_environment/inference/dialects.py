@@ -466,6 +466,9 @@ class ChatText:
         if not reply.choices:  # some report errors with status 200
             why = error_message(json.dumps(reply.error)) if reply.error else "it has no choices"
             raise ReplyError(f"the reply to {self.name} is invalid: {why}")
+        for reason in ("abort", "error", "insufficient_system_resource"):  # with status 200
+            if any(choice.finish_reason == reason for choice in reply.choices):
+                raise ReplyError(f"a completion has the finish reason {reason!r}")
         return [
             TextSample(c.message.text, c.message.thought, c.finish_reason or "stop", counts)
             for c, counts in zip(reply.choices, reply.counts, strict=True)

@@ -172,7 +172,7 @@ def completions_from_texts(
     Args:
         texts: as the model wrote them. Unpaired surrogates get the tokens of U+FFFD.
         finish_reasons: one per text.
-        turn_end: appended unless a completion was truncated.
+        turn_end: appended unless a completion was truncated or withheld.
         length_limit: tokens of prompt and completion. If encoding gives more, the completion is
             truncated.
         opening: the tag of a thought that the prompt opens: no token of a completion.
@@ -184,7 +184,7 @@ def completions_from_texts(
     room = max(0, length_limit - len(prompt_tokens))
     completions = []
     for text, tokens, reason in zip(texts, encoded, finish_reasons, strict=True):
-        own = tokens if reason == "length" else [*tokens, *turn_end]
+        own = tokens if reason in ("length", "content_filter") else [*tokens, *turn_end]
         completions.append(
             Completion(
                 text=opening + in_tags(text),

@@ -70,9 +70,7 @@ def score_forms(verify: Verify, answer: str, entry: Any, *, tagged: bool = True)
     )
 
 
-def screen_and_score(
-    verify: Verify, task: str, answer: str, entry: Any, *, tagged: bool = True
-) -> FormScores:
+def screen_and_score(verify: Verify, task: str, answer: str, entry: Any) -> FormScores:
     """Score an answer that passes the screen, no higher than its guard allows.
 
     Honest text that is not an expression earns what the verifier gives to unreadable text.
@@ -85,7 +83,7 @@ def screen_and_score(
     most = max_score(task, answer, entry)
     if most == 0.0:
         return FormScores(outcome=Outcome.SCORED, raw=0.0)
-    scores = score_forms(verify, answer, entry, tagged=tagged)
+    scores = score_forms(verify, answer, entry)
     # `min` returns its first argument where that is NaN
     return dataclasses.replace(scores, raw=min(scores.raw, most), tagged=min(scores.tagged, most))
 
@@ -182,7 +180,9 @@ def persistent_work(datasets: Datasets, requests: int, reply: int, *, seconds: f
 
 def _score(dataset: Any, request: EntryAnswers, answer: str) -> FormScores:
     entry, verify = pickle.loads(request.entry), dataset.score_answer
-    return screen_and_score(verify, request.task, answer, entry, tagged=not request.own)
+    if request.own:  # its verifier alone decides
+        return score_forms(verify, answer, entry, tagged=False)
+    return screen_and_score(verify, request.task, answer, entry)
 
 
 class _Discard(io.TextIOBase):

@@ -127,14 +127,14 @@ def require_known(
 def _exclusion_reason(
     name: str, category: str, discovery: Discovery, include: Sequence[str], exclude: Sequence[str]
 ) -> str:
+    if include and name not in include and category not in include:
+        return "not among include_tasks"
     if name in NOT_A_TASK:
         return NOT_A_TASK[name]
     if name in discovery.failures:
         return discovery.failures[name]
     if name in exclude or category in exclude:
         return "excluded by exclude_tasks"
-    if include and name not in include and category not in include:
-        return "not among include_tasks"
     if name in PAYS_ANY_ANSWER and name not in include:
         return PAYS_ANY_ANSWER[name] + "; to use it anyway, include it by name"
     return ""
@@ -173,8 +173,11 @@ def task_weights(tasks: Sequence[TaskInfo], configured: Mapping[str, float]) -> 
         if task.used
     }
     if not any(weight > 0 for weight in weights.values()):
+        asked = (t.reason for t in tasks if t.reason != "not among include_tasks")
+        why = "" if weights else f" ({'; '.join(dict.fromkeys(asked))})"
         raise ConfigurationError(
-            "no task has a weight above 0: check include_tasks, exclude_tasks and task_weights"
+            "no task has a weight above 0: check include_tasks, exclude_tasks and "
+            f"task_weights{why}"
         )
     return weights
 

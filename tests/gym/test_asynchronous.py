@@ -319,6 +319,8 @@ async def test_own_tasks_are_offered_like_the_librarys(stock: WorkerStock) -> No
         assert (await gym.score(problem.recipe.to_json(), right(problem))).solved
         with pytest.raises(UnknownTaskError, match="'own_tasks' is a category: name one"):
             await gym.problems("own_tasks")
+        with pytest.raises(ConfigurationError, match=r"unbuildable can't be .*no data here"):
+            await gym.problems("unbuildable")
         stream = await gym.stream(["own_tasks"], complexity_mode="curriculum", group_size=1)
         drawn = await stream.next()
         assert (await gym.score(drawn, right(drawn))).solved

@@ -194,9 +194,13 @@ def test_a_text_keeps_its_thought_and_unpaired_surrogates() -> None:
         ({"error": {"message": "Overloaded", "code": 502}}, "is invalid: Overloaded"),
         ({"choices": []}, "is invalid: it has no choices"),
         ({}, "is invalid: it has no choices"),
+        (
+            {"choices": [{"message": {"content": "4"}, "finish_reason": "error"}]},
+            "a completion has the finish reason 'error'",
+        ),
     ],
 )
-def test_a_text_reply_without_choices_says_why(reply: Any, said: str) -> None:
+def test_a_text_reply_without_whole_completions_says_why(reply: Any, said: str) -> None:
     with pytest.raises(ReplyError, match=said):
         ChatText().samples(json.dumps(reply).encode())
 

@@ -69,6 +69,14 @@ async def test_a_broken_reply_is_a_transient_failure_in_a_sentence(kind: str, ca
     assert len(describe(error)) < 600
 
 
+async def test_a_choice_that_is_no_object_is_a_broken_reply() -> None:
+    async with replying(http(b'{"choices": [null]}')) as url:
+        asked = client("openai", url)
+        with pytest.raises(ReplyError, match="it has no choices"):
+            await asked.reply("/v1/completions", {"n": 1})
+        await asked.close()
+
+
 @pytest.mark.parametrize(
     ("status", "most"), [("200 OK", 80_000_000), ("500 Internal Server Error", 5_000_000)]
 )

@@ -247,6 +247,23 @@ async def test_small_requests_of_the_start_wait_too(tokenizer: Any) -> None:
     assert server.refused >= 2
 
 
+async def test_the_start_goes_on_without_a_limited_server_if_another_works(
+    tokenizer: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with (
+        ScriptedServer(POLICY, tokenizer, allowed=0, window=60) as limited,
+        PolicyServer(POLICY, tokenizer) as free,
+    ):
+        both = [client(limited.url), client(free.url)]
+        inference = InferenceClient(both, None, system_prompt="")
+        sampling = SamplingParams(temperature=1.0, top_p=1.0, split="train")
+        begun = inference.require_servers(0.0, length_limit=50, sampling=sampling)
+        await asyncio.wait_for(begun, timeout=60)
+        await inference.close()
+    assert "Starting without some servers: no answer from the inference server at" in caplog.text
+    assert "because of its rate limit: 429 Too Many Requests" in caplog.text
+
+
 async def test_a_pause_is_described_with_its_end(tokenizer: Any) -> None:
     async with ScriptedServer(POLICY, tokenizer, allowed=0, window=60) as server:
         asked = client(server.url)

@@ -12,9 +12,9 @@ from aiohttp import web
 from asked_completions import REQUEST
 from atroposlib.envs.server_handling.server_baseline import APIServerConfig
 from clock import Clock
-from scripted_server import serving
+from scripted_server import answering, serving
 
-from reasoning_gym_environment.inference.client import Failover
+from reasoning_gym_environment.inference.client import Failover, InferenceClient
 from reasoning_gym_environment.inference.errors import describe
 from reasoning_gym_environment.inference.servers import ServerClient
 
@@ -146,3 +146,13 @@ async def test_waiting_for_admission_is_not_waiting_for_the_server() -> None:
         sent = (failover.send(lambda server: server.sample(REQUEST), "train") for _ in range(2))
         assert len(await asyncio.gather(*sent)) == 2
         await chats.close()
+
+
+async def test_a_reply_put_together_of_several_has_the_usage_of_all() -> None:
+    async with answering({"?": "4"}) as (url, asked):
+        inference = InferenceClient([client("openai", url)], None, system_prompt="")
+        body = {"messages": [{"role": "user", "content": "?"}], "n": 3}
+        reply = await inference.reply("/v1/chat/completions", body, "train")
+        await inference.close()
+    assert len(asked) == len(reply["choices"]) == 3
+    assert reply["usage"] == {"prompt_tokens": 3, "completion_tokens": 3, "total_tokens": 6}

@@ -129,10 +129,11 @@ def test_a_template_without_special_tokens_ends_a_turn_with_end_of_sequence_if_t
     assert end_of_turn(tokenizer) == ()
 
 
-def test_a_truncated_completion_has_no_end_of_turn(tokenizer: Any) -> None:
-    prompt, _, completion = complete(tokenizer, finish_reason="length")
+@pytest.mark.parametrize("reason", ["length", "content_filter"])
+def test_a_truncated_or_withheld_completion_has_no_end_of_turn(tokenizer: Any, reason: str) -> None:
+    prompt, _, completion = complete(tokenizer, finish_reason=reason)
     assert tokenizer.decode(list(completion.tokens)) == prompt + TEXT
-    assert completion.truncated
+    assert completion.truncated is (reason == "length")
 
 
 def test_a_completion_beyond_the_length_limit_is_truncated(tokenizer: Any) -> None:

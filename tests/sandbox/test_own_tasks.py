@@ -154,6 +154,12 @@ async def test_whatever_a_verifier_does_is_a_verdict_and_leaves_the_next_answers
     assert not Path("/tmp/own-tasks-wrote").exists()
 
 
+async def test_an_answer_with_a_word_of_denial_is_its_own_verifiers_to_judge(own: TaskPool) -> None:
+    problem = await own.generate(Recipe(task="odd", seed=2))
+    [verdict] = await own.verify(problem, ["a != 12"])
+    assert verdict.score == 0.25
+
+
 async def test_a_task_that_can_be_built_in_its_generator_alone_says_where_it_fails(
     own: TaskPool,
 ) -> None:

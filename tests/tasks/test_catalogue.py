@@ -107,12 +107,17 @@ def test_a_weight_for_an_unknown_name_raises_with_close_matches() -> None:
 
 
 @pytest.mark.parametrize(
-    ("include", "weights"), [(("jugs",), {}), ((), {"gcd": 0.0, "lcm": 0.0, "games": 0.0})]
+    ("include", "weights", "end"),
+    [
+        (("jugs",), {}, r" \(can't be built: RuntimeError: no water\)$"),
+        ((), {"gcd": 0.0, "lcm": 0.0, "games": 0.0}, "$"),
+    ],
 )
-def test_a_selection_without_positive_weights_is_an_error(
-    include: tuple[str, ...], weights: dict[str, float]
+def test_a_selection_without_positive_weights_is_an_error_with_its_reason(
+    include: tuple[str, ...], weights: dict[str, float], end: str
 ) -> None:
-    with pytest.raises(ConfigurationError, match="no task has a weight above 0"):
+    said = f"no task has a weight above 0: .* and task_weights{end}"
+    with pytest.raises(ConfigurationError, match=said):
         task_weights(select_tasks(OFFER, include=include), weights)
 
 
