@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import re
 from collections.abc import Sequence
 from contextlib import suppress
@@ -101,8 +102,10 @@ async def negotiate(
     UnreachableError if none answers in time.
     """
     retry, failure = Retry(seconds), Outage(interval=10.0)
+    patience = seconds if len(servers) > 1 else math.inf  # with rate limits: another may work
     while True:
-        results = await asyncio.gather(*(_probe_or_explain(s, requirements) for s in servers))
+        probes = (_probe_or_explain(server, requirements, patience) for server in servers)
+        results = await asyncio.gather(*probes)
         failures = [result for result in results if isinstance(result, str)]
         outage = f"no answer from {'; '.join(failures)}"
         if len(failures) < len(results):
@@ -133,8 +136,12 @@ async def negotiate(
         server.dialect = own or server.tokens
 
 
-async def _probe_or_explain(server: ServerClient, requirements: Requirements) -> Capabilities | str:
+async def _probe_or_explain(
+    server: ServerClient, requirements: Requirements, patience: float
+) -> Capabilities | str:
     """Return the server's capabilities, or describe a transient failure."""
+    limit, usual = server.rate_limit, server.rate_limit.patience
+    limit.patience = min(usual, patience)
     try:
         return await probe(server, requirements)
     except asyncio.TimeoutError:
@@ -143,6 +150,8 @@ async def _probe_or_explain(server: ServerClient, requirements: Requirements) ->
         why = f"status {error.status}: {error.message}"
     except (aiohttp.ClientError, OSError, UnreachableError) as error:
         why = describe(error)
+    finally:
+        limit.patience = usual
     return f"the inference server at {server.config.base_url} ({why})"
 
 

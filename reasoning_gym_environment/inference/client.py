@@ -418,8 +418,6 @@ class InferenceClient:
             evaluation=evaluation,
             serves=serves,
         )
-        for server in self._servers if len(self._servers) > 1 else ():  # another may work
-            server.patience = seconds
         await negotiate(self._servers, requirements, seconds)
 
     def _request(

@@ -124,7 +124,7 @@ class RateLimit:
     ) -> None:
         self._url = url
         self._first_pause = self._next_pause = first_pause
-        self._patience = patience
+        self.patience = patience
         self._clock = clock
         self._concurrency = math.inf
         self._in_flight = 0
@@ -135,23 +135,21 @@ class RateLimit:
         self._queue = asyncio.Lock()
         self._changed = asyncio.Event()
 
-    async def until_answered(
-        self, request: Callable[[], Awaitable[T]], patience: float = math.inf
-    ) -> T:
+    async def until_answered(self, request: Callable[[], Awaitable[T]]) -> T:
         """Send a request again while it is refused; raises UnreachableError, and what it raises."""
         while True:
             try:
-                async with self.turn(patience):
+                async with self.turn():
                     return await request()
             except aiohttp.ClientResponseError as error:
                 if not is_rate_limited(error):
                     raise
 
     @asynccontextmanager
-    async def turn(self, patience: float = math.inf) -> AsyncIterator[None]:
+    async def turn(self) -> AsyncIterator[None]:
         """Wait in line until a request may be sent and hold its place; raises UnreachableError."""
         async with self._queue:
-            await self._wait(min(patience, self._patience))
+            await self._wait()
         self._in_flight += 1
         sent = self._clock()
         try:
@@ -167,15 +165,15 @@ class RateLimit:
             self._in_flight -= 1
             self._changed.set()
 
-    async def _wait(self, patience: float) -> None:
+    async def _wait(self) -> None:
         if not self._in_flight and self._clock() > self._resume_at + 60.0:
             self._refused_since = math.inf  # nothing was asked since the pause
         while self.pause > 0 or self._in_flight + 1 > self._concurrency:
-            left = self._refused_since + patience - self._clock()
+            left = self._refused_since + self.patience - self._clock()
             if left <= 0:
                 raise UnreachableError(
                     f"the inference server at {self._url} has refused all requests for "
-                    f"{patience / 60:g} min because of its rate limit: {self._refusal}"
+                    f"{self.patience / 60:g} min because of its rate limit: {self._refusal}"
                 )
             self._changed.clear()
             seconds = min(left, self.pause or math.inf)
@@ -237,7 +235,6 @@ class ServerClient:
         tokens: how token ids are requested.
         dialect: how completions are requested; set by negotiation.
         rate_limit: holds the requests back that `sample` sends; `probe` and `json` keep to it.
-        patience: seconds of refusals after which `probe` and `json` fail, if less than its own.
     """
 
     def __init__(
@@ -252,7 +249,6 @@ class ServerClient:
         self.tokens = SERVER_TYPES[config.server_type]
         self.dialect: Dialect | ChatText = self.text if self.is_chat else self.tokens
         self.rate_limit = RateLimit(self.url(""))
-        self.patience = math.inf
         semaphores = {
             "train": asyncio.Semaphore(config.num_max_requests_at_once),
             "eval": asyncio.Semaphore(config.num_requests_for_eval),
@@ -324,7 +320,7 @@ class ServerClient:
                 return bytes(body)
 
         return await self.rate_limit.until_answered(
-            lambda: asyncio.wait_for(received(), PROBE_SECONDS), self.patience
+            lambda: asyncio.wait_for(received(), PROBE_SECONDS)
         )
 
     async def is_alive(self) -> bool:
