@@ -212,6 +212,28 @@ async def test_none_drops_a_group_and_ends_the_items(bench: Any, tokenizer: Any)
         await until(lambda: trainer.groups == 2)
 
 
+class WaitsForTheTrainer(Plain):
+    """Each item comes after the trainer's next status."""
+
+    asked = given = 0
+
+    async def get_next_item(self) -> Any:
+        self.asked += 1
+        status = self.status_dict
+        while self.status_dict is status:
+            await asyncio.sleep(0.05)
+        self.given += 1
+        return await super().get_next_item()
+
+
+async def test_the_trainer_is_looked_at_while_an_item_is_slow_to_come(
+    bench: Any, tokenizer: Any
+) -> None:
+    async with served(bench, tokenizer, WaitsForTheTrainer) as (env, trainer, _):
+        await until(lambda: trainer.batches >= 2)
+        assert env.asked - env.given <= 1  # the slow draw went on: none was cancelled
+
+
 class Fails(ReasoningGymEnv):
     async def score(self, problem: Any, completions: Any) -> Any:
         raise KeyError("mine")
