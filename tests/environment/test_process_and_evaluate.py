@@ -119,7 +119,7 @@ async def test_process_without_messages_writes_groups_and_no_page(
 
 @pytest.mark.parametrize("kind", ["openai", "vllm"])
 async def test_process_ends_when_the_inference_server_dies(
-    kind: str, bench: Any, tokenizer: Any
+    kind: str, bench: Any, tokenizer: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with (
         PolicyServer(WRONG, tokenizer) as server,
@@ -131,6 +131,7 @@ async def test_process_ends_when_the_inference_server_dies(
         with pytest.raises(InferenceError, match="2 groups in a row were lost") as raised:
             await processing_groups
     assert server.url in str(raised.value)
+    assert "nothing was collected" not in caplog.text  # the loss was said
 
 
 def report_of(folder: Path) -> tuple[dict[str, float], list[dict[str, Any]]]:
