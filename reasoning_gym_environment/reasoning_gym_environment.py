@@ -329,8 +329,10 @@ class ReasoningGymEnv(BaseEnv):
                     "restart it, the trainer and this environment"
                 ) from error
             self.inference.give_up_after(self.failing_seconds)  # it may have ended as well
+            at = self.curr_step, self.config.total_steps
+            logger.info("Training ends at step %d, with what waits past total_steps %d", *at)
             if self.eval_runner is not None and not self.eval_runner.done():
-                logger.info("Training ended; waiting for the final evaluation")
+                logger.info("Waiting for the final evaluation")
                 await asyncio.gather(self.eval_runner, return_exceptions=True)
             await self.wandb_log()
 
@@ -528,6 +530,10 @@ class ReasoningGymEnv(BaseEnv):
         }
         data = await register(body)
         self.env_id = data["env_id"]  # from here on, closing tells the API
+        if 0 <= config.total_steps < data["num_steps"]:
+            message = "This environment ends after step %d, the trainer wants %d: %s"
+            hint = "set --env.total_steps, -1 for the trainer's"
+            logger.warning(message, config.total_steps, data["num_steps"], hint)
         if config.replica:
             data["wandb_name"] = self.wandb_prepend
             if data["checkpoint_dir"] != self.checkpoint_dir:  # the claimed name is not there

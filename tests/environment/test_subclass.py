@@ -138,11 +138,14 @@ async def served(
 
 
 async def test_serving_ends_with_the_training_without_an_evaluation(
-    bench: Any, tokenizer: Any
+    bench: Any, tokenizer: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO")
     async with served(bench, tokenizer, ReasoningGymEnv, total_steps=1) as (env, _, job):
         await asyncio.wait_for(job, 120)
     assert env.eval_runner is None
+    assert "This environment ends after step 1, the trainer wants 1000: set --env." in caplog.text
+    assert f"Training ends at step {env.curr_step}, with what waits past total_st" in caplog.text
 
 
 @asynccontextmanager
