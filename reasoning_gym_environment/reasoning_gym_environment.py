@@ -360,7 +360,8 @@ class ReasoningGymEnv(BaseEnv):
                 if self._fatal is not None:
                     raise self._fatal
                 await asyncio.sleep(0)  # a subclass may never wait for anything
-        output.describe_output(self.config, self.run_id)
+        collected = self.statistics.counts["groups/collected"]
+        output.describe_output(self.config, self.run_id, collected=collected)
 
     async def _run_evaluate(self) -> None:
         self.trains = False

@@ -12,7 +12,8 @@ import pytest
 from scripted_server import ScriptedServer
 from trainer_api import until
 
-from reasoning_gym_environment import ReasoningGymEnv, read_dump
+from reasoning_gym_environment import ReasoningGymEnv, ReasoningGymEnvConfig, read_dump
+from reasoning_gym_environment.atropos.output import describe_output
 from reasoning_gym_environment.demo.policy import Sample, ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.inference.errors import InferenceError
@@ -103,6 +104,23 @@ async def test_process_ends_with_a_policy_that_is_always_right(
         await env.process_manager()
     assert [row["scores"] for row in rows_of(bench.folder / "groups.jsonl")] == [[1.0] * 4] * GROUPS
     assert len(dumped(bench.folder, "*environment_rollouts_*.jsonl")) == GROUPS
+
+
+@pytest.mark.parametrize(
+    ("collected", "wanted", "why"),
+    [
+        (0, {}, "no group was collected"),
+        (3, {}, "see the log"),
+        (3, {"dump_rollouts": True}, "set --env.dump_all_rollouts"),
+        (3, {"dump_rollouts": True, "data_path_to_save_groups": "none"}, "see the log"),
+    ],
+)
+def test_process_says_why_it_wrote_nothing(
+    collected: int, wanted: Any, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = ReasoningGymEnvConfig(data_dumps_dir=str(tmp_path), **wanted)
+    describe_output(config, "run", collected=collected)
+    assert capsys.readouterr().out == f"Wrote nothing: {why}\n"
 
 
 async def test_process_without_messages_writes_groups_and_no_page(
