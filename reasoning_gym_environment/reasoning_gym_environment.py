@@ -16,6 +16,7 @@ if not __package__:  # run or imported by path: this file shadows the package of
     importlib.import_module(__name__)
 
 import asyncio
+import copy
 import functools
 import gc
 import logging
@@ -159,6 +160,7 @@ class ReasoningGymEnv(BaseEnv):
         self.run_id = str(uuid.uuid4())
         self._fatal: FixableError | None = None
         self._closed = False
+        self._drawing: asyncio.Task[None] | None = None
         self._election: LeaderElection | None = None
         self._shared: SharedCurriculum | None = None
         self._wandb_failure = Outage()
@@ -327,8 +329,10 @@ class ReasoningGymEnv(BaseEnv):
                     "restart it, the trainer and this environment"
                 ) from error
             self.inference.give_up_after(self.failing_seconds)  # it may have ended as well
+            at = self.curr_step, self.config.total_steps
+            logger.info("Training ends at step %d, with what waits past total_steps %d", *at)
             if self.eval_runner is not None and not self.eval_runner.done():
-                logger.info("Training ended; waiting for the final evaluation")
+                logger.info("Waiting for the final evaluation")
                 await asyncio.gather(self.eval_runner, return_exceptions=True)
             await self.wandb_log()
 
@@ -356,7 +360,8 @@ class ReasoningGymEnv(BaseEnv):
                 if self._fatal is not None:
                     raise self._fatal
                 await asyncio.sleep(0)  # a subclass may never wait for anything
-        output.describe_output(self.config, self.run_id)
+        collected = self.statistics.counts["groups/collected"]
+        output.describe_output(self.config, self.run_id, collected=collected)
 
     async def _run_evaluate(self) -> None:
         self.trains = False
@@ -459,7 +464,8 @@ class ReasoningGymEnv(BaseEnv):
             if self._shared is not None:
                 last_first.push_async_callback(self._shared.close)
             last_first.push_async_callback(self.delivery.close)
-            running = [*self.workers, *self.eval_workers, *filter(None, [self.eval_runner])]
+            others = filter(None, [self.eval_runner, self._drawing])
+            running = [*self.workers, *self.eval_workers, *others]
             for task in running:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
@@ -525,6 +531,10 @@ class ReasoningGymEnv(BaseEnv):
         }
         data = await register(body)
         self.env_id = data["env_id"]  # from here on, closing tells the API
+        if 0 <= config.total_steps < data["num_steps"]:
+            message = "This environment ends after step %d, the trainer wants %d: %s"
+            hint = "set --env.total_steps, -1 for the trainer's"
+            logger.warning(message, config.total_steps, data["num_steps"], hint)
         if config.replica:
             data["wandb_name"] = self.wandb_prepend
             if data["checkpoint_dir"] != self.checkpoint_dir:  # the claimed name is not there
@@ -591,9 +601,7 @@ class ReasoningGymEnv(BaseEnv):
         return self.problems
 
     async def get_next_item(self) -> Problem:
-        """Return the next problem; raises FixableError if no prompt leaves room or the run ends."""
-        if self._fatal is not None:  # Atropos starts workers for as long as they end at once
-            raise self._fatal
+        """Return the next problem; raises FixableError if no prompt leaves room."""
 
         async def has_room(problem: Problem) -> bool:
             return await self.inference.has_room(problem.question, self.length_limit)
@@ -605,6 +613,27 @@ class ReasoningGymEnv(BaseEnv):
                 return replace(problem, asked_again=asked_again)
             self._shared.withdraw(recipe)
         return await problems.next(has_room)
+
+    async def add_train_workers(self) -> None:
+        """Start workers for a moment at most: Atropos's loop looks at the trainer in between."""
+        end = time.monotonic() + 0.5
+
+        async def draw() -> None:
+            self.backlog.append(await self.get_next_item())
+
+        async def draw_in_time() -> Any:
+            if self._fatal is not None or time.monotonic() > end:
+                return None  # which ends the round
+            self._drawing = self._drawing or asyncio.create_task(draw())
+            await asyncio.wait({self._drawing}, timeout=end - time.monotonic())
+            if self._drawing.done():  # else the next round waits for it
+                drawn, self._drawing = self._drawing, None
+                drawn.result()
+            return self.backlog.pop() if self.backlog else None
+
+        stand_in: Any = copy.copy(self)  # a subclass may call its own get_next_item meanwhile
+        stand_in.get_next_item, stand_in.handle_env = draw_in_time, self.handle_env
+        await BaseEnv.add_train_workers(stand_in)
 
     async def handle_env(self, item_uuid: str) -> Any:
         """Collect and deliver an item's groups, as Atropos's own does."""

@@ -165,7 +165,7 @@ def close_groups_file(writer: Any, config: Any) -> None:
         path.unlink()
 
 
-def describe_output(config: Any, run_id: str) -> None:
+def describe_output(config: Any, run_id: str, *, collected: int) -> None:
     """Render the messages of Atropos's own file as HTML; print which files hold the groups."""
     atropos, others = config.data_path_to_save_groups, []
     if atropos and Path(atropos).exists():
@@ -181,8 +181,11 @@ def describe_output(config: Any, run_id: str) -> None:
             "Inspect the groups:",
             f"  reasoning-gym-environment report {shlex.join(map(str, dumps))} -o report.html",
         ]
+    elif others or not collected:
+        lines = [f"Wrote {others[0]}" if others else "Wrote nothing: no group was collected"]
     else:
-        lines = [f"Wrote {others[0]}" if others else "Wrote nothing: set --env.dump_all_rollouts"]
+        could = atropos or config.dumps_by_default or config.dump_all_rollouts
+        lines = [f"Wrote nothing: {'see the log' if could else 'set --env.dump_all_rollouts'}"]
     tqdm.write("\n".join(lines), file=sys.stdout)  # above a live line
 
 

@@ -101,8 +101,8 @@ async def collect_groups(env: Any, item: Any) -> tuple[Any, list[Any]]:
 
 
 def nothing_delivered(groups: Any, backlog: list[Any], work: Mapping[str, int]) -> str:
-    """Say why an item's work has delivered no group; "" if it has, or if more work follows."""
-    if groups is None and not backlog:
+    """Say why an item's work has delivered no group; "" if it has, lost one, or more follows."""
+    if groups is None and not backlog and not work["lost"]:
         return "nothing was collected: no group, or none with a score"
     failed = work["refused"] + work["send_failures"]
     if failed and failed == work["delivered"]:

@@ -83,7 +83,6 @@ def planned_recipes(
 
     Args:
         ladders: by task; a task with fewer than two levels has no difficulty.
-        others: the options of these names.
     """
     leveled = [task for task in tasks if len(ladders.get(task, ())) > 1]
     if eval_difficulties and (without := sorted(set(tasks) - set(leveled))):

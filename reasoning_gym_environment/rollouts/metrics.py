@@ -138,7 +138,7 @@ def group_values(group: GroupResult, categories: Mapping[str, str]) -> list[dict
 
 _WORK: ContextVar[Counter[str]] = ContextVar("work")
 """Counts of the item at work, in this task and those that it started: groups that the statistics
-know, that were handed out and delivered."""
+know, that were handed out, delivered and lost."""
 
 
 class GroupOutcome(str, Enum):
@@ -201,6 +201,7 @@ class Statistics:
             yield
         except lost_on:
             self.counts["groups/lost"] += 1
+            _WORK.get(Counter())["lost"] += 1
             raise
         except BaseException:
             self.counts["groups/interrupted"] += 1

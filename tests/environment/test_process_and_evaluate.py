@@ -12,7 +12,8 @@ import pytest
 from scripted_server import ScriptedServer
 from trainer_api import until
 
-from reasoning_gym_environment import ReasoningGymEnv, read_dump
+from reasoning_gym_environment import ReasoningGymEnv, ReasoningGymEnvConfig, read_dump
+from reasoning_gym_environment.atropos.output import describe_output
 from reasoning_gym_environment.demo.policy import Sample, ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.inference.errors import InferenceError
@@ -105,6 +106,23 @@ async def test_process_ends_with_a_policy_that_is_always_right(
     assert len(dumped(bench.folder, "*environment_rollouts_*.jsonl")) == GROUPS
 
 
+@pytest.mark.parametrize(
+    ("collected", "wanted", "why"),
+    [
+        (0, {}, "no group was collected"),
+        (3, {}, "see the log"),
+        (3, {"dump_rollouts": True}, "set --env.dump_all_rollouts"),
+        (3, {"dump_rollouts": True, "data_path_to_save_groups": "none"}, "see the log"),
+    ],
+)
+def test_process_says_why_it_wrote_nothing(
+    collected: int, wanted: Any, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = ReasoningGymEnvConfig(data_dumps_dir=str(tmp_path), **wanted)
+    describe_output(config, "run", collected=collected)
+    assert capsys.readouterr().out == f"Wrote nothing: {why}\n"
+
+
 async def test_process_without_messages_writes_groups_and_no_page(
     bench: Any, tokenizer: Any
 ) -> None:
@@ -119,7 +137,7 @@ async def test_process_without_messages_writes_groups_and_no_page(
 
 @pytest.mark.parametrize("kind", ["openai", "vllm"])
 async def test_process_ends_when_the_inference_server_dies(
-    kind: str, bench: Any, tokenizer: Any
+    kind: str, bench: Any, tokenizer: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with (
         PolicyServer(WRONG, tokenizer) as server,
@@ -131,6 +149,7 @@ async def test_process_ends_when_the_inference_server_dies(
         with pytest.raises(InferenceError, match="2 groups in a row were lost") as raised:
             await processing_groups
     assert server.url in str(raised.value)
+    assert "nothing was collected" not in caplog.text  # the loss was said
 
 
 def report_of(folder: Path) -> tuple[dict[str, float], list[dict[str, Any]]]:

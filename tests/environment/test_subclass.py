@@ -138,11 +138,14 @@ async def served(
 
 
 async def test_serving_ends_with_the_training_without_an_evaluation(
-    bench: Any, tokenizer: Any
+    bench: Any, tokenizer: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO")
     async with served(bench, tokenizer, ReasoningGymEnv, total_steps=1) as (env, _, job):
         await asyncio.wait_for(job, 120)
     assert env.eval_runner is None
+    assert "This environment ends after step 1, the trainer wants 1000: set --env." in caplog.text
+    assert f"Training ends at step {env.curr_step}, with what waits past total_st" in caplog.text
 
 
 @asynccontextmanager
@@ -210,6 +213,28 @@ async def test_none_drops_a_group_and_ends_the_items(bench: Any, tokenizer: Any)
     assert env.statistics.counts["groups/written"] == 2
     async with served(bench, tokenizer, EndsSoon) as (env, trainer, _):
         await until(lambda: trainer.groups == 2)
+
+
+class WaitsForTheTrainer(Plain):
+    """Each item comes after the trainer's next status."""
+
+    asked = given = 0
+
+    async def get_next_item(self) -> Any:
+        self.asked += 1
+        status = self.status_dict
+        while self.status_dict is status:
+            await asyncio.sleep(0.05)
+        self.given += 1
+        return await super().get_next_item()
+
+
+async def test_the_trainer_is_looked_at_while_an_item_is_slow_to_come(
+    bench: Any, tokenizer: Any
+) -> None:
+    async with served(bench, tokenizer, WaitsForTheTrainer) as (env, trainer, _):
+        await until(lambda: trainer.batches >= 2)
+        assert env.asked - env.given <= 1  # the slow draw went on: none was cancelled
 
 
 class Fails(ReasoningGymEnv):
