@@ -151,10 +151,12 @@ class ReasoningGymEnv(BaseEnv):
         template = chat_template_text(config.chat_template)
         with loading_tokenizer(config, servers):
             super().__init__(config, server_configs, slurm=slurm, testing=testing)
+        if self.jsonl_writer is not None:
+            self.jsonl_writer.close()  # it loses groups on a full disk; `Delivery` writes them
         try:
             self.tokenizer = with_template(self.tokenizer, config, template, system_prompt)
         except ConfigurationError:
-            output.close_groups_file(self.jsonl_writer, config)
+            output.delete_empty_groups_file(config)
             raise
         self.run_id = str(uuid.uuid4())
         self._fatal: FixableError | None = None
@@ -229,7 +231,8 @@ class ReasoningGymEnv(BaseEnv):
         )
         self.api = TrainerApi(config.rollout_server_url)
         vocabulary = len(self.tokenizer) if self.tokenizer else 0
-        self.delivery = Delivery(self.api, self.statistics, vocabulary, self.jsonl_writer)
+        file = config.data_path_to_save_groups
+        self.delivery = Delivery(self.api, self.statistics, vocabulary, file)
         self.backoff = FailureBackoff()
         self.progress = ProgressReporter(
             self.statistics, waiting=lambda: [self.inference.failover.waiting, self.api.waiting]
@@ -446,7 +449,7 @@ class ReasoningGymEnv(BaseEnv):
         self._closed = True
         async with AsyncExitStack() as last_first:
             last_first.callback(self._report)
-            last_first.callback(output.close_groups_file, self.jsonl_writer, self.config)
+            last_first.callback(output.delete_empty_groups_file, self.config)
             if self.serving:
                 last_first.push_async_callback(self.api.disconnect, self.env_id)
             if self._election is not None:
@@ -466,7 +469,7 @@ class ReasoningGymEnv(BaseEnv):
 
     async def _end_saves(self) -> None:
         """Close the writers, and record the groups whose workers were cancelled during the save."""
-        disks = [self._dumps.close]
+        disks = [self._dumps.close, self.delivery.close_file]
         if "checkpoints" in self.__dict__:
             disks.append(self.checkpoints.close)
         await asyncio.gather(*map(asyncio.to_thread, disks))  # each waits 10 s if it hangs
@@ -746,7 +749,7 @@ class ReasoningGymEnv(BaseEnv):
             self.completion_lengths += map(trained_tokens, group["masks"])
         self.items_sent_this_step += self.serving
         await self.add_rollouts_for_wandb(group, problem)
-        is_written = await self.delivery.write(group)
+        is_written = await self.delivery.write(group, must_end=not sends)
         if sends:
             return await self.delivery.send({**group, "env_id": self.env_id}, problem)
         return GroupOutcome.WRITTEN if is_written else GroupOutcome.FAILED

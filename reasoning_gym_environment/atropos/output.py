@@ -152,15 +152,9 @@ def rollout_table(groups: Sequence[Sequence[tuple[Any, ...]]]) -> wandb.Table:
     return wandb.Table(columns=[*columns, "answer", "tokens"], data=rows)
 
 
-def close_groups_file(writer: Any, config: Any) -> None:
-    """Close Atropos's own file of groups, if any; delete it if it is empty after a failed start."""
-    if writer is None:
-        return
-    try:
-        writer.close()
-    except OSError as error:
-        logger.error("The end of data_path_to_save_groups is missing: %s", error)
-    path = Path(config.data_path_to_save_groups)
+def delete_empty_groups_file(config: Any) -> None:
+    """Delete Atropos's own file of groups, if any, that is empty after a failed start."""
+    path = Path(config.data_path_to_save_groups or "")
     if path.is_file() and not path.stat().st_size:  # never a device
         path.unlink()
 
