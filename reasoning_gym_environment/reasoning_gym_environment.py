@@ -906,7 +906,8 @@ class ReasoningGymEnv(BaseEnv):
             logger.debug("Since the last report: %s", line)
         counted = self.statistics.take_report()
         stats = self.get_curriculum_stats()
-        levels = curriculum_metrics(stats, self.categories) if stats["curriculum_mode"] else {}
+        own = stats["curriculum_mode"] and self._shared is None  # else the service's levels count
+        levels = curriculum_metrics(stats, self.categories) if own else {}
         sampled = self.problems.sampling - self._reported_sampling
         self._reported_sampling = self.problems.sampling.copy()
         curves = self.evaluation.take_curves()
