@@ -91,6 +91,7 @@ async def test_a_groups_file_has_all_that_count_as_written_after_a_full_disk(ben
             await env.handle_send_to_api(group, problem, do_send_to_api=False)
             rows, torn = read_dump(file)  # as after `kill -9`: nothing is closed
             assert (len(rows), torn) == (counts["groups/written"], 0)
+            assert file.read_bytes().count(b"\n") == len(rows)
     assert counts["groups/not_written"] == 1
     assert rows[-1]["tokens"] == [list(row) for row in group["tokens"]]
 
