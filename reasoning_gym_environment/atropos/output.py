@@ -164,7 +164,10 @@ def describe_output(config: Any, run_id: str) -> None:
     atropos, others = config.data_path_to_save_groups, []
     if atropos and Path(atropos).exists():
         if config.include_messages:
-            generate_html(atropos)
+            try:
+                generate_html(atropos)
+            except (OSError, SystemExit):  # it prints why, and would end the program with status 1
+                logger.warning("The page of %s can't be written", atropos)
         others = [f"{atropos} (Atropos's own format)"]
     folder = Path(config.data_dumps_dir)
     dumps = sorted(folder.glob(f"reasoning_gym_environment_*rollouts_{run_id}_*.jsonl"))
