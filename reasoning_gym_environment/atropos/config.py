@@ -41,6 +41,7 @@ from ..inference.servers import ServerClient
 from ..scoring.grading import ScoringSettings
 from ..settings import EnvironmentSettings, ServerSettings, settings_of
 from ..util.command_line import SERVER, build
+from ..util.files import UnwritableError
 from ..util.outages import Outage
 from ..util.values import shorten
 
@@ -216,6 +217,9 @@ def loading_tokenizer(config: Any, servers: Sequence[Any]) -> Iterator[None]:
     except ConfigurationError:
         raise
     except (OSError, ValueError) as error:
+        path = config.data_path_to_save_groups
+        if path is not None and getattr(error, "filename", None) == path:
+            raise UnwritableError(f"data_path_to_save_groups: {error}; choose another") from error
         reason = " ".join(str(error).split())
         whole = re.match(r".{0,500}(?=[.!]( |$))", reason)  # some list all models
         raise ConfigurationError(

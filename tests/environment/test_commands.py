@@ -143,6 +143,15 @@ async def test_every_new_environment_checks_its_output_folders(bench: Any, file:
             pass
 
 
+async def test_a_groups_file_that_cannot_be_is_named_with_its_setting(bench: Any) -> None:
+    for name, why in ((f"{'x' * 300}.jsonl", "File name too long"), ("g.html", "its own page")):
+        with pytest.raises(UnwritableError, match=f"^data_path_to_save_groups: .*{why}"):
+            async with bench.unprepared(
+                "http://x", data_path_to_save_groups=str(bench.folder / name)
+            ):
+                pass
+
+
 async def test_a_folder_without_a_tokenizer_is_named(bench: Any, tmp_path: Path) -> None:
     """It raises ValueError, where a folder that is missing raises OSError."""
     with pytest.raises(ConfigurationError) as raised:
