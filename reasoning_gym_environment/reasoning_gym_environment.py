@@ -44,6 +44,7 @@ from reasoning_gym_environment.atropos.config import (
     chat_template_text,
     evaluation_settings,
     loading_tokenizer,
+    require_slurm,
     with_template,
 )
 from reasoning_gym_environment.atropos.delivery import (
@@ -144,6 +145,8 @@ class ReasoningGymEnv(BaseEnv):
         if not servers:
             raise ConfigurationError("server_configs is empty: give the settings of a server")
         config.require_places()
+        if slurm:
+            require_slurm()
         # of a single `ServerBaseline` Atropos makes several servers, and drops their type
         kind = "" if servers is server_configs else servers[0].server_type
         self.server_cls = functools.partial(AtroposServer, server_type=kind)

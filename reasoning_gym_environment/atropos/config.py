@@ -7,6 +7,7 @@ at a chat endpoint; a base model's gets a chat template.
 from __future__ import annotations
 
 import logging
+import os
 import re
 import time
 from collections import deque
@@ -230,6 +231,20 @@ def loading_tokenizer(config: Any, servers: Sequence[Any]) -> Iterator[None]:
     finally:
         config.tokenizer_name = name
         hub.removeFilter(log_once_a_minute)
+
+
+def require_slurm() -> None:
+    """Raise ConfigurationError for variables with which Atropos finds no servers."""
+    nodes = int(os.environ.get("SLURM_JOB_NUM_NODES", "1"))
+    if "SLURM_JOB_NODELIST" not in os.environ:
+        fault = "SLURM_JOB_NODELIST is not set: start it in a job"
+    elif nodes > 1 and os.environ.get("NUM_TRAINING_NODES") not in map(str, range(nodes)):
+        fault = f"NUM_TRAINING_NODES must be from 0 to {nodes - 1}: set it"
+    elif nodes > 1 and "INFER_TP" in os.environ:
+        fault = "Atropos fails where INFER_TP is set: unset it"
+    else:
+        return
+    raise ConfigurationError(f"slurm: {fault}, or set --slurm false and --openai.base_url")
 
 
 def chat_template_text(name_or_file: str) -> str:

@@ -152,6 +152,21 @@ async def test_a_groups_file_that_cannot_be_is_named_with_its_setting(bench: Any
                 pass
 
 
+def test_slurm_names_the_variable_that_keeps_its_servers_from_being_found(
+    bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = ReasoningGymEnvConfig(**bench.settings())
+    for name, value, said in (
+        ("INFER_TP", "2", "SLURM_JOB_NODELIST is not set: start it in a job"),
+        ("SLURM_JOB_NUM_NODES", "2", "SLURM_JOB_NODELIST is not set: start it in a job"),
+        ("SLURM_JOB_NODELIST", "n[1-2]", "NUM_TRAINING_NODES must be from 0 to 1: set it"),
+        ("NUM_TRAINING_NODES", "1", "Atropos fails where INFER_TP is set: unset it"),
+    ):
+        monkeypatch.setenv(name, value)
+        with pytest.raises(ConfigurationError, match=f"^slurm: {said}, or set --slurm false"):
+            ReasoningGymEnv(config, [ServerConfig()], slurm=True)
+
+
 async def test_a_folder_without_a_tokenizer_is_named(bench: Any, tmp_path: Path) -> None:
     """It raises ValueError, where a folder that is missing raises OSError."""
     with pytest.raises(ConfigurationError) as raised:
