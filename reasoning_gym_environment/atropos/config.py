@@ -235,16 +235,12 @@ def loading_tokenizer(config: Any, servers: Sequence[Any]) -> Iterator[None]:
 
 def require_slurm() -> None:
     """Raise ConfigurationError for variables with which Atropos finds no servers."""
-    nodes = int(os.environ.get("SLURM_JOB_NUM_NODES", "1"))
-    if "SLURM_JOB_NODELIST" not in os.environ:
-        fault = "SLURM_JOB_NODELIST is not set: start it in a job"
-    elif nodes > 1 and os.environ.get("NUM_TRAINING_NODES") not in map(str, range(nodes)):
-        fault = f"NUM_TRAINING_NODES must be from 0 to {nodes - 1}: set it"
-    elif nodes > 1 and "INFER_TP" in os.environ:
-        fault = "Atropos fails where INFER_TP is set: unset it"
-    else:
-        return
-    raise ConfigurationError(f"slurm: {fault}, or set --slurm false and --openai.base_url")
+    several = os.environ.get("SLURM_JOB_NUM_NODES", "1") != "1"
+    needed = ["SLURM_JOB_NODELIST", *["NUM_TRAINING_NODES"] * several]
+    faults = [f"set {name}" for name in needed if name not in os.environ]
+    faults += ["unset INFER_TP"] * (several and "INFER_TP" in os.environ)  # read as text
+    if faults:
+        raise ConfigurationError(f"slurm: in a job, {', '.join(faults)}; or set --slurm false")
 
 
 def chat_template_text(name_or_file: str) -> str:

@@ -157,13 +157,17 @@ def test_slurm_names_the_variable_that_keeps_its_servers_from_being_found(
 ) -> None:
     config = ReasoningGymEnvConfig(**bench.settings())
     for name, value, said in (
-        ("INFER_TP", "2", "SLURM_JOB_NODELIST is not set: start it in a job"),
-        ("SLURM_JOB_NUM_NODES", "2", "SLURM_JOB_NODELIST is not set: start it in a job"),
-        ("SLURM_JOB_NODELIST", "n[1-2]", "NUM_TRAINING_NODES must be from 0 to 1: set it"),
-        ("NUM_TRAINING_NODES", "1", "Atropos fails where INFER_TP is set: unset it"),
+        ("INFER_TP", "2", "set SLURM_JOB_NODELIST"),
+        (
+            "SLURM_JOB_NUM_NODES",
+            "2",
+            "set SLURM_JOB_NODELIST, set NUM_TRAINING_NODES, unset INFER_TP",
+        ),
+        ("SLURM_JOB_NODELIST", "n[1-2]", "set NUM_TRAINING_NODES, unset INFER_TP"),
+        ("NUM_TRAINING_NODES", "1", "unset INFER_TP"),
     ):
         monkeypatch.setenv(name, value)
-        with pytest.raises(ConfigurationError, match=f"^slurm: {said}, or set --slurm false"):
+        with pytest.raises(ConfigurationError, match=f"^slurm: in a job, {said}; or set --slurm"):
             ReasoningGymEnv(config, [ServerConfig()], slurm=True)
 
 
