@@ -637,7 +637,7 @@ class Delivery:
         """Write to Atropos's own file, see `DaemonWriter`; return False on a failure."""
         if not self._file:
             return True
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # logged and counted
             write = functools.partial(self._append, self._file, group)
             await self._disk.write(write, must_end=must_end)
             return True
