@@ -45,6 +45,7 @@ from reasoning_gym_environment.atropos.config import (
     chat_template_text,
     evaluation_settings,
     loading_tokenizer,
+    require_slurm,
     with_template,
 )
 from reasoning_gym_environment.atropos.delivery import (
@@ -145,6 +146,8 @@ class ReasoningGymEnv(BaseEnv):
         if not servers:
             raise ConfigurationError("server_configs is empty: give the settings of a server")
         config.require_places()
+        if slurm:
+            require_slurm()
         # of a single `ServerBaseline` Atropos makes several servers, and drops their type
         kind = "" if servers is server_configs else servers[0].server_type
         self.server_cls = functools.partial(AtroposServer, server_type=kind)
@@ -152,10 +155,12 @@ class ReasoningGymEnv(BaseEnv):
         template = chat_template_text(config.chat_template)
         with loading_tokenizer(config, servers):
             super().__init__(config, server_configs, slurm=slurm, testing=testing)
+        if self.jsonl_writer is not None:
+            self.jsonl_writer.close()  # it loses groups on a full disk; `Delivery` writes them
         try:
             self.tokenizer = with_template(self.tokenizer, config, template, system_prompt)
         except ConfigurationError:
-            output.close_groups_file(self.jsonl_writer, config)
+            output.delete_empty_groups_file(config)
             raise
         self.run_id = str(uuid.uuid4())
         self._fatal: FixableError | None = None
@@ -231,7 +236,8 @@ class ReasoningGymEnv(BaseEnv):
         )
         self.api = TrainerApi(config.rollout_server_url)
         vocabulary = len(self.tokenizer) if self.tokenizer else 0
-        self.delivery = Delivery(self.api, self.statistics, vocabulary, self.jsonl_writer)
+        file = config.data_path_to_save_groups
+        self.delivery = Delivery(self.api, self.statistics, vocabulary, file)
         self.backoff = FailureBackoff()
         self.progress = ProgressReporter(
             self.statistics, waiting=lambda: [self.inference.failover.waiting, self.api.waiting]
@@ -451,7 +457,7 @@ class ReasoningGymEnv(BaseEnv):
         self._closed = True
         async with AsyncExitStack() as last_first:
             last_first.callback(self._report)
-            last_first.callback(output.close_groups_file, self.jsonl_writer, self.config)
+            last_first.callback(output.delete_empty_groups_file, self.config)
             if self.serving:
                 last_first.push_async_callback(self.api.disconnect, self.env_id)
             if self._election is not None:
@@ -472,7 +478,7 @@ class ReasoningGymEnv(BaseEnv):
 
     async def _end_saves(self) -> None:
         """Close the writers, and record the groups whose workers were cancelled during the save."""
-        disks = [self._dumps.close]
+        disks = [self._dumps.close, self.delivery.close_file]
         if "checkpoints" in self.__dict__:
             disks.append(self.checkpoints.close)
         await asyncio.gather(*map(asyncio.to_thread, disks))  # each waits 10 s if it hangs
@@ -775,7 +781,7 @@ class ReasoningGymEnv(BaseEnv):
             self.completion_lengths += map(trained_tokens, group["masks"])
         self.items_sent_this_step += self.serving
         await self.add_rollouts_for_wandb(group, problem)
-        is_written = await self.delivery.write(group)
+        is_written = await self.delivery.write(group, must_end=not sends)
         if sends:
             return await self.delivery.send({**group, "env_id": self.env_id}, problem)
         return GroupOutcome.WRITTEN if is_written else GroupOutcome.FAILED
@@ -932,7 +938,8 @@ class ReasoningGymEnv(BaseEnv):
             logger.debug("Since the last report: %s", line)
         counted = self.statistics.take_report()
         stats = self.get_curriculum_stats()
-        levels = curriculum_metrics(stats, self.categories) if stats["curriculum_mode"] else {}
+        own = stats["curriculum_mode"] and self._shared is None  # else the service's levels count
+        levels = curriculum_metrics(stats, self.categories) if own else {}
         sampled = self.problems.sampling - self._reported_sampling
         self._reported_sampling = self.problems.sampling.copy()
         curves = self.evaluation.take_curves()

@@ -29,7 +29,7 @@ from .problems.options import Names, TaskOptions, option, split_names
 from .records import UPSTREAM_THRESHOLD
 from .scoring.grading import ScoreMode
 from .util.command_line import ENV, SERVER, Given, Section, build, limits, read_given, types_of
-from .util.files import require_place
+from .util.files import UnwritableError, require_place
 
 if TYPE_CHECKING:
     from .problems.suites import Suite
@@ -308,9 +308,12 @@ class EnvironmentSettings(AtroposEnvironment, TaskOptions):
             require_place(Path(self.data_dumps_dir), "data_dumps_dir")
         if self.data_dir_to_save_evals:
             require_place(Path(self.data_dir_to_save_evals), "data_dir_to_save_evals")
-        if self.data_path_to_save_groups:
-            folder = Path(self.data_path_to_save_groups).parent
-            require_place(folder, "data_path_to_save_groups")
+        if groups := self.data_path_to_save_groups:
+            require_place(Path(groups).parent, "data_path_to_save_groups")
+            if Path(groups).suffix == ".html":
+                raise UnwritableError(
+                    f"data_path_to_save_groups: {groups} is the name of its own page; choose .jsonl"
+                )
 
 
 class ServerSettings(AtroposServer):

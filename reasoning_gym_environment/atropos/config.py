@@ -7,6 +7,7 @@ at a chat endpoint; a base model's gets a chat template.
 from __future__ import annotations
 
 import logging
+import os
 import re
 import time
 from collections import deque
@@ -41,6 +42,7 @@ from ..inference.servers import ServerClient
 from ..scoring.grading import ScoringSettings
 from ..settings import EnvironmentSettings, ServerSettings, settings_of
 from ..util.command_line import SERVER, build
+from ..util.files import UnwritableError
 from ..util.outages import Outage
 from ..util.values import shorten
 
@@ -216,6 +218,9 @@ def loading_tokenizer(config: Any, servers: Sequence[Any]) -> Iterator[None]:
     except ConfigurationError:
         raise
     except (OSError, ValueError) as error:
+        path = config.data_path_to_save_groups
+        if path is not None and getattr(error, "filename", None) == path:
+            raise UnwritableError(f"data_path_to_save_groups: {error}; choose another") from error
         reason = " ".join(str(error).split())
         whole = re.match(r".{0,500}(?=[.!]( |$))", reason)  # some list all models
         raise ConfigurationError(
@@ -226,6 +231,16 @@ def loading_tokenizer(config: Any, servers: Sequence[Any]) -> Iterator[None]:
     finally:
         config.tokenizer_name = name
         hub.removeFilter(log_once_a_minute)
+
+
+def require_slurm() -> None:
+    """Raise ConfigurationError for variables with which Atropos finds no servers."""
+    several = os.environ.get("SLURM_JOB_NUM_NODES", "1") != "1"
+    needed = ["SLURM_JOB_NODELIST", *["NUM_TRAINING_NODES"] * several]
+    faults = [f"set {name}" for name in needed if name not in os.environ]
+    faults += ["unset INFER_TP"] * (several and "INFER_TP" in os.environ)  # read as text
+    if faults:
+        raise ConfigurationError(f"slurm: in a job, {', '.join(faults)}; or set --slurm false")
 
 
 def chat_template_text(name_or_file: str) -> str:

@@ -30,6 +30,7 @@ import time
 import uuid
 from array import array
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
@@ -42,7 +43,8 @@ from ..errors import TRY_AGAIN, ConfigurationError, FixableError
 from ..inference.errors import error_message, start_of_body
 from ..records import MASKED, Attempt, GroupResult, Problem, Status
 from ..rollouts.metrics import GroupOutcome, Statistics, line_logger
-from ..util.concurrency import LARGE, offload
+from ..util.concurrency import LARGE, DaemonWriter, offload
+from ..util.files import append_whole
 from ..util.outages import LOG_INTERVAL, Outage, Retry, UnreachableError, is_loopback
 from ..util.values import replace_surrogates, validate
 
@@ -553,16 +555,16 @@ class Delivery:
     """
 
     def __init__(
-        self, api: TrainerApi, statistics: Statistics, vocabulary: int, writer: Any
+        self, api: TrainerApi, statistics: Statistics, vocabulary: int, file: str | None
     ) -> None:
         self.fatal: ConfigurationError | None = None  # ends a run of which nothing arrives
         self._api = api
         self._statistics = statistics
         self._vocabulary = vocabulary
-        self._writer = writer
+        self._file = Path(file) if file else None
+        self._disk = DaemonWriter(Path(file or ""))
         self._in_flight: set[asyncio.Task[None]] = set()
         self._refusals = Outage()
-        self._writing = asyncio.Lock()
         self._bodies = asyncio.Semaphore(8)  # of 4 MB, in memory while the API is slow
 
     async def finish(self, delivery: Coroutine[Any, Any, GroupOutcome]) -> None:
@@ -631,23 +633,32 @@ class Delivery:
             )
         return GroupOutcome.REFUSED
 
-    async def write(self, group: dict[str, Any]) -> bool:
-        """Write to Atropos's own file; return False on a failure, which is logged and counted."""
-        if self._writer is None:
+    async def write(self, group: dict[str, Any], *, must_end: bool) -> bool:
+        """Write to Atropos's own file, see `DaemonWriter`; return False on a failure."""
+        if not self._file:
             return True
+        with contextlib.suppress(OSError):  # logged and counted
+            write = functools.partial(self._append, self._file, group)
+            await self._disk.write(write, must_end=must_end)
+            return True
+        return False
 
-        def write() -> None:
-            lists = {name: [list(row) for row in group[name]] for name in COLUMNS if group[name]}
-            self._writer.write({**group, **lists})
-
+    def _append(self, file: Path, group: dict[str, Any]) -> None:
+        lists = {name: [list(row) for row in group[name]] for name in COLUMNS if group[name]}
         try:
-            async with self._writing:
-                await offload(write, tokens=sum(map(len, group["tokens"])))
+            append_whole(file, (json.dumps({**group, **lists}) + "\n").encode())
         except OSError as error:
-            self._statistics.counts["groups/not_written"] += 1
-            logger.error("A group is missing in data_path_to_save_groups: %s", error)
-            return False
-        return True
+            self._count_missing(1, error)
+            raise
+
+    def _count_missing(self, groups: int, reason: object) -> None:
+        self._statistics.counts["groups/not_written"] += groups
+        logger.error("Groups missing in data_path_to_save_groups: %d (%s)", groups, reason)
+
+    def close_file(self) -> None:
+        """Wait for pending writes for a while, then log and count the rest as not written."""
+        if lost := self._disk.close():
+            self._count_missing(lost, "its disk does not respond")
 
     async def send(self, group: Mapping[str, Any], problem: Problem | None) -> GroupOutcome:
         """Send a group to the API; failures are logged."""

@@ -152,15 +152,9 @@ def rollout_table(groups: Sequence[Sequence[tuple[Any, ...]]]) -> wandb.Table:
     return wandb.Table(columns=[*columns, "answer", "tokens"], data=rows)
 
 
-def close_groups_file(writer: Any, config: Any) -> None:
-    """Close Atropos's own file of groups, if any; delete it if it is empty after a failed start."""
-    if writer is None:
-        return
-    try:
-        writer.close()
-    except OSError as error:
-        logger.error("The end of data_path_to_save_groups is missing: %s", error)
-    path = Path(config.data_path_to_save_groups)
+def delete_empty_groups_file(config: Any) -> None:
+    """Delete Atropos's own file of groups, if any, that is empty after a failed start."""
+    path = Path(config.data_path_to_save_groups or "")
     if path.is_file() and not path.stat().st_size:  # never a device
         path.unlink()
 
@@ -170,7 +164,10 @@ def describe_output(config: Any, run_id: str, *, collected: int) -> None:
     atropos, others = config.data_path_to_save_groups, []
     if atropos and Path(atropos).exists():
         if config.include_messages:
-            generate_html(atropos)
+            try:
+                generate_html(atropos)
+            except (OSError, SystemExit):  # it prints why, and would end the program with status 1
+                logger.warning("The page of %s can't be written", atropos)
         others = [f"{atropos} (Atropos's own format)"]
     folder = Path(config.data_dumps_dir)
     dumps = sorted(folder.glob(f"reasoning_gym_environment_*rollouts_{run_id}_*.jsonl"))

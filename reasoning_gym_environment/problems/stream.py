@@ -616,13 +616,18 @@ class TrainingProblems:
 
     def group_finished(self, group: GroupResult) -> None:
         """Update levels and task sampling with a training group."""
-        self.report_result(group.problem.recipe, solved=group.solved, scored=len(group.scored))
+        recipe, again = group.problem.recipe, group.problem.asked_again
+        self.report_result(recipe, solved=group.solved, scored=len(group.scored), asked_again=again)
 
-    def report_result(self, recipe: Recipe, *, solved: int, scored: int) -> None:
+    def report_result(
+        self, recipe: Recipe, *, solved: int, scored: int, asked_again: bool = False
+    ) -> None:
         """Update the curriculum and the sampler with a group: `solved` of its `scored` rollouts."""
         assert self._sampler is not None
-        again = self._sampler.is_asked_again(recipe)
-        count_group(self.sampling, asked_again=again, solved=solved, scored=scored)
+        own = self._sampler.is_asked_again(recipe)
+        count_group(self.sampling, asked_again=asked_again or own, solved=solved, scored=scored)
+        if asked_again and not own:
+            return  # a shared curriculum chose it: learn from first groups alone
         move = self._sampler.report_result(recipe, solved=solved, scored=scored, step=self.step)
         if move is not None:
             self._counts["curriculum/moves"] += 1

@@ -143,6 +143,34 @@ async def test_every_new_environment_checks_its_output_folders(bench: Any, file:
             pass
 
 
+async def test_a_groups_file_that_cannot_be_is_named_with_its_setting(bench: Any) -> None:
+    for name, why in ((f"{'x' * 300}.jsonl", "File name too long"), ("g.html", "its own page")):
+        with pytest.raises(UnwritableError, match=f"^data_path_to_save_groups: .*{why}"):
+            async with bench.unprepared(
+                "http://x", data_path_to_save_groups=str(bench.folder / name)
+            ):
+                pass
+
+
+def test_slurm_names_the_variable_that_keeps_its_servers_from_being_found(
+    bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = ReasoningGymEnvConfig(**bench.settings())
+    for name, value, said in (
+        ("INFER_TP", "2", "set SLURM_JOB_NODELIST"),
+        (
+            "SLURM_JOB_NUM_NODES",
+            "2",
+            "set SLURM_JOB_NODELIST, set NUM_TRAINING_NODES, unset INFER_TP",
+        ),
+        ("SLURM_JOB_NODELIST", "n[1-2]", "set NUM_TRAINING_NODES, unset INFER_TP"),
+        ("NUM_TRAINING_NODES", "1", "unset INFER_TP"),
+    ):
+        monkeypatch.setenv(name, value)
+        with pytest.raises(ConfigurationError, match=f"^slurm: in a job, {said}; or set --slurm"):
+            ReasoningGymEnv(config, [ServerConfig()], slurm=True)
+
+
 async def test_a_folder_without_a_tokenizer_is_named(bench: Any, tmp_path: Path) -> None:
     """It raises ValueError, where a folder that is missing raises OSError."""
     with pytest.raises(ConfigurationError) as raised:

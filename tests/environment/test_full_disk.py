@@ -1,5 +1,6 @@
 """A disk that gets full: training continues, losses are said, an evaluation goes on later."""
 
+import os
 import re
 import signal
 from typing import Any
@@ -75,3 +76,37 @@ async def test_a_full_disk_ends_an_evaluation_that_goes_on_where_it_was(
         "The evaluation failed: evaluation results can't be written"
     )
     assert not said.exc_info
+
+
+async def test_a_groups_file_has_all_that_count_as_written_after_a_full_disk(bench: Any) -> None:
+    with memory_disk(bench.folder / "small", "64k") as disk:
+        file = disk / "groups.jsonl"
+        settings = {"data_path_to_save_groups": str(file), "ensure_scores_are_not_same": False}
+        async with bench.playing(HONEST, **settings) as env:
+            problem, counts = await env.get_next_item(), env.statistics.counts
+            group, _ = await env.collect_trajectories(problem)
+            while not counts["groups/not_written"]:
+                await env.handle_send_to_api(group, problem, do_send_to_api=False)
+            enlarge(disk, "16m")
+            await env.handle_send_to_api(group, problem, do_send_to_api=False)
+            rows, torn = read_dump(file)  # as after `kill -9`: nothing is closed
+            assert (len(rows), torn) == (counts["groups/written"], 0)
+            assert file.read_bytes().count(b"\n") == len(rows)
+    assert counts["groups/not_written"] == 1
+    assert rows[-1]["tokens"] == [list(row) for row in group["tokens"]]
+
+
+async def test_a_groups_file_on_a_disk_that_hangs_blocks_neither_training_nor_the_end(
+    bench: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = bench.folder / "groups.jsonl"
+    async with bench.playing(HONEST, data_path_to_save_groups=str(file)) as env:
+        problem = await env.get_next_item()
+        group, _ = await env.collect_trajectories(problem)
+        file.unlink()
+        os.mkfifo(file)  # opening it blocks, since nobody reads it
+        assert await env.delivery.write(group, must_end=False)
+    assert env.statistics.counts["groups/not_written"] == 1
+    assert (
+        "Groups missing in data_path_to_save_groups: 1 (its disk does not respond)" in caplog.text
+    )

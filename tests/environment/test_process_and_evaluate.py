@@ -135,6 +135,20 @@ async def test_process_without_messages_writes_groups_and_no_page(
     assert not (bench.folder / "groups.html").exists()
 
 
+async def test_process_names_its_files_though_the_page_cannot_be_written(
+    bench: Any, tokenizer: Any, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    (bench.folder / "groups.html").mkdir()
+    async with (
+        PolicyServer(WRONG, tokenizer) as server,
+        processing(bench, server.url, ReasoningGymEnv) as env,
+    ):
+        await env.process_manager()
+    groups = bench.folder / "groups.jsonl"
+    assert f"Wrote {groups} (Atropos's own format)" in capsys.readouterr().out
+    assert f"The page of {groups} can't be written" in caplog.text
+
+
 @pytest.mark.parametrize("kind", ["openai", "vllm"])
 async def test_process_ends_when_the_inference_server_dies(
     kind: str, bench: Any, tokenizer: Any, caplog: pytest.LogCaptureFixture
