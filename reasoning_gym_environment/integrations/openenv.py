@@ -185,12 +185,6 @@ class ReasoningGymEnvironment(Environment[ReasoningGymAction, ReasoningGymObserv
         if seed is None or given.size is None:
             raise ConfigurationError(f"seed and size must be given with dataset_name {name!r}")
         indices = itertools.cycle(range(given.size))
-        one = given.level is not None or given.dataset_config
-        if one if name == "composite" else given.dataset_specs:
-            raise ConfigurationError(
-                "dataset_specs describes dataset_name 'composite', level and dataset_config any "
-                f"other, got dataset_name {name!r}"
-            )
         if name != "composite":
             first = self._template(name, given.level, given.dataset_config or {})
             return (replace(first, seed=seed + index) for index in indices)

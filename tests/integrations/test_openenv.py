@@ -238,12 +238,6 @@ def test_a_dataset_can_have_a_level(session: ReasoningGymEnvironment) -> None:
             {"dataset_name": "composite", "seed": 1, "size": 1, "dataset_specs": [{"nme": "gcd"}]},
             "unknown setting 'nme'; did you mean name?",
         ),
-        ({**COMPOSITE, "level": 3}, "level and dataset_config any other, got dataset_name 'comp"),
-        ({**COMPOSITE, "dataset_config": {"a": 1}}, "got dataset_name 'composite'"),
-        (
-            {**COMPOSITE, "dataset_name": "gcd", "dataset_specs": [{"name": "lcm"}]},
-            "dataset_specs describes dataset_name 'composite', ",
-        ),
         ({"level": 1}, "dataset_name is missing"),
         ({"sede": 1}, "unknown setting 'sede'; did you mean seed?"),
     ],
