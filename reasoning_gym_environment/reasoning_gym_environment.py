@@ -20,6 +20,7 @@ import copy
 import functools
 import gc
 import logging
+import os
 import shlex
 import sys
 import time
@@ -45,7 +46,6 @@ from reasoning_gym_environment.atropos.config import (
     chat_template_text,
     evaluation_settings,
     loading_tokenizer,
-    require_slurm,
     with_template,
 )
 from reasoning_gym_environment.atropos.delivery import (
@@ -55,7 +55,6 @@ from reasoning_gym_environment.atropos.delivery import (
     completed,
     task_of,
     to_scored_data_group,
-    trained_tokens,
 )
 from reasoning_gym_environment.atropos.launch import run
 from reasoning_gym_environment.atropos.shared_curriculum import SharedCurriculum
@@ -146,8 +145,8 @@ class ReasoningGymEnv(BaseEnv):
         if not servers:
             raise ConfigurationError("server_configs is empty: give the settings of a server")
         config.require_places()
-        if slurm:
-            require_slurm()
+        if slurm and "SLURM_JOB_NODELIST" not in os.environ:
+            raise ConfigurationError("slurm: SLURM_JOB_NODELIST is not set; or set --slurm false")
         # of a single `ServerBaseline` Atropos makes several servers, and drops their type
         kind = "" if servers is server_configs else servers[0].server_type
         self.server_cls = functools.partial(AtroposServer, server_type=kind)
@@ -777,8 +776,6 @@ class ReasoningGymEnv(BaseEnv):
         )
         if outcome is not None:
             return outcome
-        if self.tokenizer is not None:
-            self.completion_lengths += map(trained_tokens, group["masks"])
         self.items_sent_this_step += self.serving
         await self.add_rollouts_for_wandb(group, problem)
         is_written = await self.delivery.write(group, must_end=not sends)
@@ -945,7 +942,6 @@ class ReasoningGymEnv(BaseEnv):
         curves = self.evaluation.take_curves()
         metrics = {**(wandb_metrics or {}), **self.perf_stats({}), **counted, **levels, **curves}
         metrics = await self.create_rollout_table(metrics | sampling_metrics(sampled))
-        self.completion_lengths.clear()
         self.rollouts_for_wandb.clear()
         if self.config.use_wandb:  # Atropos's own would log other keys, with the replica's name
             with output.surviving_wandb(self._wandb_failure):

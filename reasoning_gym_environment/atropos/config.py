@@ -7,7 +7,6 @@ at a chat endpoint; a base model's gets a chat template.
 from __future__ import annotations
 
 import logging
-import os
 import re
 import time
 from collections import deque
@@ -231,16 +230,6 @@ def loading_tokenizer(config: Any, servers: Sequence[Any]) -> Iterator[None]:
     finally:
         config.tokenizer_name = name
         hub.removeFilter(log_once_a_minute)
-
-
-def require_slurm() -> None:
-    """Raise ConfigurationError for variables with which Atropos finds no servers."""
-    several = os.environ.get("SLURM_JOB_NUM_NODES", "1") != "1"
-    needed = ["SLURM_JOB_NODELIST", *["NUM_TRAINING_NODES"] * several]
-    faults = [f"set {name}" for name in needed if name not in os.environ]
-    faults += ["unset INFER_TP"] * (several and "INFER_TP" in os.environ)  # read as text
-    if faults:
-        raise ConfigurationError(f"slurm: in a job, {', '.join(faults)}; or set --slurm false")
 
 
 def chat_template_text(name_or_file: str) -> str:

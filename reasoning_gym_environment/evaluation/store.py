@@ -38,9 +38,7 @@ class EvaluationStore:
     def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
         """Open a new evaluation, or one whose results the same settings determine.
 
-        Raises:
-            ConfigurationError: the folder holds an evaluation with other settings.
-            FixableError: the folder can't be written to, or its content can't be read.
+        Raises ConfigurationError for other settings; FixableError if it can't be read or written.
         """
         self._partial = folder / PARTIAL_SAMPLES
         self.disk = DaemonWriter(folder)

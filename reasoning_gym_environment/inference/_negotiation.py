@@ -156,11 +156,9 @@ async def _probe_or_explain(
 
 
 async def probe(server: ServerClient, requirements: Requirements) -> Capabilities:
-    """Return a server's capabilities.
+    """Return a server's capabilities; raises ClientError or OSError for what may be transient.
 
-    Raises:
-        ConfigurationError: the server refuses, its replies are unusable, or it has no valid TLS.
-        aiohttp.ClientError, OSError: the failure may be transient.
+    Raises ConfigurationError if it refuses, its replies are unusable, or it has no valid TLS.
     """
     url = str(server.config.base_url)
     request = replace(requirements.request, model=server.config.model_name)
@@ -204,9 +202,7 @@ async def _first_dialect(
 ) -> tuple[Dialect | ChatText, bytes]:
     """Return the dialect that gets token ids, else the one that gets text, and its reply.
 
-    Raises:
-        aiohttp.ClientResponseError: the most specific refusal.
-        ReplyError: there are no token ids, and the server's type requires them.
+    Raises the most specific refusal; ReplyError for a lack of ids that the server's type requires.
     """
     refusal: aiohttp.ClientResponseError | None = None
     if requirements.text_ids is not None:

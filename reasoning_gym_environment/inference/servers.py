@@ -293,8 +293,7 @@ class ServerClient:
         async with self._reply("POST", path, body, most) as received:
             reply = parse(received, path)
         choices = reply.get("choices") if isinstance(reply, dict) else None
-        is_sound = isinstance(choices, list) and all(isinstance(c, dict) for c in choices)
-        if not choices or not is_sound:
+        if not isinstance(choices, list) or {type(choice) for choice in choices} != {dict}:
             raise ReplyError(f"the reply to {path} is invalid: it has no choices")
         return dict(reply)
 

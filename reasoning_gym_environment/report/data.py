@@ -521,10 +521,7 @@ _ROLLOUT_COLUMNS: Mapping[str, Callable[[StoredRollout], Any]] = {
 
 
 class _Outcome(NamedTuple):
-    """What a group tells about the health of its run; sorted by the first three.
-
-    The number comes first, since a clock may be set back.
-    """
+    """What a group tells about its run's health; sorted by number: a clock may be set back."""
 
     number: int
     time: float

@@ -182,10 +182,7 @@ def _page(source: str, data: str, *, connects: str) -> str:
 
 @cache
 def _chart_library() -> str:
-    """Return Vega, Vega-Lite and Vega-Embed, each with its license, as one script.
-
-    They are versions 6.4.0, 6.4.3 and 7.3.0 as published.
-    """
+    """Return Vega 6.4.0, Vega-Lite 6.4.3 and Vega-Embed 7.3.0 as one script with their licenses."""
     parts = [
         f"/*\n{_asset(f'vega/LICENSE.{name}.txt').strip()}\n*/\n{_asset(f'vega/{name}.min.js')}"
         for name in ("vega", "vega-lite", "vega-embed")

@@ -493,10 +493,9 @@ class DriftCheck:
 def _changes(tasks: Sequence[NDArray[Any]]) -> Iterator[tuple[str, int, str]]:
     """Yield kind, first group and description of each change that all of some tasks show.
 
-    Args:
-        tasks: the rows of each: number of the group, level, share of truncated completions, minus
-            the mean logarithm of tokens, how often answers to two problems with different right
-            answers are the same, mean reward.
+    A task's row is a group's number, level, share of truncated completions, minus the mean
+    logarithm of tokens, how often answers to two problems with different right answers are the
+    same, and mean reward.
     """
     import numpy as np  # slow, not for help
 

@@ -180,10 +180,7 @@ def run_child(
 
 
 def _ends_by_itself(pid: int, crowded: Callable[[int], bool]) -> bool:
-    """Wait a second for a child whose reply has closed; return whether it ended.
-
-    A killed one closes it shortly before its end.
-    """
+    """Return whether a child ends within a second: a killed one closes its reply before its end."""
     deadline = time.monotonic() + 1
     while time.monotonic() < deadline and not crowded(pid):
         if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None:

@@ -252,10 +252,8 @@ async def _solve_other_forms(
 ) -> list[Verdict]:
     """Return the verdicts, solved where an answer is right but for its form.
 
-    A verifier that refuses the label itself is trusted: the label is broken.
-
-    Args:
-        pay: whether such an answer gets full credit.
+    Such an answer gets full credit if that is to be paid. A verifier that refuses the label itself
+    is trusted: the label is broken.
     """
     task, oracle = problem.recipe.task, problem.oracle
 

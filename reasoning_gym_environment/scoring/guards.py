@@ -434,10 +434,8 @@ def made_number(answer: str, entry: Mapping[str, Any]) -> float:
 def _value(node: ast.AST, numbers: list[int]) -> Fraction:
     """Evaluate sums, differences, products and quotients of integers, and collect the integers.
 
-    An integer may have a decimal point: a full stop after the expression gives it one.
-
-    Raises:
-        ValueError: it contains something else.
+    An integer may have a decimal point: a full stop after the expression gives it one. Raises
+    ValueError for something else.
     """
     if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
         value = Fraction(node.value)

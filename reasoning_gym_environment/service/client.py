@@ -134,12 +134,7 @@ class RewardClient:
         self._post("/observe", {"stream": stream, "results": [result]}, dict[str, Any])
 
     def _post(self, route: str, body: Mapping[str, Any], reply: type[ReplyT]) -> ReplyT:
-        """Post JSON, again while that may succeed later.
-
-        Raises:
-            ConfigurationError: the service refuses the request, or is another server.
-            ServiceUnavailableError: it did not reply in time.
-        """
+        """Post JSON, again while that may succeed later; raises what `score` raises."""
         retry = Retry(self._patience)
         sent, _ = replace_surrogates(json.dumps(body, ensure_ascii=False))  # the service takes none
         while True:

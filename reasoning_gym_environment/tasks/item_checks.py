@@ -440,11 +440,9 @@ def _operated(matrix: Matrix, operation: Mapping[str, Any], *, turn: int, swap: 
 
 
 def _after(metadata: Mapping[str, Any], *, turn: int, swap: bool) -> list[list[int]]:
-    """Return a matrix after its operations.
+    """Return a matrix after its operations: a turn of 1 is clockwise, of -1 counterclockwise.
 
-    Args:
-        turn: 1 rotates clockwise, -1 counterclockwise.
-        swap: whether mirroring horizontally exchanges left and right instead of top and bottom.
+    With `swap`, mirroring horizontally exchanges left and right instead of top and bottom.
     """
     matrix: Matrix = metadata["matrix"]
     for operation in metadata["operations"]:
