@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 BOUNDS = {
     "modules": 130,
-    "lines": 30_930,
+    "lines": 31_000,
     "classes": 318,
     "constants_per_1000": 8,
     "function_p90": 30,
