@@ -49,9 +49,11 @@ async def test_a_signal_leaves_no_process_behind(number: signal.Signals, tmp_pat
         stdout=PIPE,
         stderr=PIPE,
     )
-    assert demo.stdout is not None
-    while b" sent" not in await demo.stdout.readline():
-        pass
+    assert demo.stdout is not None and demo.stderr is not None
+    line = b" "
+    while line and b" sent" not in line:
+        line = await demo.stdout.readline()
+    assert line, await demo.stderr.read()
     started = descendants(demo.pid)
     demo.send_signal(number)
     await asyncio.wait_for(demo.communicate(), timeout=60)
