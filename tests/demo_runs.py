@@ -19,7 +19,7 @@ def run_demo(folder: Path, *options: str, groups: int = 1, seconds: int = 8) -> 
             ],
             capture_output=True,
             text=True,
-            timeout=200 + seconds,
+            timeout=900 + seconds,  # it ends by itself: for a demo that hangs
         )
         made = sum(dump.read_bytes().count(b"\n") for dump in folder.glob("*_rollouts_*.jsonl"))
         pulled_none = "error: the trainer received no group" in done.stderr

@@ -55,7 +55,15 @@ async def first_line(process: Process) -> str:
 
 
 async def get(url: str) -> Any:
-    return json.loads(await asyncio.to_thread(lambda: urllib.request.urlopen(url).read()))
+    def fetch() -> Any:
+        try:
+            with urllib.request.urlopen(url) as reply:
+                return json.load(reply)
+        except urllib.error.HTTPError as error:
+            error.close()
+            raise
+
+    return await asyncio.to_thread(fetch)
 
 
 async def index(url: str, groups: int) -> Any:

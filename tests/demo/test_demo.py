@@ -49,7 +49,8 @@ async def test_a_signal_leaves_no_process_behind(number: signal.Signals, tmp_pat
         stdout=PIPE,
         stderr=PIPE,
     )
-    assert demo.stdout is not None and demo.stderr is not None
+    assert demo.stdout is not None
+    assert demo.stderr is not None
     line = b" "
     while line and b" sent" not in line:
         line = await demo.stdout.readline()

