@@ -53,7 +53,7 @@ for name, value in of_stream.items():
     try:
         ReasoningGymTaskset(ReasoningGymConfig(per_task=1, **{name: value}))
     except ConfigurationError as error:
-        print(f"per_task must be unset with {name}, got 1" in str(error))
+        print(f"per_task must be unset with {name}, got 1" in str(error), end=" ")
 """
 UNSCORED = f"""
 import asyncio
