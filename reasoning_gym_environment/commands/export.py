@@ -91,6 +91,7 @@ def build_parser() -> Parser:
         "sft: good completions; dpo: a solved and an unsolved one of a group; records: all; "
         "nemo-gym, verl, skyrl: the problems as rows of NeMo Gym, verl or SkyRL",
         choices=("sft", "dpo", "records", "nemo-gym", "verl", "skyrl"),
+        metavar="FORMAT",
         required=True,
     )
     add_output_options(parser)
