@@ -636,7 +636,7 @@ class ReasoningGymEnv(BaseEnv):
                 drawn.result()
             return self.backlog.pop() if self.backlog else None
 
-        stand_in: Any = copy.copy(self)  # a subclass may call its own get_next_item meanwhile
+        stand_in: Any = copy.copy(self)  # what Atropos asks; a subclass's own calls stay its own
         stand_in.get_next_item, stand_in.handle_env = draw_in_time, self.handle_env
         await BaseEnv.add_train_workers(stand_in)
 

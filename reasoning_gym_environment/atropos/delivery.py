@@ -635,13 +635,13 @@ class Delivery:
 
     async def write(self, group: dict[str, Any], *, must_end: bool) -> bool:
         """Write to Atropos's own file, see `DaemonWriter`; return False on a failure."""
-        if not self._file:
+        if not (file := self._file):
             return True
-        with contextlib.suppress(OSError):  # logged and counted
-            write = functools.partial(self._append, self._file, group)
-            await self._disk.write(write, must_end=must_end)
-            return True
-        return False
+        try:
+            await self._disk.write(lambda: self._append(file, group), must_end=must_end)
+        except OSError:  # logged and counted
+            return False
+        return True
 
     def _append(self, file: Path, group: dict[str, Any]) -> None:
         lists = {name: [list(row) for row in group[name]] for name in COLUMNS if group[name]}

@@ -100,8 +100,7 @@ class ReasoningGymTaskset(vf.Taskset[ReasoningGymTask, ReasoningGymConfig]):
     def __init__(self, config: ReasoningGymConfig) -> None:
         super().__init__(config)
         self.INFINITE = config.per_task is None
-        of_stream = ("curriculum_url", "state_folder", "complexity_mode", "sampling", "group_size")
-        for name in of_stream:
+        for name in ("curriculum_url", "state_folder", "complexity_mode", "sampling", "group_size"):
             default = ReasoningGymConfig.model_fields[name].default
             if getattr(config, name) != default and config.per_task is not None:
                 raise ConfigurationError(

@@ -262,7 +262,10 @@ class ServiceReply(BaseModel):
 
 
 def read_json(text: bytes | str, name: str) -> Any:
-    """Return the value of JSON with at most 200 levels, MAX_VALUES and finite numbers, or raise."""
+    """Return the value of JSON text with at most 200 levels, MAX_VALUES and finite numbers.
+
+    Raises HTTPException with the text's name for other text.
+    """
     raw = text.encode() if isinstance(text, str) else text
     plain = np.frombuffer(raw.replace(rb"\\", b"").replace(rb"\"", b""), np.uint8)
     outside = plain[~np.logical_xor.accumulate(plain == ord('"'))].tobytes()  # of strings

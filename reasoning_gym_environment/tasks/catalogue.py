@@ -15,6 +15,8 @@ from ..errors import ConfigurationError, did_you_mean
 from .facts import NOT_A_TASK, PAYS_ANY_ANSWER, UNTRUSTED_ENTRIES, known_categories, stored_snapshot
 from .ladders import TaskLadder
 
+NOT_INCLUDED = "not among include_tasks"
+
 
 class Discovery(NamedTuple):
     """The library's tasks: category by name, build failures by name, and a warning."""
@@ -128,7 +130,7 @@ def _exclusion_reason(
     name: str, category: str, discovery: Discovery, include: Sequence[str], exclude: Sequence[str]
 ) -> str:
     if include and name not in include and category not in include:
-        return "not among include_tasks"
+        return NOT_INCLUDED
     if name in NOT_A_TASK:
         return NOT_A_TASK[name]
     if name in discovery.failures:
@@ -173,12 +175,10 @@ def task_weights(tasks: Sequence[TaskInfo], configured: Mapping[str, float]) -> 
         if task.used
     }
     if not any(weight > 0 for weight in weights.values()):
-        asked = (t.reason for t in tasks if t.reason != "not among include_tasks")
+        asked = (t.reason for t in tasks if t.reason != NOT_INCLUDED)
         why = "" if weights else f" ({'; '.join(dict.fromkeys(asked))})"
-        raise ConfigurationError(
-            "no task has a weight above 0: check include_tasks, exclude_tasks and "
-            f"task_weights{why}"
-        )
+        settings = "include_tasks, exclude_tasks and task_weights"
+        raise ConfigurationError(f"no task has a weight above 0: check {settings}{why}")
     return weights
 
 
