@@ -137,11 +137,10 @@ def rollout_rows(
     own = [scored_data.get(name) or [] for name in ("statuses", "answers")]
     if any(len(column) != len(tokens) for column in own):  # a subclass has made or cut the group
         own = [[None] * len(tokens)] * 2
-    columns = (tokens, scored_data["scores"], *own, scored_data["masks"])
-    rows = list(zip(*columns, strict=True))[: None if keep == -1 else keep]
+    rows = list(zip(tokens, scored_data["scores"], *own, scored_data["masks"], strict=True))
     return [
         (tokenizer.decode(list(ids)), score, *about, end, level, step, answer, trained_tokens(mask))
-        for ids, score, end, answer, mask in rows
+        for ids, score, end, answer, mask in rows[: None if keep == -1 else keep]
     ]
 
 
@@ -153,7 +152,7 @@ def rollout_table(groups: Sequence[Sequence[tuple[Any, ...]]]) -> wandb.Table:
 
 
 def delete_empty_groups_file(config: Any) -> None:
-    """Delete Atropos's own file of groups, if any, that is empty after a failed start."""
+    """Delete Atropos's own file of groups, if any, that got none."""
     path = Path(config.data_path_to_save_groups or "")
     if path.is_file() and not path.stat().st_size:  # never a device
         path.unlink()
@@ -161,6 +160,7 @@ def delete_empty_groups_file(config: Any) -> None:
 
 def describe_output(config: Any, run_id: str, *, collected: int) -> None:
     """Render the messages of Atropos's own file as HTML; print which files hold the groups."""
+    delete_empty_groups_file(config)
     atropos, others = config.data_path_to_save_groups, []
     if atropos and Path(atropos).exists():
         if config.include_messages:

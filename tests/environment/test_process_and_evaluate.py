@@ -113,11 +113,19 @@ async def test_process_ends_with_a_policy_that_is_always_right(
         (3, {}, "see the log"),
         (3, {"dump_rollouts": True}, "set --env.dump_all_rollouts"),
         (3, {"dump_rollouts": True, "data_path_to_save_groups": "none"}, "see the log"),
+        (3, {"dump_rollouts": True, "data_path_to_save_groups": "empty"}, "see the log"),
     ],
 )
 def test_process_says_why_it_wrote_nothing(
-    collected: int, wanted: Any, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    collected: int,
+    wanted: Any,
+    why: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("empty").touch()
     config = ReasoningGymEnvConfig(data_dumps_dir=str(tmp_path), **wanted)
     describe_output(config, "run", collected=collected)
     assert capsys.readouterr().out == f"Wrote nothing: {why}\n"
