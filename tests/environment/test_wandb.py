@@ -238,6 +238,7 @@ async def test_a_run_has_at_most_80_keys_and_each_is_explained(
         "steps_per_eval": 1,
         "eval_attempts": 2,
         "eval_difficulties": "0.25,0.5,0.75",
+        "num_eval_samples_per_task": 2,
         "min_items_sent_before_logging": 0,
     }
     async with serving(bench, tokenizer, HONEST, **settings) as (command, trainer, _):
