@@ -6,7 +6,8 @@ LLAMA_VENV ?= .venv-llama
 FALSEPASS_VENV ?= .venv-falsepass
 RELEASE_VENV ?= .venv-release
 export PYTHONDONTWRITEBYTECODE =# the tests start hundreds of interpreters: none compiles again
-PYTEST = $(VENV)/bin/python -m pytest -n 6 --dist worksteal
+WORKERS = -n 6 --dist worksteal
+PYTEST = $(VENV)/bin/python -m pytest $(WORKERS)
 
 .PHONY: demo learn labels train-language-model test test-learn test-integrations test-real test-llama falsepass quick lint docs \
 	release clean
@@ -85,7 +86,7 @@ release:  # dist/: a sdist and the wheel built from it, checked and tested in a 
 		diff -r -x __pycache__ $$name $$packages/$$name; rm -r $$name; ln -s $$packages/$$name $$name; \
 	done; \
 	pwd > $$packages/checkout.pth; \
-	$(abspath $(RELEASE_VENV))/bin/pytest -o pythonpath=tests -n 6 --dist worksteal
+	$(abspath $(RELEASE_VENV))/bin/pytest -o pythonpath=tests $(WORKERS)
 
 clean:  # remove the virtual environment
 	rm -rf $(VENV)
