@@ -160,7 +160,6 @@ def delete_empty_groups_file(config: Any) -> None:
 
 def describe_output(config: Any, run_id: str, *, collected: int) -> None:
     """Render the messages of Atropos's own file as HTML; print which files hold the groups."""
-    delete_empty_groups_file(config)
     atropos, others = config.data_path_to_save_groups, []
     if atropos and Path(atropos).exists():
         if config.include_messages:

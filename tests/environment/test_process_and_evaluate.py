@@ -113,22 +113,27 @@ async def test_process_ends_with_a_policy_that_is_always_right(
         (3, {}, "see the log"),
         (3, {"dump_rollouts": True}, "set --env.dump_all_rollouts"),
         (3, {"dump_rollouts": True, "data_path_to_save_groups": "none"}, "see the log"),
-        (3, {"dump_rollouts": True, "data_path_to_save_groups": "empty"}, "see the log"),
     ],
 )
 def test_process_says_why_it_wrote_nothing(
-    collected: int,
-    wanted: Any,
-    why: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    collected: int, wanted: Any, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("empty").touch()
     config = ReasoningGymEnvConfig(data_dumps_dir=str(tmp_path), **wanted)
     describe_output(config, "run", collected=collected)
     assert capsys.readouterr().out == f"Wrote nothing: {why}\n"
+
+
+async def test_process_deletes_a_groups_file_without_groups_before_it_names_files(
+    bench: Any, tokenizer: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with (
+        PolicyServer(WRONG, tokenizer) as server,
+        processing(bench, server.url, ReasoningGymEnv, groups=0) as env,
+    ):
+        assert (bench.folder / "groups.jsonl").read_text() == ""
+        await env.process_manager()
+    assert "Wrote nothing: no group was collected\n" in capsys.readouterr().out
+    assert not (bench.folder / "groups.jsonl").exists()
 
 
 async def test_process_without_messages_writes_groups_and_no_page(
