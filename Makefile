@@ -26,7 +26,7 @@ train-language-model: $(VENV)/.installed-learn $(REAL_VENV)/.installed  # of 135
 test: $(VENV)/.installed-dev  # all tests, and which ten took longest
 	$(PYTEST) --durations=10 --durations-min=2
 
-labels: $(VENV)/.installed-dev  # check all labels by solvers: takes long; or ARGS="against 0.1.26"
+labels: $(VENV)/.installed-labels  # check all labels by solvers: takes long; or ARGS="against 0.1.26"
 	$(VENV)/bin/python -m research.labels $(or $(ARGS),check --markdown research/labels/labels.md)
 
 test-learn: $(VENV)/.installed-dev $(VENV)/.installed-learn  # what needs PyTorch: a minute or two
@@ -57,36 +57,16 @@ lint: $(VENV)/.installed-dev  # style and types
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+	$(VENV)/bin/mypy --python-version 3.14
 
-docs: $(VENV)/.installed-dev  # write the tables that are made from the code, and build site/
+docs: $(VENV)/.installed-all  # write the tables that are made from the code, and build site/
 	$(VENV)/bin/python docs/library_snapshot.py
 	$(VENV)/bin/python docs/configuration_table.py
 	$(VENV)/bin/python docs/task_table.py
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m mkdocs build --quiet --strict
 
 release:  # dist/: a sdist and the wheel built from it, checked and tested in a fresh environment
-	rm -rf dist build/release
-	mkdir -p build/release
-	git ls-files -z | tar cf - --null -T - | tar xf - -C build/release  # no untracked file gets in
-	$(PYTHON) -m venv --clear $(RELEASE_VENV)
-	$(RELEASE_VENV)/bin/python -m pip install --quiet build==1.6.1 twine==7.0.0 \
-		'validate-pyproject[all]==0.27'
-	$(RELEASE_VENV)/bin/validate-pyproject pyproject.toml
-	$(RELEASE_VENV)/bin/python -m build --quiet --outdir dist build/release
-	$(RELEASE_VENV)/bin/python -m twine check --strict dist/*
-	! $(RELEASE_VENV)/bin/python -m zipfile -l dist/*.whl | grep -v '^File Name\|^reasoning_gym_'
-	! tar tzf dist/*.tar.gz | grep -E '^[^/]+/(benchmarks|data_dumps|docs|research|tests)/'
-	$(PYTHON) -m venv --clear $(RELEASE_VENV)
-	$(RELEASE_VENV)/bin/python -m pip install --quiet --constraint requirements.txt \
-		"$$(echo dist/*.whl)[dev,docs]"
-	$(RELEASE_VENV)/bin/reasoning-gym-environment --version
-	set -e; cd build/release; rm -r *.egg-info; \
-	packages=$$(echo $(abspath $(RELEASE_VENV))/lib/python3*/site-packages); \
-	for name in reasoning_gym_environment reasoning_gym_taskset.py; do \
-		diff -r -x __pycache__ $$name $$packages/$$name; rm -r $$name; ln -s $$packages/$$name $$name; \
-	done; \
-	pwd > $$packages/checkout.pth; \
-	$(abspath $(RELEASE_VENV))/bin/pytest -o pythonpath=tests $(WORKERS)
+	PYTHON=$(PYTHON) VENV=$(RELEASE_VENV) .ci/release
 
 clean:  # remove the virtual environment
 	rm -rf $(VENV)
@@ -94,17 +74,26 @@ clean:  # remove the virtual environment
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.installed: pyproject.toml requirements.txt | $(VENV)/bin/python
-	$(VENV)/bin/python -m pip install --quiet --constraint requirements.txt --editable .
+$(VENV)/.installed: pyproject.toml requirements.txt constraints.txt | $(VENV)/bin/python
+	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable .
 	touch $@
 
-$(VENV)/.installed-dev: pyproject.toml requirements.txt | $(VENV)/bin/python
-	$(VENV)/bin/python -m pip install --quiet --constraint requirements.txt --editable '.[dev,docs]'
+$(VENV)/.installed-dev: pyproject.toml requirements.txt constraints.txt | $(VENV)/bin/python
+	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@ $(VENV)/.installed
+
+$(VENV)/.installed-labels: pyproject.toml requirements.txt constraints.txt | $(VENV)/bin/python
+	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,labels]'
+	touch $@
+
+$(VENV)/.installed-all: pyproject.toml requirements.txt constraints.txt | $(VENV)/bin/python
+	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt \
+		--editable '.[dev,docs,labels,nightly]'
+	touch $@ $(VENV)/.installed $(VENV)/.installed-dev $(VENV)/.installed-labels
 
 $(VENV)/.installed-learn: $(VENV)/.installed  # torch for CPUs where pip has it
 	$(VENV)/bin/python -m pip install --quiet torch==2.13.0
-	$(VENV)/bin/python -m pip install --quiet --constraint requirements.txt --editable '.[learn]'
+	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[learn]'
 	touch $@
 
 $(REAL_VENV)/.installed:  # torch for CPUs first; what else comes with it exists for CUDA alone
@@ -120,8 +109,8 @@ $(LLAMA_VENV)/.installed:  # compiles llama.cpp, for ten minutes on two cores
 	$(LLAMA_VENV)/bin/python -m pip install --quiet 'llama-cpp-python[server]==0.3.36'
 	touch $@
 
-$(FALSEPASS_VENV)/.installed: pyproject.toml requirements.txt  # Python 3.11 or newer
+$(FALSEPASS_VENV)/.installed: pyproject.toml requirements.txt constraints.txt  # Python 3.11 or newer
 	test -x $(FALSEPASS_VENV)/bin/python || $(PYTHON) -m venv $(FALSEPASS_VENV)
-	$(FALSEPASS_VENV)/bin/python -m pip install --quiet --constraint requirements.txt --editable . \
+	$(FALSEPASS_VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable . \
 		falsepass==0.11.0
 	touch $@

@@ -24,12 +24,22 @@ Optional: `ambiguous` (true: the solver names the two readings), `unreadable` (t
 """
 HOLDS_FOR_MORE = {"arc_1d", "arc_agi", "figlet_font", "list_functions", "rearc"}
 """Tasks whose property is one of the question, or of any answer's form."""
+NEEDS_Z3 = {"futoshiki", "kakurasu", "mini_sudoku", "sudoku", "survo", "zebra_puzzles"}
 SEEDS = [2 * seed + 1 for seed in range(700, 705)]
 
 
 @pytest.fixture(scope="module")
 def datasets() -> Datasets:
     return Datasets()
+
+
+@pytest.fixture(autouse=True)
+def _z3(request: pytest.FixtureRequest) -> None:
+    """Skip the tests of the solvers that use z3 where the extra `labels` is not installed."""
+    if getattr(request.node, "callspec", None) and not NEEDS_Z3.isdisjoint(
+        map(str, request.node.callspec.params.values())
+    ):
+        pytest.importorskip("z3", reason="needs the extra `labels`")
 
 
 def test_every_solver_has_cases_made_by_hand() -> None:
