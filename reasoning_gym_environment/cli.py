@@ -38,7 +38,8 @@ COMMANDS = SERVING | {
 def usage() -> str:
     """Return the help of the program."""
     lines = [f"  {name:10} {about}" for name, about in COMMANDS.items()]
-    serving, others = lines[: len(SERVING)], lines[len(SERVING) :]
+    serving = lines[: len(SERVING)]
+    others = lines[len(SERVING) :]
     return """\
 usage: reasoning-gym-environment COMMAND [options]
 

@@ -202,7 +202,8 @@ class ReasoningGymEnv(BaseEnv):
             max_n=self.server.max_n_completions,
         )
         for server in self.server.servers:
-            server.inference, server.tokenizer = self.inference, self.tokenizer
+            server.inference = self.inference
+            server.tokenizer = self.tokenizer
         folder = Path(config.data_dumps_dir)
         self._dumps = DumpWriter(
             folder, self.run_id, counts, synced=config.sync_dumps, max_bytes=config.max_dump_bytes
@@ -262,7 +263,8 @@ class ReasoningGymEnv(BaseEnv):
         """
         env, config = cls.config_init()
         defaults = Settings(env=env, servers=config, flags=RunFlags())
-        if status := exit_status(lambda: run(sys.argv[1:], lambda: cls, defaults)):
+        status = exit_status(lambda: run(sys.argv[1:], lambda: cls, defaults))
+        if status:
             raise SystemExit(status)
 
     @property
@@ -496,7 +498,8 @@ class ReasoningGymEnv(BaseEnv):
         if self.serving or unaccounted:  # else there were no groups: a failed start, or `evaluate`
             logger.info("Groups: %s", self.statistics.accounting())
             logger.info("Closed after %s", signal_line(self.statistics.total))
-        if counts := self.statistics.counts:
+        counts = self.statistics.counts
+        if counts:
             said = ", ".join(f"{n:,} {name}" for name, n in sorted(counts.items()))
             logger.info("Counts of this run: %s", said)
         has_all_groups = self.serving or self.processing  # otherwise a caller has them
@@ -544,7 +547,8 @@ class ReasoningGymEnv(BaseEnv):
             data["wandb_name"] = self.wandb_prepend
             if data["checkpoint_dir"] != self.checkpoint_dir:  # the claimed name is not there
                 raise LostStateError("another trainer has begun: start this environment again")
-        self.wandb_prepend, self.checkpoint_dir = data["wandb_name"], data["checkpoint_dir"]
+        self.wandb_prepend = data["wandb_name"]
+        self.checkpoint_dir = data["checkpoint_dir"]
         # a checkpoint holds the token budget: the trainer's limit comes before it
         self.max_token_len = (await self.api.request("GET", "/info"))["max_token_len"]
         self.problems.max_token_length = self.length_limit
@@ -565,7 +569,8 @@ class ReasoningGymEnv(BaseEnv):
 
     async def get_server_info(self) -> None:
         """Get the trainer's settings, then start generating, since Atropos waits a few seconds."""
-        info, config = await self.api.request("GET", "/info"), self.config
+        info = await self.api.request("GET", "/info")
+        config = self.config
         if info["batch_size"] != -1:
             config.batch_size = info["batch_size"]
         if config.group_size > config.batch_size:
@@ -588,7 +593,8 @@ class ReasoningGymEnv(BaseEnv):
         step = self.status_dict["current_step"]
         if step < self.curr_step:
             raise self.api.mark_lost(f"it went back from step {self.curr_step} to step {step}")
-        nodes, config = len(self.server.servers), self.config
+        nodes = len(self.server.servers)
+        config = self.config
         most = config.max_num_workers
         self.max_num_workers = config.max_num_workers_per_node * nodes if most == -1 else most
         await self.server.update_weight(self.status_dict["env_weight"])
@@ -614,7 +620,8 @@ class ReasoningGymEnv(BaseEnv):
         problems = self._started_problems()
         if self._shared is not None and (shared := await self._shared.next()):
             recipe, asked_again = shared
-            if problem := await problems.make(recipe, has_room):
+            problem = await problems.make(recipe, has_room)
+            if problem:
                 return replace(problem, asked_again=asked_again)
             self._shared.withdraw(recipe)
         return await problems.next(has_room)
@@ -632,17 +639,20 @@ class ReasoningGymEnv(BaseEnv):
             self._drawing = self._drawing or asyncio.create_task(draw())
             await asyncio.wait({self._drawing}, timeout=end - time.monotonic())
             if self._drawing.done():  # else the next round waits for it
-                drawn, self._drawing = self._drawing, None
+                drawn = self._drawing
+                self._drawing = None
                 drawn.result()
             return self.backlog.pop() if self.backlog else None
 
         stand_in: Any = copy.copy(self)  # what Atropos asks; a subclass's own calls stay its own
-        stand_in.get_next_item, stand_in.handle_env = draw_in_time, self.handle_env
+        stand_in.get_next_item = draw_in_time
+        stand_in.handle_env = self.handle_env
         await BaseEnv.add_train_workers(stand_in)
 
     async def handle_env(self, item_uuid: str) -> Any:
         """Collect and deliver an item's groups, as Atropos's own does."""
-        item, begin = self.running_items[item_uuid]["item"], time.monotonic()
+        item = self.running_items[item_uuid]["item"]
+        begin = time.monotonic()
         groups = await self._work_on(item, item_uuid, sends=True)
         self.running_items.pop(item_uuid, None)
         seconds = time.monotonic() - begin
@@ -671,11 +681,13 @@ class ReasoningGymEnv(BaseEnv):
         except InferenceError as error:
             self._handle_lost_group(item, error)
         except Exception as error:  # noqa: BLE001 - logged, and it ends the run
-            groups, self._fatal = None, self._fatal or self._limit.record_failure(error)
+            groups = None
+            self._fatal = self._fatal or self._limit.record_failure(error)
         else:
             self._fatal = self._fatal or self.delivery.fatal
             if self.processing and (why := subclass.nothing_delivered(groups, backlog, work)):
-                groups, self._fatal = None, self._fatal or self._limit.record_failure(why)
+                groups = None
+                self._fatal = self._fatal or self._limit.record_failure(why)
             else:
                 self._limit.record_success()
             if groups is not None:
@@ -692,8 +704,10 @@ class ReasoningGymEnv(BaseEnv):
             gathered: tuple[Any, list[Any]] = await super().collect_trajectories(item)
             return gathered
         subclass.require_problem(item, self.categories, type(self).__name__)
-        statistics, key = self.statistics, (recipe_key(item.recipe), item.question)
-        if left := next((one for one in self._left_saves if one[0] == key), None):
+        statistics = self.statistics
+        key = (recipe_key(item.recipe), item.question)
+        left = next((one for one in self._left_saves if one[0] == key), None)
+        if left:
             self._left_saves.remove(left)
             save = left[1]
         else:
@@ -814,7 +828,8 @@ class ReasoningGymEnv(BaseEnv):
 
     async def env_step_checks(self) -> None:
         """Evaluate, save a checkpoint and log if due at the trainer's step."""
-        before, step = self.curr_step, self.status_dict["current_step"]
+        before = self.curr_step
+        step = self.status_dict["current_step"]
         self.curr_step = step
         evaluating = self.eval_runner is not None and not self.eval_runner.done()
         if not evaluating and self.config.steps_per_eval > 0:

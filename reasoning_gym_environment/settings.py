@@ -109,7 +109,8 @@ def _atropos_model(section: str) -> type[Section]:
     path = Path(__file__).with_name("atropos") / "fields.json"
     found: dict[str, Any] = {}
     for name, field in json.loads(path.read_text(encoding="utf-8"))[section].items():
-        kind, extra = field.pop("type"), {n: field.pop(n, "") for n in ("heading", "also")}
+        kind = field.pop("type")
+        extra = {n: field.pop(n, "") for n in ("heading", "also")}
         field.pop("upstream_default", None)  # for the test alone
         found[name] = (kind, Field(**field, json_schema_extra=extra))
     return create_model(f"Atropos {section}", __base__=Section, __module__=__name__, **found)
@@ -308,7 +309,8 @@ class EnvironmentSettings(AtroposEnvironment, TaskOptions):
             require_place(Path(self.data_dumps_dir), "data_dumps_dir")
         if self.data_dir_to_save_evals:
             require_place(Path(self.data_dir_to_save_evals), "data_dir_to_save_evals")
-        if groups := self.data_path_to_save_groups:
+        groups = self.data_path_to_save_groups
+        if groups:
             require_place(Path(groups).parent, "data_path_to_save_groups")
             if Path(groups).suffix == ".html":
                 raise UnwritableError(
@@ -384,7 +386,8 @@ def list_options(defaults: Settings | None = None) -> list[Option]:
         for name, field in type(values).model_fields.items():
             extra: Any = field.json_schema_extra or {}
             begun = extra.get("begins", begun)
-            about, default = field.description or "", shown(getattr(values, name))
+            about = field.description or ""
+            default = shown(getattr(values, name))
             full = f"{section}.{name}".lstrip(".")
             names = (extra.get("heading", begun), full, about, default)
             found.append(Option(*names, field, extra.get("also", "")))
@@ -436,7 +439,9 @@ def build_settings(given: Given, defaults: Settings) -> Settings:
     servers: Sequence[Mapping[str, Any]] = given.servers
     if len(servers) < 2 and len(defaults.servers) == 1:
         servers = [{**dict(defaults.servers[0]), **(servers[0] if servers else {})}]
-    flags, env, suite = build(RunFlags, given.flags), given.env, None
+    flags = build(RunFlags, given.flags)
+    env = given.env
+    suite = None
     if flags.suite:
         from .problems.suites import load_suite  # slow, not for help
 
@@ -484,7 +489,8 @@ def check_start(command: str, settings: Settings) -> None:
     env = settings.env
     find_modules(env.task_modules)
     # the worker processes check for other versions of the library, and with tasks of modules
-    if (known := bundled_snapshot()) and not env.task_modules:
+    known = bundled_snapshot()
+    if known and not env.task_modules:
         tasks = select_tasks(known.discovery, include=env.include_tasks, exclude=env.exclude_tasks)
         task_weights(tasks, env.task_weights)
         require_names(env.task_parameters, known.ladders)
@@ -500,7 +506,8 @@ def check_start(command: str, settings: Settings) -> None:
             "`process` collects; raise it"
         )
     for name in ("suite", "limit"):
-        if (value := getattr(settings.flags, name)) and command != "evaluate":
+        value = getattr(settings.flags, name)
+        if value and command != "evaluate":
             raise ConfigurationError(
                 f"--{name} is for `evaluate` alone, got {value!r} for `{command}`: leave it out"
             )
@@ -532,5 +539,6 @@ def pool_settings(env: EnvironmentSettings) -> PoolSettings:
     from .sandbox.pool import PoolSettings, default_processes  # slow, not for help
     from .tasks.modules import find_modules
 
-    processes, modules = env.task_processes or default_processes(), find_modules(env.task_modules)
+    processes = env.task_processes or default_processes()
+    modules = find_modules(env.task_modules)
     return settings_of(PoolSettings, env, processes=processes, modules=modules)

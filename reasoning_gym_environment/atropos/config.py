@@ -140,7 +140,8 @@ class AtroposServer(APIServer):
         return CompletionReply.construct(**await self._reply("/v1/completions", kwargs))
 
     async def _reply(self, path: str, kwargs: dict[str, Any]) -> dict[str, Any]:
-        split, extra = kwargs.pop("split", "train"), kwargs.pop("extra_body", None) or {}
+        split = kwargs.pop("split", "train")
+        extra = kwargs.pop("extra_body", None) or {}
         of_client = ("timeout", "extra_headers", "extra_query")  # of the openai package's
         body = {name: value for name, value in kwargs.items() if name not in of_client}
         return await self.inference.reply(path, {**body, **extra}, split)
@@ -156,12 +157,14 @@ class AtroposServer(APIServer):
             raise InferenceError(
                 "token ids need the model's tokenizer: set --env.tokenizer_name", is_transient=False
             )
-        prompt, ids = kwargs.pop("prompt", ""), kwargs.pop("input_ids", None)
+        prompt = kwargs.pop("prompt", "")
+        ids = kwargs.pop("input_ids", None)
         ids = self.tokenizer.encode(prompt) if ids is None else list(ids)
         if ids[:2] == [self.tokenizer.bos_token_id] * 2:  # the template has one already
             del ids[0]
         names = ("max_tokens", "max_completion_tokens", "max_new_tokens")
-        limits, split = [kwargs.pop(name, None) for name in names], kwargs.pop("split", "train")
+        limits = [kwargs.pop(name, None) for name in names]
+        split = kwargs.pop("split", "train")
         request = GenerationRequest(
             model=kwargs.pop("model", self.config.model_name),
             prompt=tuple(ids),
@@ -185,7 +188,8 @@ class AtroposServer(APIServer):
         """Check once whether the server answers."""
         self.server_healthy = await self.client.is_alive()
 
-    _chat_completion_wrapper, _completion_wrapper = chat_completion, completion
+    _chat_completion_wrapper = chat_completion
+    _completion_wrapper = completion
     _tokens_and_logprobs_completion_wrapper = tokens_and_logprobs_completion
 
 
@@ -259,7 +263,8 @@ def with_template(tokenizer: Any, config: Any, template: str, system_prompt: str
     kept = tokenizer.decode(
         tokenizer.encode(tags, add_special_tokens=False), skip_special_tokens=True
     )
-    if lost := [tag for tag in re.findall("<[^>]+>", tags) if tag not in kept]:
+    lost = [tag for tag in re.findall("<[^>]+>", tags) if tag not in kept]
+    if lost:
         raise ConfigurationError(
             f"the tokenizer {config.tokenizer_name} leaves {' and '.join(lost)} out of texts, so "
             "that answers in a thought would count: in a copy of its folder, make them tokens that "

@@ -139,7 +139,8 @@ def group_error(group: Mapping[str, Any], *, rows: int, vocabulary: int) -> str 
     logprobs = group["inference_logprobs"] or [None] * rows
     parts = zip(group["tokens"], group["masks"], logprobs, strict=True)
     for number, (tokens, masks, row) in enumerate(parts):
-        if error := _row_error(tokens, masks, row, vocabulary):
+        error = _row_error(tokens, masks, row, vocabulary)
+        if error:
             return f"row {number} has {error}"
         if not trained_tokens(masks) and not group["overrides"][number].get(_ZEROED):
             return f"row {number} has no trained token"
@@ -154,18 +155,22 @@ def _row_error(
 ) -> str | None:
     if len(tokens) != len(masks):
         return f"{len(tokens)} tokens and {len(masks)} masks"
-    ids, labels = _numbers(tokens, int), _numbers(masks, int)
-    if (wrong := ~((ids >= 0) & (ids < vocabulary))).any():
+    ids = _numbers(tokens, int)
+    labels = _numbers(masks, int)
+    wrong = ~((ids >= 0) & (ids < vocabulary))
+    if wrong.any():
         token = tokens[int(wrong.argmax())]
         return f"{token!r} among its tokens, not an id of a vocabulary of {vocabulary}"
-    if (wrong := (labels != MASKED) & (labels != ids)).any():
+    wrong = (labels != MASKED) & (labels != ids)
+    if wrong.any():
         return f"the mask {masks[int(wrong.argmax())]!r}, neither {MASKED} nor its token"
     if logprobs is None:
         return None
     if len(logprobs) != len(masks):
         return f"{len(masks)} tokens and {len(logprobs)} logprobs"
     values = _numbers(logprobs, float)
-    if (wrong := ~np.isfinite(values)).any():
+    wrong = ~np.isfinite(values)
+    if wrong.any():
         return f"the logprob {logprobs[int(wrong.argmax())]!r}"
     trained = values[labels != MASKED]
     if len(trained) and trained.max() > 0:
@@ -314,7 +319,8 @@ class TrainerApi:
             LostStateError: the API lost its state.
             UnreachableError: the API did not answer within `patience`.
         """
-        content, retry = body if isinstance(body, bytes) else pack(body), Retry(self.patience)
+        content = body if isinstance(body, bytes) else pack(body)
+        retry = Retry(self.patience)
         with self._outage.request() as this:
             while True:
                 try:
@@ -354,7 +360,8 @@ class TrainerApi:
         if len(body) >= 1024 and self._is_away:  # level 2 takes twice the time for a few percent
             body = await asyncio.to_thread(gzip.compress, body, 1)
             headers["Content-Encoding"] = "gzip"
-        url, limit = self._url + path, aiohttp.ClientTimeout(total=self.patience)
+        url = self._url + path
+        limit = aiohttp.ClientTimeout(total=self.patience)
         async with (
             aiohttp.ClientSession(timeout=limit) as session,
             session.request(method, url, data=io.BytesIO(body), headers=headers) as response,
@@ -417,7 +424,8 @@ class TrainerApi:
         `keep` gets the note of an API that knows it: the next process may need it. Failures are
         logged.
         """
-        if not (found := re.fullmatch(r"environment (\d+) (witness-[\w-]+)", note)):
+        found = re.fullmatch(r"environment (\d+) (witness-[\w-]+)", note)
+        if not found:
             return
         env_id = int(found[1])
         try:  # the witness is asked once: a second time, each API knows it
@@ -451,9 +459,11 @@ class TrainerApi:
             logger.warning("%s", reason)
         if inference_weight == -1:
             status["env_weight"] = 1.0
-        weight, now = round(status["env_weight"], 2), self._clock()
+        weight = round(status["env_weight"], 2)
+        now = self._clock()
         if status["current_step"] != self._step:
-            self._step, self._step_since = status["current_step"], now
+            self._step = status["current_step"]
+            self._step_since = now
         if weight < self._weight:
             logger.warning(
                 "env_weight fell from %.2f to %.2f, and with it the requests at once: the API "
@@ -461,7 +471,8 @@ class TrainerApi:
                 *(self._weight, weight),
             )
         self._weight = weight
-        seconds, groups = now - self._step_since, status["queue_size"]
+        seconds = now - self._step_since
+        groups = status["queue_size"]
         self.waiting = ""
         if seconds >= LOG_INTERVAL and groups:
             self.waiting = (
@@ -624,7 +635,8 @@ class Delivery:
     def _refuse(self, problem: Problem | None, reason: str) -> GroupOutcome:
         self._refusals.record_failure()
         if self._refusals.should_log:
-            refused, task = self._refusals.lost, task_of(problem)
+            refused = self._refusals.lost
+            task = task_of(problem)
             logger.warning("Not sent: a group of %s, %d refused so far: %s", task, refused, reason)
         delivered = sum(self._statistics.counts[f"groups/{name}"] for name in ("sent", "written"))
         if self._refusals.lost >= 5 and not delivered:
@@ -635,7 +647,8 @@ class Delivery:
 
     async def write(self, group: dict[str, Any], *, must_end: bool) -> bool:
         """Write to Atropos's own file, see `DaemonWriter`; return False on a failure."""
-        if not (file := self._file):
+        file = self._file
+        if not file:
             return True
         try:
             await self._disk.write(lambda: self._append(file, group), must_end=must_end)
@@ -657,7 +670,8 @@ class Delivery:
 
     def close_file(self) -> None:
         """Wait for pending writes for a while, then log and count the rest as not written."""
-        if lost := self._disk.close():
+        lost = self._disk.close()
+        if lost:
             self._count_missing(lost, "its disk does not respond")
 
     async def send(self, group: Mapping[str, Any], problem: Problem | None) -> GroupOutcome:

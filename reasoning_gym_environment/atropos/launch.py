@@ -189,7 +189,8 @@ def print_help(command: str, defaults: Settings, *, everything: bool) -> None:
     options = list_options(defaults)
     shown = [o for o in options if everything or not o.heading.startswith("More ")]
     parser = build_parser(command, shown, brief=not everything)
-    if left := len(options) - len(shown):
+    left = len(options) - len(shown)
+    if left:
         parser.epilog = (
             f"In brackets: the default and the valid values. --help-all has {left} more."
         )

@@ -109,7 +109,8 @@ def grouped(metrics: Mapping[str, Any]) -> dict[str, Any]:
     tables: defaultdict[str, dict[Any, dict[str, Any]]] = defaultdict(dict)
     parts = r"(\w+)/(?:difficulty/([^/]+)/)?(category|task|source)/([^/]+)/(?:level/(\d+)/)?(.+)"
     for name, value in metrics.items():
-        if found := re.fullmatch(parts, name):
+        found = re.fullmatch(parts, name)
+        if found:
             group, difficulty, kind, of, level, number = found.groups()
             at = {"difficulty": difficulty, "level": level}
             row = {"kind": kind, "name": of, **{n: float(at[n]) for n in at if at[n]}}
@@ -133,7 +134,8 @@ def rollout_rows(
     """Return the first `keep` rollouts of a delivered group as `rollout_table`'s; -1 keeps all."""
     recipe = item.recipe if isinstance(item, Problem) else None
     about = (item.oracle, recipe.task) if recipe else (None, None)
-    tokens, level = scored_data["tokens"], recipe and recipe.level
+    tokens = scored_data["tokens"]
+    level = recipe and recipe.level
     own = [scored_data.get(name) or [] for name in ("statuses", "answers")]
     if any(len(column) != len(tokens) for column in own):  # a subclass has made or cut the group
         own = [[None] * len(tokens)] * 2
@@ -160,7 +162,8 @@ def delete_empty_groups_file(config: Any) -> None:
 
 def describe_output(config: Any, run_id: str, *, collected: int) -> None:
     """Render the messages of Atropos's own file as HTML; print which files hold the groups."""
-    atropos, others = config.data_path_to_save_groups, []
+    atropos = config.data_path_to_save_groups
+    others = []
     if atropos and Path(atropos).exists():
         if config.include_messages:
             try:

@@ -96,7 +96,8 @@ class SharedCurriculum:
                 self._ahead.append((read_recipe(each["recipe"]), each["asked_again"]))
         except ValueError as error:
             raise ConfigurationError(f"invalid problem in the reply: {error}") from error
-        if (seconds := self._outage.end()) is not None:
+        seconds = self._outage.end()
+        if seconds is not None:
             logger.warning("The shared curriculum is back after %.0f s", seconds)
 
     def _record_failure(self, error: Exception) -> None:

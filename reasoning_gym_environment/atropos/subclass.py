@@ -81,7 +81,8 @@ async def collect_groups(env: Any, item: Any) -> tuple[Any, list[Any]]:
     Raises ConfigurationError if a method returns what is no group, list of groups or None. None
     means that nothing was collected, [] that postprocessing has dropped it.
     """
-    name, found = type(env).__name__, await env.collect_trajectories(item)
+    name = type(env).__name__
+    found = await env.collect_trajectories(item)
     if not isinstance(found, tuple) or len(found) != 2 or not isinstance(found[1], list | None):
         raise ConfigurationError(
             f"{name}.collect_trajectories must return its groups and a list of items for the "
@@ -92,7 +93,8 @@ async def collect_groups(env: Any, item: Any) -> tuple[Any, list[Any]]:
         return None, backlog or []
     groups = await env.postprocess_histories(groups) or []
     each = groups if isinstance(groups, list) else [groups]
-    if wrong := [group for group in each if not isinstance(group, dict | None)]:
+    wrong = [group for group in each if not isinstance(group, dict | None)]
+    if wrong:
         raise ConfigurationError(
             f"{name} must return a ScoredDataGroup, a list of them or None, from "
             f"collect_trajectories or postprocess_histories, got {wrong[0]!r:.80}"
@@ -130,10 +132,12 @@ class FailureLimit:
         """Log an exception, or why nothing was delivered; return the error that ends the run."""
         if isinstance(error, ConfigurationError):
             return error
-        raised, why = None, error
+        raised = None
+        why = error
         most = 10 * self._most  # what gives nothing may be a filter
         if isinstance(error, Exception):
-            raised, most = error, self._most
+            raised = error
+            most = self._most
             why = f"{type(error).__name__}: {error}; the log has the traceback"
         self._log.record_failure()
         if self._log.should_log:

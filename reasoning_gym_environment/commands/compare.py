@@ -28,7 +28,8 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.flag("--json", "print JSON instead of a table")
     options = parser.parse(arguments)
-    before, after = read_results(options.before), read_results(options.after)
+    before = read_results(options.before)
+    after = read_results(options.after)
     settings = before.differing(after)
     versions = {"before": before.library_versions, "after": after.library_versions}
     left_out = 0

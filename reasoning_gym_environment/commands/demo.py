@@ -75,7 +75,8 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     folder: Path = options.data_dumps_dir
     require_place(folder, "--data-dumps-dir")
-    log, page = folder / "demo.log", folder / "demo-report.html"
+    log = folder / "demo.log"
+    page = folder / "demo-report.html"
     folder.mkdir(parents=True, exist_ok=True)
     logging.basicConfig(  # keeps the screen readable; replaces the command line's configuration
         filename=log,

@@ -185,9 +185,11 @@ async def make(
             )
             problems = [problem for made in await asyncio.gather(*jobs) for problem in made]
         replaced = []
-        if refused := counts["refused"]:
+        refused = counts["refused"]
+        if refused:
             replaced.append(f"replaced {refused} whose questions are in the evaluation set")
-        if faulty := counts["sampling/faulty_items_redrawn"]:
+        faulty = counts["sampling/faulty_items_redrawn"]
+        if faulty:
             replaced.append(f"replaced {faulty} faulty items")
         if not options.demonstrations:
             rows = [row_of(problem, config.system_prompt, options.format) for problem in problems]
@@ -195,9 +197,11 @@ async def make(
         known = [problem for problem in problems if problem.oracle is not None]
         shown = [demonstration_row(problem, config.system_prompt, pool) for problem in known]
         rows = [row for row in await with_progress(shown, "demonstrations") if row is not None]
-    if without := {problem.recipe.task for problem in problems if problem.oracle is None}:
+    without = {problem.recipe.task for problem in problems if problem.oracle is None}
+    if without:
         skipped.append(f"skipped tasks without a single oracle: {', '.join(sorted(without))}")
-    if unsolved := len(known) - len(rows):
+    unsolved = len(known) - len(rows)
+    if unsolved:
         skipped.append(f"skipped {unsolved} that their own verifier rejects")
     return rows, len({row["task"] for row in rows}), [*skipped, *replaced]
 
@@ -228,7 +232,8 @@ def aimed_parts(
     tasks = [task for task in ladders if task in evaluated]
     for task in tasks:
         levels = solved_levels(evaluated[task], ladders[task])
-        if between := [level for level in levels if 0.0 < level[1] < 1.0]:
+        between = [level for level in levels if 0.0 < level[1] < 1.0]
+        if between:
             nearest[task] = min(between, key=lambda level: abs(level[1] - target))
             continue
         match {solved for _, solved in levels}:
@@ -241,16 +246,20 @@ def aimed_parts(
         left_out[why].append(task)
     parts = []
     for own in group_by(lambda task: categories[task], tasks).values():
-        kept, total = [task for task in own if task in nearest], options.count * len(own)
+        kept = [task for task in own if task in nearest]
+        total = options.count * len(own)
         for n, task in enumerate(kept):
             size = total * (n + 1) // len(kept) - total * n // len(kept)
             parts.append((nearest[task][0], size))
     said = [f"left out, {why}: {', '.join(names)}" for why, names in sorted(left_out.items())]
-    if empty := {categories[t] for t in tasks} - {categories[task] for task in nearest}:
+    empty = {categories[t] for t in tasks} - {categories[task] for task in nearest}
+    if empty:
         said.append(f"no task is left of: {', '.join(sorted(empty))}")
-    if others := evaluated.keys() - ladders.keys():
+    others = evaluated.keys() - ladders.keys()
+    if others:
         said.append(f"left out, evaluated but not among these tasks: {', '.join(sorted(others))}")
-    if missing := len(ladders) - len(tasks):
+    missing = len(ladders) - len(tasks)
+    if missing:
         said.append(f"left out, without a score in {options.from_evaluation}: {missing} tasks")
     if parts:
         share = fmean(nearest[part.task][1] for part, count in parts for _ in range(count))

@@ -36,7 +36,8 @@ def main(arguments: Sequence[str]) -> int:
     options = build_parser().parse(arguments)
     env = read_environment(options)
     if options.rows is not None:
-        usual, unused = build_parser().parse([]), ("tasks", "all", "output", "items", "seconds")
+        usual = build_parser().parse([])
+        unused = ("tasks", "all", "output", "items", "seconds")
         if any(getattr(options, name) != getattr(usual, name) for name in unused):
             raise ConfigurationError("--rows takes no tasks, --all, --items, --seconds or -o")
         return prove_rows(options.rows, env, as_json=options.json)
@@ -181,7 +182,8 @@ async def check_rows(rows: Sequence[Any], config: EnvironmentSettings) -> list[R
                 found.append(name("evaluation", "its seed is never trained on"))
             elif hashes & await evaluated.questions(recipe.task):
                 found.append(name("evaluation", "in the evaluation set of these settings"))
-            if (before := first.setdefault((recipe.task, question), number)) < number:
+            before = first.setdefault((recipe.task, question), number)
+            if before < number:
                 found.append(name("repeat", f"asks what row {before} asks"))
     return found
 
@@ -203,7 +205,8 @@ async def _asked(
     for each in objects:
         metadata = _parsed(each.get("metadata"))
         if isinstance(metadata, dict) and isinstance(question := each.get("question"), str):
-            if (task := str(metadata.get("source_dataset"))) not in tasks:
+            task = str(metadata.get("source_dataset"))
+            if task not in tasks:
                 return f"metadata.source_dataset is not a task: {shorten(task)}"
             try:
                 fault = await pool.fault_of(task, {**each, "metadata": metadata})

@@ -44,11 +44,14 @@ def main(arguments: Sequence[str]) -> int:
     contents = {path: read_groups(path) for path in files}
     for path in files:
         require_place(path.parent, str(path))
-    scoring, pool = settings_of(ScoringSettings, config), pool_settings(config)
+    scoring = settings_of(ScoringSettings, config)
+    pool = pool_settings(config)
     leave_out = options.without_faulty_items
     stored = {path: groups for path, (groups, _) in contents.items()}
     by_file, categories = asyncio.run(rescore_files(stored, pool, scoring, leave_out=leave_out))
-    lines, tables, results = [], [], [result for done in by_file.values() for result in done]
+    lines = []
+    tables = []
+    results = [result for done in by_file.values() for result in done]
     for path, done in by_file.items():
         groups = written_groups(done, leave_out=leave_out)
         lines.append(f"{path} -> {rescored_path(path).name}")

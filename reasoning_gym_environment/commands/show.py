@@ -34,7 +34,8 @@ def main(arguments: Sequence[str]) -> int:
     shown = min(matching, options.limit or matching)
     more = "" if shown == matching else "; --limit 0 shows all"
     print(f"{shown} of {matching} matching rollouts{more}", file=sys.stderr)
-    if training := [group for group in groups if not group.is_sample]:
+    training = [group for group in groups if not group.is_sample]
+    if training:
         print(f"The files hold {coverage(training)}", file=sys.stderr)
     return 0 if matching else 1
 
@@ -54,7 +55,8 @@ def render_rollout(group: StoredGroup, number: int, *, full: bool) -> str:
     Args:
         full: include the whole thought and the system prompt.
     """
-    rollout, recipe = group.rollouts[number], group.recipe
+    rollout = group.rollouts[number]
+    recipe = group.recipe
     level = "" if recipe.level is None else f", level {recipe.level:g}"
     parameters = f", {json.dumps(recipe.parameters)}" if recipe.parameters else ""
     name = f"{recipe.task} (seed {recipe.seed}{level}{parameters})"

@@ -62,7 +62,8 @@ def list_suites(_: Namespace) -> str:
 
 
 def verify_suite(options: Namespace) -> str:
-    suite, workers = load_suite(options.suite), pool_settings(read_environment(options))
+    suite = load_suite(options.suite)
+    workers = pool_settings(read_environment(options))
 
     async def generate() -> None:
         async with TaskPool(workers, Counter()) as pool:

@@ -76,7 +76,8 @@ async def _answer(options: Namespace) -> str:
 def _json(tasks: Sequence[TaskInfo], ladders: Mapping[str, TaskLadder]) -> str:
     rows = [task.to_json() for task in tasks]
     for row in rows:
-        if ladder := ladders.get(row["name"]):
+        ladder = ladders.get(row["name"])
+        if ladder:
             row |= {"levels": ladder.levels, "origin": ladder.origin, "ladder": ladder.reason}
             row["parameters"] = ladder.parameters
     return json.dumps(rows, indent=2)

@@ -44,7 +44,8 @@ async def _serve(server: LiveServer, options: Namespace) -> None:
     """Serve until the first signal, or until whoever started this process has ended."""
     from ..service.server import first_signal
 
-    ended, report = first_signal(), bytearray()
+    ended = first_signal()
+    report = bytearray()
     if options.until_input_ends:
         loop = asyncio.get_running_loop()
 

@@ -119,7 +119,8 @@ class PolicyServer:
 
     async def _generate(self, request: web.Request) -> web.Response:
         body = await request.json()
-        sampling, candidates = body["sampling_params"], body.get("top_logprobs_num")
+        sampling = body["sampling_params"]
+        candidates = body.get("top_logprobs_num")
         question = last_question(self._tokenizer.decode(body["input_ids"]))
         asked = {**sampling, "max_tokens": sampling.get("max_new_tokens")}
         generations = await self._complete(_parse(question, asked, candidates))
@@ -180,7 +181,8 @@ def last_question(prompt: str) -> str:
         >>> last_question("<|im_start|>user\\n1 + 1?<|im_end|>\\n<|im_start|>assistant\\n")
         '1 + 1?'
     """
-    user, end = re.escape(f"{TURN_START}user\n"), re.escape(TURN_END)
+    user = re.escape(f"{TURN_START}user\n")
+    end = re.escape(TURN_END)
     turns = re.findall(f"{user}(.*?){end}", prompt, flags=re.DOTALL)
     return turns[-1] if turns else prompt
 
@@ -194,7 +196,8 @@ def generate(policy: Policy, tokenizer: Any, request: PolicyRequest) -> list[Gen
         if finish_reason == "stop":
             tokens.append(tokenizer.eos_token_id)
         if request.max_tokens is not None and len(tokens) > request.max_tokens:
-            tokens, finish_reason = tokens[: request.max_tokens], "length"
+            tokens = tokens[: request.max_tokens]
+            finish_reason = "length"
         logprobs = [-(1 + token % 10) / 10 for token in tokens]
         if request.candidates:
             logprobs = [-0.25 * request.temperature] * len(tokens)

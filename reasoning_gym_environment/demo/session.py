@@ -126,7 +126,8 @@ async def run_demo(
 async def _serve(env: DemoEnv, trainer: Trainer, seconds: float) -> float:
     """Serve until the time is over or a job fails; return the seconds since the first group."""
     jobs = [asyncio.create_task(job) for job in (trainer.run(), env.env_manager())]
-    progress, launched = StatusLine(), time.monotonic()
+    progress = StatusLine()
+    launched = time.monotonic()
     start = served = 0.0
     done: set[asyncio.Task[Any]] = set()
     try:
@@ -194,7 +195,8 @@ def render(report: DemoReport, log: Path) -> str:
 
 
 def _lines(report: DemoReport, log: Path) -> Iterator[Sequence[str]]:
-    counts, means = report.counts, report.means
+    counts = report.counts
+    means = report.means
     yield ""
     yield f"{report.seconds:.0f} seconds of serving"
     yield f"  groups collected  {counts['groups/collected']:6d}"
@@ -207,7 +209,8 @@ def _lines(report: DemoReport, log: Path) -> Iterator[Sequence[str]]:
     yield ""
     yield f"Of {means['truncated'].count} rollouts"
     for status in Status:
-        if share := _share(means, status):
+        share = _share(means, status)
+        if share:
             yield f"  {status.value.replace('_', ' '):17} {share:6.1%}"
     failures = sum(_share(means, status) for status in FORMAT_FAILURES)
     yield f"  format failures   {failures:6.1%}  no answer, or several"

@@ -37,7 +37,9 @@ def check_group(group: Mapping[str, Any], max_token_len: int) -> int:
     Raises:
         MalformedGroupError: with the first fault.
     """
-    tokens, masks, scores = group["tokens"], group["masks"], group["scores"]
+    tokens = group["tokens"]
+    masks = group["masks"]
+    scores = group["scores"]
     logprobs = group.get("inference_logprobs") or masks
     if not len(tokens) == len(masks) == len(scores) == len(logprobs) > 0:
         raise MalformedGroupError(
@@ -159,9 +161,11 @@ async def run_alone(trainer: Trainer, *, seconds: float) -> None:
         UnreachableError: the API server does not answer.
         ConfigurationError: the URL is malformed.
     """
-    what, hint = "the Atropos API", "start it with `run-api`"
+    what = "the Atropos API"
+    hint = "start it with `run-api`"
     await require_reachable([trainer.api_url], what=what, hint=hint, seconds=0.0)
-    begin, running = time.monotonic(), asyncio.ensure_future(trainer.run())
+    begin = time.monotonic()
+    running = asyncio.ensure_future(trainer.run())
     line = StatusLine()
     try:
         while not running.done() and time.monotonic() < begin + seconds:

@@ -170,7 +170,8 @@ def _table_rows(comparison: Comparison) -> Iterator[Sequence[str]]:
         largest = by_size[-2 * MAX_TASKS :]
         listed = [entry for entry in within if entry in largest and entry[1].difference.value]
     yield from (_row(f"  {task}", change) for task, change in listed)
-    if left := len(within) - len(listed):
+    left = len(within) - len(listed)
+    if left:
         less = "with a smaller change or none" if listed else "without a change"
         yield f"  {left} tasks {less}; --json has all"
     yield ""
@@ -314,7 +315,8 @@ def leaderboard_table(
     }
     rows = []
     for place, number, solved in rank(common.values()):
-        each, of_task = standings[number], {task: of_all[number] for task, of_all in common.items()}
+        each = standings[number]
+        of_task = {task: of_all[number] for task, of_all in common.items()}
         row = {
             "rank": str(place),
             "model": escape(each.model).replace("|", "&#124;"),

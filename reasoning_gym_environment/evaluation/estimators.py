@@ -79,13 +79,15 @@ def _over_tasks(tasks: Sequence[Clusters]) -> tuple[float, float | None, int]:
     means: list[float] = []
     variances: list[float | None] = []
     for clusters in tasks:
-        values, items = [v for cluster in clusters for v in cluster], len(clusters)
+        values = [v for cluster in clusters for v in cluster]
+        items = len(clusters)
         means.append(mean := math.fsum(values) / len(values))
         squares = math.fsum(math.fsum(v - mean for v in cluster) ** 2 for cluster in clusters)
         whole = squares * items / (items - 1) / len(values) ** 2 if items > 1 else None
         variances.append(whole)
     of_item = [v * len(own) for v, own in zip(variances, tasks, strict=True) if v is not None]
-    mean, freedom = math.fsum(means) / len(tasks), sum(map(len, tasks)) - len(tasks)
+    mean = math.fsum(means) / len(tasks)
+    freedom = sum(map(len, tasks)) - len(tasks)
     if not of_item and len(tasks) == 1:
         return mean, None, freedom
     single = fmean(of_item) if of_item else variance(means)
@@ -125,7 +127,8 @@ def student_quantile(freedom: int) -> float:
     """
     if freedom >= 1000:
         return NORMAL_QUANTILE
-    low, high = NORMAL_QUANTILE, 13.0
+    low = NORMAL_QUANTILE
+    high = 13.0
     while high - low > 1e-9:
         middle = (low + high) / 2
         low, high = (middle, high) if _within(middle, freedom) < 0.95 else (low, middle)

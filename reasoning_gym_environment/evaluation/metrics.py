@@ -253,7 +253,8 @@ def _means(samples: Sequence[StoredGroup], baselines: Baselines) -> Numbers:
     rollouts = [rollout for sample in samples for rollout in sample.rollouts]
     given = [r for r in rollouts if r.length is not None]
     proved = {sample.task: sample.chance for sample in samples if sample.chance is not None}
-    chance, no_reasoning = {**baselines.floors, **proved}, baselines.no_reasoning_floors
+    chance = {**baselines.floors, **proved}
+    no_reasoning = baselines.no_reasoning_floors
     highest = {
         t: max(chance.get(t, 0.0), no_reasoning.get(t, 0.0)) for t in {*chance, *no_reasoning}
     }
@@ -321,7 +322,8 @@ def _table_rows(report: EvaluationReport) -> Iterator[Sequence[str]]:
         values = (entry[1].value("solved"), entry[1].value("score"))
         return [2.0 if value is None else value for value in values]  # without scores, the last
 
-    default, k = report.default, report.attempts
+    default = report.default
+    k = report.attempts
     if report.coverage.missing:
         yield from (f"INCOMPLETE: the shares stand on {report.coverage}", "")
     names = f"items solved 95_% chance trivial score pass@{k} unscored format cut tokens"

@@ -88,7 +88,8 @@ def planned_recipes(
     if eval_difficulties and (without := sorted(set(tasks) - set(leveled))):
         names = ", ".join(without)
         logger.info("Evaluated only at their defaults, having no levels: %s", names)
-    count, at = num_eval_samples_per_task, partial(evaluation_recipe_at, eval_seed=eval_seed)
+    count = num_eval_samples_per_task
+    at = partial(evaluation_recipe_at, eval_seed=eval_seed)
     return [(recipe, None) for recipe in evaluation_recipes(eval_seed, tasks, count)] + [
         (at(each, ladders[task], task=task, index=index), each)
         for each in eval_difficulties
@@ -348,7 +349,8 @@ class Evaluation:
         finished = len(items) - len(missing)
         message = "Evaluating %d items, %d already finished; after an interruption, %s"
         logger.info(message, len(items), finished, self._hint())
-        self._failures, self._refused = Outage(), 0
+        self._failures = Outage()
+        self._refused = 0
         groups = self.settings.max_eval_workers // self.settings.eval_attempts
         slots = asyncio.Semaphore(max(1, groups))
         check_is_due = finished < GROUPS < len(items)
@@ -364,7 +366,8 @@ class Evaluation:
                 first = list(store.samples.values())[:GROUPS]
                 _warn_without_answers(first, f"the first {GROUPS} items")
 
-        jobs, waiting = [sample_one(item) for item in missing], self._rollouts.waiting
+        jobs = [sample_one(item) for item in missing]
+        waiting = self._rollouts.waiting
         try:
             await with_progress(jobs, "evaluation", done=finished, note=waiting)
         except asyncio.CancelledError:
@@ -417,7 +420,8 @@ class Evaluation:
 
     def take_curves(self) -> dict[str, float]:
         """Return wandb's numbers of an evaluation that ended since the last call, or nothing."""
-        report, self._unlogged = self._unlogged, None
+        report = self._unlogged
+        self._unlogged = None
         return report.curves() if report else {}
 
     def require_complete(self) -> None:
@@ -468,7 +472,8 @@ def _warn_without_answers(samples: Iterable[StoredGroup], subject: str) -> None:
         given = [rollout for rollout in sample.rollouts if rollout.length is not None]
         check.add((r.text, r.finish_reason, r.status) for r in given)
     consequence = "the results measure the format, not the model"
-    if text := check.warning(subject, consequence=consequence):
+    text = check.warning(subject, consequence=consequence)
+    if text:
         logger.warning("%s", text)
 
 

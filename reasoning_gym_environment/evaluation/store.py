@@ -26,7 +26,9 @@ from ..util.files import LockFile, append_whole, write_whole
 from ..util.values import validate
 from .metrics import EvaluationReport, headline
 
-RUN, SAMPLES, METRICS = "run.json", "samples.jsonl", "metrics.json"
+RUN = "run.json"
+SAMPLES = "samples.jsonl"
+METRICS = "metrics.json"
 PARTIAL_SAMPLES = "samples.partial.jsonl"
 
 logger = logging.getLogger(__name__)
@@ -44,7 +46,8 @@ class EvaluationStore:
         self.disk = DaemonWriter(folder)
         present = samples_in(folder)
         stored = settings_in(folder)
-        before, here = stored or {}, dict(settings)
+        before = stored or {}
+        here = dict(settings)
         names = sorted(n for n in before.keys() | here.keys() if before.get(n) != here.get(n))
         if present and (names or stored is None):
             there, now = ({name: own.get(name) for name in names} for own in (before, here))
@@ -85,7 +88,8 @@ class EvaluationStore:
 
     def close(self) -> None:
         """Wait for pending writes for a while, then log the rest as lost."""
-        if lost := self.disk.close(patience=3.0):
+        lost = self.disk.close(patience=3.0)
+        if lost:
             logger.error("The disk of %s does not respond: %d samples lost", self.folder, lost)
 
 

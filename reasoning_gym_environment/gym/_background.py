@@ -120,7 +120,8 @@ class LazyPool(Generic[Pool]):
                 pool = self._create(self.counts)
                 opened = _open(pool)
                 await anext(opened)
-                self.pool, self._open_pool = pool, opened
+                self.pool = pool
+                self._open_pool = opened
             return self.pool
 
     @property
@@ -168,7 +169,8 @@ class Background(Generic[Client]):
         """Close the client and end the thread. Safe to call again; other calls then fail."""
         with self._lock:
             self._closed = True
-            loop, self._loop = self._loop, None
+            loop = self._loop
+            self._loop = None
             if self._finalizer is not None:
                 self._finalizer.detach()
         if loop is not None:

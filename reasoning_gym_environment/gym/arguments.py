@@ -128,7 +128,8 @@ def require_scorable(value: Any) -> Problem | Recipe:
     if isinstance(value, Recipe | Mapping):
         return validated(value)
     problem = require_problem(value, "problem", "one Problem or its recipe")
-    made, installed = problem.recipe.library_version, _installed_version()
+    made = problem.recipe.library_version
+    installed = _installed_version()
     if made not in (None, installed):
         raise ConfigurationError(
             f"problem was made with {LIBRARY} {made}, but {installed} is installed: pass "

@@ -158,10 +158,12 @@ class AsyncProblemStream:
 def _by_problem(scorables: Sequence[Scorable]) -> list[tuple[Problem | Recipe, list[int]]]:
     """Return each problem or recipe to score against, and the indices of its completions."""
     groups: dict[Hashable, tuple[Problem | Recipe, list[int]]] = {}
-    previous, indices = object(), list[int]()
+    previous = object()
+    indices = list[int]()
     for index, scorable in enumerate(scorables):
         if scorable is not previous:  # the key takes as long as the rest
-            which, previous = require_scorable(scorable), scorable
+            which = require_scorable(scorable)
+            previous = scorable
             key: Hashable = recipe_key(which if isinstance(which, Recipe) else which.recipe)
             if isinstance(which, Problem):
                 key = key, which.oracle, which.entry
@@ -240,7 +242,8 @@ class AsyncReasoningGym:
         create = partial(TaskPool, self._settings, start_worker=start_worker)
         self._pool: LazyPool[TaskPool] = LazyPool(create, name="gym")
         self._ladders: Mapping[str, TaskLadder] = {}
-        self._remembered, self._fed = ProblemCache(), WeakSet[AsyncProblemStream]()
+        self._remembered = ProblemCache()
+        self._fed = WeakSet[AsyncProblemStream]()
         self.counts = self._pool.counts
 
     async def __aenter__(self) -> AsyncReasoningGym:
@@ -380,7 +383,8 @@ class AsyncReasoningGym:
 
     async def score_group(self, problem: Scorable, completions: Sequence[str]) -> list[Score]:
         """Score completions of one problem as `score_many` does, but tell no stream."""
-        which, texts = require_scorable(problem), [require_text(text) for text in completions]
+        which = require_scorable(problem)
+        texts = [require_text(text) for text in completions]
         try:
             made = which if isinstance(which, Problem) else await self.problem(which)
         except GenerationError as error:

@@ -111,7 +111,8 @@ def contain(
         allow=list(allow),
         warm_up=_calls(warm_up, "warm_up"),
     )
-    if (size := len(msgspec.json.encode(source))) > _MAX_SOURCE:
+    size = len(msgspec.json.encode(source))
+    if size > _MAX_SOURCE:
         raise ConfigurationError(
             f"warm_up must have at most {_MAX_SOURCE} bytes of JSON with the function's path "
             f"and sys.path, got {size}: use fewer or shorter calls"
@@ -136,7 +137,8 @@ def _place_of(function: Any) -> tuple[ModuleSource, str]:
                 f"'./module.py:function', got {shorten(function)}"
             )
         return find_module(module, "function"), name
-    module, name = getattr(function, "__module__", ""), getattr(function, "__qualname__", "")
+    module = getattr(function, "__module__", "")
+    name = getattr(function, "__qualname__", "")
     if not inspect.isroutine(function) or not name:
         raise ConfigurationError(
             "function must be a function or its path, such as 'package.module:function', got "

@@ -87,7 +87,8 @@ class Capabilities:
             parts.append(f"{form.limit} takes the place of max_tokens")
         if "n" in form.left_out:
             parts.append("each completion is a request of its own, since it takes no n above 1")
-        if names := sorted(form.left_out - {"n"}):
+        names = sorted(form.left_out - {"n"})
+        if names:
             parts.append(f"it refuses {' and '.join(names)}")
         return "; ".join(parts)
 
@@ -101,7 +102,8 @@ async def negotiate(
     text is requested of all. Raises ConfigurationError if one doesn't meet the requirements, and
     UnreachableError if none answers in time.
     """
-    retry, failure = Retry(seconds), Outage(interval=10.0)
+    retry = Retry(seconds)
+    failure = Outage(interval=10.0)
     patience = seconds if len(servers) > 1 else math.inf  # with rate limits: another may work
     while True:
         probes = (_probe_or_explain(server, requirements, patience) for server in servers)
@@ -121,12 +123,14 @@ async def negotiate(
         logger.warning("Starting without some servers: %s", outage)
     found = [result for result in results if isinstance(result, Capabilities)]
     for one in found:
-        if why := blocker(one, requirements):
+        why = blocker(one, requirements)
+        if why:
             raise ConfigurationError(why)
         loses_tokens = requirements.serves and isinstance(one.dialect, ChatText)
         level = logging.WARNING if loses_tokens else logging.INFO
         logger.log(level, "The inference server at %s %s", one.url, one)
-        if why := warning(one, requirements):
+        why = warning(one, requirements)
+        if why:
             logger.warning("%s", why)
     texts = [one.dialect for one in found if isinstance(one.dialect, ChatText)]
     for server, result in zip(servers, results, strict=True):
@@ -140,7 +144,8 @@ async def _probe_or_explain(
     server: ServerClient, requirements: Requirements, patience: float
 ) -> Capabilities | str:
     """Return the server's capabilities, or describe a transient failure."""
-    limit, usual = server.rate_limit, server.rate_limit.patience
+    limit = server.rate_limit
+    usual = server.rate_limit.patience
     limit.patience = min(usual, patience)
     try:
         return await probe(server, requirements)
@@ -236,7 +241,8 @@ async def _first_text(
 
     What it refuses is left out until it replies.
     """
-    form, body = server.text, b""
+    form = server.text
+    body = b""
     used = (requirements.sampling, requirements.evaluation)
     for temperature, top_p in dict.fromkeys((s.temperature, s.top_p) for s in used if s):
         asked = replace(
@@ -255,7 +261,8 @@ async def _first_text(
                     raise
                 # a model of OpenAI's that thinks may refuse instead of returning an empty text
                 too_few = "(?i)higher max_tokens|output limit was reached"
-                if adapted := form.adapted_to(error.message):
+                adapted = form.adapted_to(error.message)
+                if adapted:
                     form = adapted
                 elif re.search(too_few, error.message) and asked.max_tokens == 16:
                     asked = replace(asked, max_tokens=1024)
@@ -276,7 +283,8 @@ async def _context(server: ServerClient) -> int | None:
 
 def blocker(found: Capabilities, requirements: Requirements) -> str | None:
     """Return why a run can't start with this server and what to do; None if it can."""
-    at, sampling = f"the inference server at {found.url}", requirements.sampling
+    at = f"the inference server at {found.url}"
+    sampling = requirements.sampling
     if found.text_ids is not None and not _has_same_ids(found, requirements):
         theirs, ours = (
             f"{list(ids[:6])} of {len(ids)}"
@@ -293,7 +301,8 @@ def blocker(found: Capabilities, requirements: Requirements) -> str | None:
             "a longer context"
         )
     if isinstance(found.dialect, ChatText):
-        if refused := sampling and _ineffective(found.dialect, sampling):
+        refused = _ineffective(found.dialect, sampling)
+        if refused:
             options = " ".join(f"--env.{name} 1" for name in refused)
             return f"{at} refuses {' and '.join(refused)}: set {options}, the value that it uses"
         if requirements.serves and any(sample.reasoning for sample in found.samples):
@@ -307,18 +316,22 @@ def blocker(found: Capabilities, requirements: Requirements) -> str | None:
     return None
 
 
-def _ineffective(form: ChatText, sampling: SamplingParams) -> list[str]:
+def _ineffective(form: ChatText, sampling: SamplingParams | None) -> list[str]:
     """Return the parameters that the run sets and the endpoint refuses."""
+    if sampling is None:
+        return []
     values = sampling.distribution
     return [name for name in values if name in form.left_out and values[name] != 1]
 
 
 def warning(found: Capabilities, requirements: Requirements) -> str | None:
     """Return what makes results differ from what the settings say."""
-    at, form = f"The inference server at {found.url}", found.dialect
+    at = f"The inference server at {found.url}"
+    form = found.dialect
     if not isinstance(form, ChatText):
         return None
-    if refused := requirements.evaluation and _ineffective(form, requirements.evaluation):
+    refused = _ineffective(form, requirements.evaluation)
+    if requirements.evaluation is not None and refused:
         values = requirements.evaluation.distribution
         named = " and ".join(f"{name} {values[name]:g}" for name in refused)
         return f"{at} refuses {named} in evaluation: its own default applies"
@@ -326,7 +339,8 @@ def warning(found: Capabilities, requirements: Requirements) -> str | None:
         if found.samples and found.samples[0].usage is None:
             return f"{at} reports no usage: lengths are in characters, not in tokens"
         return None
-    counted, ours = found.prompt_tokens, len(requirements.request.prompt)
+    counted = found.prompt_tokens
+    ours = len(requirements.request.prompt)
     if requirements.sampling is None or counted in (None, ours):
         return None
     return (  # does not block: some endpoints count in tokens that are not their model's
@@ -338,7 +352,8 @@ def warning(found: Capabilities, requirements: Requirements) -> str | None:
 
 def _has_same_ids(found: Capabilities, requirements: Requirements) -> bool:
     """Return whether the ids are ours, perhaps after a beginning-of-text token."""
-    theirs, ours = list(found.text_ids or ()), list(requirements.text_ids or ())
+    theirs = list(found.text_ids or ())
+    ours = list(requirements.text_ids or ())
     return ours in (theirs, theirs[1:])
 
 

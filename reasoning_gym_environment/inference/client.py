@@ -141,7 +141,8 @@ class HangDetector:
             self._outage.record_failure(why, lost=0, already=silence)
 
     def _raise_if_hanging(self, age: float) -> None:
-        at, silence = self._server.config.base_url, self.silence_timeout
+        at = self._server.config.base_url
+        silence = self.silence_timeout
         if min(age, self._since(self._last_sign)) >= silence:
             self._outage.lost += 1
             raise HangingError(f"the inference server at {at} was silent for {silence:g} s")
@@ -201,7 +202,9 @@ class Failover:
         Raises:
             Exception: what the last server raised; a transient error takes precedence.
         """
-        started, attempts, pauses = self._clock(), 0, backoff()
+        started = self._clock()
+        attempts = 0
+        pauses = backoff()
         while True:
             try:
                 return await self._try_all(request, split)
@@ -231,13 +234,15 @@ class Failover:
                 self._failures[number].record_failure()
                 if self._failures[number].should_log:  # once a minute for each
                     others = ", trying others" if len(self._servers) > 1 else ""
-                    url, why = self._servers[number].config.base_url, describe(error)
+                    url = self._servers[number].config.base_url
+                    why = describe(error)
                     logger.warning("The inference server at %s fails%s: %s", url, others, why)
             else:
                 self._failed_at.pop(number, None)
                 self._outage.end()
                 return answer
-        if limited := next(filter(is_rate_limited, failures), None):
+        limited = next(filter(is_rate_limited, failures), None)
+        if limited:
             raise limited
         worst = next(filter(is_transient, reversed(failures)), failures[-1])
         if not self._outage:
@@ -260,7 +265,8 @@ class Failover:
     async def _try_one(
         self, number: int, request: Callable[[ServerClient], Coroutine[None, None, T]], split: str
     ) -> T:
-        server, detector = self._servers[number], self.detectors[number]
+        server = self._servers[number]
+        detector = self.detectors[number]
 
         def check_outage() -> None:
             """Raise UnreachableError if all have failed for too long and the server is silent."""
@@ -360,10 +366,12 @@ class InferenceClient:
 
     def prompt(self, question: str) -> Prompt:
         """Return a question's prompt. The last ones are kept, as many as fit into 16 MiB."""
-        if (prompt := self._prompts.get(question)) is not None:
+        prompt = self._prompts.get(question)
+        if prompt is not None:
             return prompt
         messages = build_messages(self._system_prompt, question)
-        text, tokens = "", array("i")
+        text = ""
+        tokens = array("i")
         if self._tokenizer is not None:
             text = render_prompt(self._tokenizer, messages)
             tokens = array("i", self._tokenizer.encode(text, add_special_tokens=False))
@@ -438,7 +446,8 @@ class InferenceClient:
         self, question: str, *, n: int, length_limit: int, sampling: SamplingParams
     ) -> list[Completion]:
         """Return `n` completions of at most `length_limit` tokens, or raise InferenceError."""
-        prompt, room = self.prompt(question), self._room(question, length_limit)
+        prompt = self.prompt(question)
+        room = self._room(question, length_limit)
         if room < 1:
             raise InferenceError(f"{NO_ROOM} in {length_limit} tokens")
         request = self._request(prompt, n=n, max_tokens=room, sampling=sampling)
@@ -452,7 +461,8 @@ class InferenceClient:
 
     async def sample_tokens(self, request: GenerationRequest, split: str) -> list[TokenSample]:
         """Return the completions of a prompt's token ids, or raise InferenceError."""
-        if chats := [server.config.base_url for server in self._servers if server.is_chat]:
+        chats = [server.config.base_url for server in self._servers if server.is_chat]
+        if chats:
             raise InferenceError(
                 f"the inference server at {chats[0]} can't complete token ids, since its "
                 "server_type is openai: set --openai.server_type to vllm or sglang, or request "
@@ -490,7 +500,8 @@ class InferenceClient:
         seconds = self.retry_seconds.get(split, 0.0)
 
         async def part(size: int) -> list[T]:
-            found, empty = list[T](), 0
+            found = list[T]()
+            empty = 0
             while len(found) < size and empty < 3:
                 rest = functools.partial(ask, n=size - len(found))
                 more = await self.failover.send(rest, split, retry_seconds=seconds)
@@ -521,7 +532,8 @@ class InferenceClient:
         if self._refuses_thoughts and any(sample.reasoning for sample in texts):
             at = f"the inference server at {server.config.base_url}"
             raise InferenceError(f"{at} {SEPARATE_THOUGHT}", is_transient=False)
-        tokenizer, opening = self._tokenizer, opened_thought(prompt.text)
+        tokenizer = self._tokenizer
+        opening = opened_thought(prompt.text)
         if tokenizer is None:
             return await run_in_thread(lambda: completions_without_tokens(prompt, texts))
         if texts:

@@ -177,12 +177,15 @@ def _checked(
         raise ReplyError(f"{len(tokens)} token ids with {len(token_logprobs)} logprobs")
     if len(tokens) > request.max_tokens:
         raise ReplyError(f"{len(tokens)} tokens, although max_tokens is {request.max_tokens}")
-    ids, logprobs = np.asarray(tokens, np.int64), np.asarray(token_logprobs, np.double)
-    if (outside := (ids < 0) | (ids >= request.vocabulary)).any():
+    ids = np.asarray(tokens, np.int64)
+    logprobs = np.asarray(token_logprobs, np.double)
+    outside = (ids < 0) | (ids >= request.vocabulary)
+    if outside.any():
         raise ReplyError(
             f"{ids[outside][0]} is not a token id: the vocabulary has {request.vocabulary}"
         )
-    if (odd := ~(np.isfinite(logprobs) & (logprobs <= 1e-3))).any():  # kernels in bfloat16 round
+    odd = ~(np.isfinite(logprobs) & (logprobs <= 1e-3))
+    if odd.any():  # kernels in bfloat16 round
         raise ReplyError(f"{logprobs[odd][0]} is not a logprob")
     if finish_reason not in ("stop", "length"):
         raise ReplyError(f"a completion has the finish reason {finish_reason!r}")
@@ -222,7 +225,8 @@ class _Logprobs(msgspec.Struct):
     def __post_init__(self) -> None:
         numbers = self.token_logprobs
         if isinstance(self.content, list):
-            numbers, self.content = [entry.logprob for entry in self.content], ()
+            numbers = [entry.logprob for entry in self.content]
+            self.content = ()
         self.token_logprobs = array("d", _first_set(numbers))
 
 
@@ -411,7 +415,8 @@ class _TextChat(msgspec.Struct):
             return [(usage.prompt_tokens, usage.completion_tokens)]
         messages = [choice.message for choice in self.choices]
         lengths = [len(message.text) + len(message.thought or "") for message in messages]
-        tokens, total = usage.completion_tokens, sum(lengths) or 1
+        tokens = usage.completion_tokens
+        total = sum(lengths) or 1
         return [(usage.prompt_tokens, round(tokens * length / total)) for length in lengths]
 
 

@@ -104,7 +104,8 @@ def describe(error: BaseException) -> str:
     """Return what failed on one line: status, address and the server's message if it replied."""
     if isinstance(error, aiohttp.ClientResponseError):
         phrase = HTTPStatus(error.status).phrase if error.status in set(HTTPStatus) else ""
-        message, hint = error_message(error.message), hint_for(error)
+        message = error_message(error.message)
+        hint = hint_for(error)
         return (
             f"{error.status} {phrase}".rstrip()
             + f" from {error.request_info.real_url}"

@@ -223,7 +223,8 @@ def completion_from_tokens(
     finish_reason: str,
 ) -> Completion:
     """Return one completion with a server's own token ids, stop token included."""
-    prompt, own = array("i", prompt_tokens), array("i", tokens)
+    prompt = array("i", prompt_tokens)
+    own = array("i", tokens)
     return Completion(
         text=text,
         tokens=prompt + own,

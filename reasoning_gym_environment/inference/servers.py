@@ -96,7 +96,8 @@ def retry_after(error: aiohttp.ClientResponseError) -> float | None:
     value = headers.get("Retry-After", "").strip()
     if re.fullmatch(r"\d+(\.\d+)?", value):
         return float(value)
-    if (until := date("Retry-After")) is None:
+    until = date("Retry-After")
+    if until is None:
         return None
     return max(0.0, (until - (date("Date") or datetime.now(timezone.utc))).total_seconds())
 
@@ -196,14 +197,17 @@ class RateLimit:
         return f"waiting until {until} for the rate limit of {self._url}"
 
     def _record_refusal(self, error: aiohttp.ClientResponseError, sent: float) -> None:
-        now, asked, longest = self._clock(), retry_after(error) or 0.0, 600.0
+        now = self._clock()
+        asked = retry_after(error) or 0.0
+        longest = 600.0
         self._refusal = describe(error)
         self._refused_since = min(self._refused_since, now)
         pause = self._first_pause
         if sent >= self._lowered_at:  # the first refusal of a round
             self._lowered_at = now
             self._concurrency = max(1.0, min(self._concurrency, self._in_flight) // 2)
-            pause, self._next_pause = self._next_pause, 2 * self._next_pause
+            pause = self._next_pause
+            self._next_pause = 2 * self._next_pause
         if asked >= self._first_pause:
             pause = asked
         pause = min(pause, longest) * random.uniform(1.0, 1.1)  # replicas share a limit

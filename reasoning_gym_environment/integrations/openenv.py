@@ -181,7 +181,8 @@ class ReasoningGymEnvironment(Environment[ReasoningGymAction, ReasoningGymObserv
 
     def _open_dataset(self, given: _Reset) -> Iterator[Recipe]:
         """Yield the items of the library's dataset of a name, in its order, again and again."""
-        name, seed = given.dataset_name or "", given.seed
+        name = given.dataset_name or ""
+        seed = given.seed
         if seed is None or given.size is None:
             raise ConfigurationError(f"seed and size must be given with dataset_name {name!r}")
         indices = itertools.cycle(range(given.size))

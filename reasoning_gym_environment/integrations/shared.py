@@ -44,7 +44,8 @@ def score_by_recipe(
         curriculum_url: of the stream that handed the problem out, whose service scores instead;
             see `split_stream_url`.
     """
-    parsed, stream = parse_recipe(recipe), None
+    parsed = parse_recipe(recipe)
+    stream = None
     if curriculum_url is not None:
         url, stream = split_stream_url(curriculum_url)
     if url is None:

@@ -157,7 +157,8 @@ class ReasoningGymTaskset(vf.Taskset[ReasoningGymTask, ReasoningGymConfig]):
 
     def _stream(self) -> Iterator[Problem]:
         """Yield the problems of a stream of this process, whose state the state folder keeps."""
-        stream, folder = shared_gym().stream(**self._stream_options()), self.config.state_folder
+        stream = shared_gym().stream(**self._stream_options())
+        folder = self.config.state_folder
         if folder and (folder / "stream.json").exists():
             stream.load_state_dict(json.loads((folder / "stream.json").read_bytes()))
         for problem in stream:

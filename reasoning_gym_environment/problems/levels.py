@@ -26,7 +26,8 @@ ComplexityMode = Literal["random", "curriculum", "fixed"]
 
 def require_difficulty_where_fixed(mode: ComplexityMode | None, difficulty: float | None) -> None:
     """Raise ConfigurationError unless a difficulty in [0, 1] is set if and only if it is used."""
-    fixed, given = mode == "fixed", difficulty is not None
+    fixed = mode == "fixed"
+    given = difficulty is not None
     if fixed != given or not 0 <= (difficulty or 0) <= 1:
         raise ConfigurationError(
             f"difficulty must be {'a number from 0 to 1' if fixed else 'unset'} with "
@@ -184,7 +185,8 @@ class Curve:
         if not 0 <= crossing < top:
             return float(min(max(crossing, 0), top))
         lower = math.floor(crossing)
-        above, below = self.at_level(lower), self.at_level(lower + 1)
+        above = self.at_level(lower)
+        below = self.at_level(lower + 1)
         return lower + (above - solved_share) / (above - below)
 
 
@@ -200,18 +202,23 @@ def fit_curve(evidence: Evidence, height: int, target: float) -> Curve:
         target: in (0, 1).
     """
     middle = (height - 1) / 2
-    prior_log_odds, prior_slope = _log_odds(target), min(2.0, 6.0 / (height - 1))
+    prior_log_odds = _log_odds(target)
+    prior_slope = min(2.0, 6.0 / (height - 1))
     log_odds_precision = 1 / ((middle * prior_slope) ** 2 + 1)
     slope_precision = 1 / (prior_slope / 2) ** 2
-    log_odds, slope = prior_log_odds, prior_slope
+    log_odds = prior_log_odds
+    slope = prior_slope
     for _ in range(12):
         gradient = log_odds_precision * (prior_log_odds - log_odds)
         slope_gradient = slope_precision * (prior_slope - slope)
-        curvature, mixed, slope_curvature = log_odds_precision, 0.0, slope_precision
+        curvature = log_odds_precision
+        mixed = 0.0
+        slope_curvature = slope_precision
         for level, (solved, answered) in evidence.items():
             ease = middle - level
             share = _logistic(log_odds + slope * ease)
-            residual, information = solved - answered * share, answered * share * (1 - share)
+            residual = solved - answered * share
+            information = answered * share * (1 - share)
             gradient += residual
             slope_gradient += residual * ease
             curvature += information
@@ -346,7 +353,8 @@ class Curriculum(LevelPolicy):
         state.learn(level, times, weight * solved, weight * scored)
         state.groups += fresh
         state.stale += not fresh
-        top, before = self._tops[task], state.position
+        top = self._tops[task]
+        before = state.position
         if not fresh or top == 0:
             return None
         # Move to where the curve meets the target, unless the share here is near it.
@@ -401,7 +409,8 @@ class Curriculum(LevelPolicy):
         for task, stored in convert(state, LevelsState).tasks.items():
             if task not in self._tasks:
                 continue
-            height, top = self._tasks[task].height, self._tops[task]
+            height = self._tasks[task].height
+            top = self._tops[task]
             if stored.height != height:
                 difficulty = stored.position / (stored.height - 1) if stored.height > 1 else 0.5
                 stored = TaskState.at(difficulty * (height - 1), height)

@@ -137,7 +137,8 @@ def sampling_metrics(counts: Mapping[str, int]) -> dict[str, float]:
         The share of groups that ask a problem again; shares of fresh groups, and of those, with
         signal; rollouts per group with signal. What has no groups yet is left out.
     """
-    fresh, again = counts.get("fresh", 0), counts.get("asked_again", 0)
+    fresh = counts.get("fresh", 0)
+    again = counts.get("asked_again", 0)
     mixed = {kind: counts.get(f"{kind}_with_signal", 0) for kind in ("fresh", "asked_again")}
     shares = {
         "asked_again": (again, fresh + again),
@@ -198,7 +199,8 @@ class ReplayBuffer:
         Past problems correct the probability: the policy learns, so problems change.
         """
         weight = 1 / self._correlation(task) - 1
-        chance, best = 0.0, None
+        chance = 0.0
+        best = None
         for known in self._ready[task].values():
             if draw - known.since < WAIT:
                 break  # the others were scored later
@@ -210,7 +212,8 @@ class ReplayBuffer:
             failed = weight * (1 - level.mean) + keep * known.failed
             known.expected = signal_probability(solved, failed, known.size)
             if known.expected > chance:
-                chance, best = known.expected, known.recipe
+                chance = known.expected
+                best = known.recipe
         return min(1.0, chance * self._mixed / self._expected), best
 
     def _correlation(self, task: str) -> float:
@@ -254,7 +257,9 @@ class ReplayBuffer:
         known.solved = keep * known.solved + solved
         known.failed = keep * known.failed + scored - solved
         known.askings += 1
-        known.size, known.since, known.step = scored, draw, step
+        known.size = scored
+        known.since = draw
+        known.step = step
         if 0 < solved < scored and known.askings < MAX_ASKINGS:
             self._keep(known)
         return again
@@ -524,7 +529,9 @@ class Sampler:
         Args:
             step: the trainer's step; None if unknown.
         """
-        task, level, draw = recipe.task, recipe.level, self._draw
+        task = recipe.task
+        level = recipe.level
+        draw = self._draw
         if not scored or task not in self._tasks:
             return None
         if self._signal:
@@ -571,6 +578,7 @@ class Sampler:
 
     def _is_drawn(self, recipe: Recipe) -> bool:
         """Return whether this run's tasks, ladders and parameters still give a recipe."""
-        task, level = recipe.task, recipe.level
+        task = recipe.task
+        level = recipe.level
         own = task in self._tasks and self._levels.has(task, level)
         return own and recipe.parameters == self._parameters(task, level)

@@ -209,7 +209,9 @@ class RecipeStream:
                 problem = await asyncio.shield(task)
             except GenerationError as error:
                 logger.warning("Skipping an item that can't be generated: %s", error)
-                failed, problem, last = True, None, f"; the last error: {error}"
+                failed = True
+                problem = None
+                last = f"; the last error: {error}"
             # A caller that was cancelled above leaves the item to the next caller, and a
             # concurrent caller may have taken it.
             if not self._pending or self._pending[0][1] is not task:
@@ -599,7 +601,8 @@ class TrainingProblems:
     def _cap_if_too_long(self, recipe: Recipe, *, fits: bool) -> bool:
         """Cap the ladder below a level whose questions mostly don't fit; return whether it did."""
         assert self._sampler is not None
-        task, level = recipe.task, recipe.level
+        task = recipe.task
+        level = recipe.level
         if not level:
             return False
         self._questions[task, level, fits] += 1
@@ -616,7 +619,8 @@ class TrainingProblems:
 
     def group_finished(self, group: GroupResult) -> None:
         """Update levels and task sampling with a training group."""
-        recipe, again = group.problem.recipe, group.problem.asked_again
+        recipe = group.problem.recipe
+        again = group.problem.asked_again
         self.report_result(recipe, solved=group.solved, scored=len(group.scored), asked_again=again)
 
     def report_result(
@@ -688,7 +692,8 @@ class TrainingProblems:
         if drawn and not ahead:
             tasks = ", ".join(sorted({recipe.task for recipe in drawn})[:5])
             raise ValueError(f"this run uses none of the state's tasks, such as {tasks}")
-        if dropped := len(drawn) - len(ahead):
+        dropped = len(drawn) - len(ahead)
+        if dropped:
             logger.info("Dropped %d problems of tasks that this run does not use", dropped)
         if state.get("max_token_length") == self.max_token_length:
             self._questions = Counter(

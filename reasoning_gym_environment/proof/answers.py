@@ -107,7 +107,8 @@ async def prove_answers(
     answers before it.
     """
     half = len(problems) // 2
-    sources, examined = problems[:half], problems[half:]
+    sources = problems[:half]
+    examined = problems[half:]
     oracles = [problem.oracle for problem in sources if problem.oracle is not None]
     constants = constants_for(oracles)
     observations: list[Observation] = []
@@ -176,12 +177,14 @@ def judge_answers(
         # A near miss is another right answer where there are several.
         if best.exceeds(0.5 if kind == Kind.NEAR_MISS.value else TOLERATED_SHARE)
     ]
-    if killed := [one for one in harmless if one.verdict.status in KILLED]:
+    killed = [one for one in harmless if one.verdict.status in KILLED]
+    if killed:
         labels = sorted({f"{o.probe.kind.value} ({o.verdict.status.value})" for o in killed})
         detail = f"{len(killed)} answers: {', '.join(labels)}"
         example = shorten(killed[0].probe.answer)
         findings.append(Finding(check="bounded", kind="killed", detail=detail, example=example))
-    if paid := [one for one in hostile if one.paid]:
+    paid = [one for one in hostile if one.paid]
+    if paid:
         detail = f"{len(paid)} hostile texts are paid"
         example = shorten(paid[0].probe.answer)
         findings.append(

@@ -130,7 +130,8 @@ def judge(proof: TaskProof, *, items: int, known: KnownFindings) -> Result:
 def _check(findings: Sequence[Finding], left: str, reason: str) -> Check:
     news = [one for one in findings if not one.explanation]
     if news:
-        first, more = news[0], len(news) - 1
+        first = news[0]
+        more = len(news) - 1
         where = "" if first.level is None else f"level {first.level}: "
         reason = f"{where}{first.shown}" + (f", and {more} more findings" if more else "")
         return Check(verdict="failed", reason=reason, example=first.example)
@@ -206,7 +207,8 @@ def reasons_of(proof: TaskProof) -> dict[str, str]:
     answers = proof.answers or AnswersProof(items=0)
     wrong = max(answers.degenerate.items(), key=lambda i: (i[1].solved, i[1].score), default=None)
     paid = f"at most {wrong[1].solved:.0%}, by {wrong[1].label!r} ({wrong[0]})" if wrong else ""
-    if chance := answers.chance:
+    chance = answers.chance
+    if chance:
         paid += f"; chance is {chance.solved:.0%}, by the constant {chance.label!r}"
     hostile = ", ".join(f"{count} {status}" for status, count in answers.hostile.items())
     noted = "; it executes answers: each has its own process" if answers.executes else ""

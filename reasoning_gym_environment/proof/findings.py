@@ -150,10 +150,12 @@ def near_misses(oracle: str) -> dict[str, str]:
         {'without its end': '4', 'another digit': '43', 'two places swapped': '24'}
     """
     missed = {"without its end": oracle[: -max(1, len(oracle) // 8)]}
-    if digit := re.search(r"[0-9](?=[^0-9]*$)", oracle):
+    digit = re.search(r"[0-9](?=[^0-9]*$)", oracle)
+    if digit:
         other = str((int(digit[0]) + 1) % 10)
         missed["another digit"] = oracle[: digit.start()] + other + oracle[digit.end() :]
-    if pair := re.search(r"(\w)(?!\1)(\w)", oracle):
+    pair = re.search(r"(\w)(?!\1)(\w)", oracle)
+    if pair:
         swapped = pair[2] + pair[1]
         missed["two places swapped"] = oracle[: pair.start()] + swapped + oracle[pair.end() :]
     return {label: text for label, text in missed.items() if text.strip()}

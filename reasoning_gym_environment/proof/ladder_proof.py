@@ -108,7 +108,8 @@ async def prove_level(
             parameters=proof.parameters,
         )
         started = time.perf_counter()
-        if problem := await _make(proof, generate, recipe):
+        problem = await _make(proof, generate, recipe)
+        if problem:
             proof.seconds.append(time.perf_counter() - started)
             proof.questions[number], proof.answers[number] = _compact(problem)
             proof.characters += len(problem.question)
@@ -120,14 +121,16 @@ async def prove_level(
                     proof.note("reproducible", "differs", str(error), recipe_text(problem.recipe))
         if number < compared:
             twin = replace(recipe, seed=recipe.seed ^ 1)  # the lowest bit is the split
-            if problem := await _make(proof, generate, twin):
+            problem = await _make(proof, generate, twin)
+            if problem:
                 proof.training[number] = _compact(problem)
         proof.tried = number + 1
 
 
 def _compact(problem: Problem) -> tuple[str, str | None]:
     """Return a problem's question as a hash, and its answer, with a hash if it is long."""
-    question, answer = question_hash(problem.question).hex()[:16], problem.oracle
+    question = question_hash(problem.question).hex()[:16]
+    answer = problem.oracle
     if answer is not None and len(answer) > 40:
         answer = f"{answer[:24]}…{question_hash(answer).hex()[:16]}"
     return question, answer
@@ -140,16 +143,19 @@ async def _make(proof: LevelProof, generate: Generate, recipe: Recipe) -> Proble
     except GenerationTimeoutError as error:
         proof.note("bounded", "late", str(error), recipe_text(recipe))
     except GenerationError as error:
-        check, kind = "reproducible" if proof.level is None else "levels", "generation"
+        check = "reproducible" if proof.level is None else "levels"
+        kind = "generation"
         if isinstance(error.__context__, WorkerOutOfMemoryError):
-            check, kind = "bounded", "memory"
+            check = "bounded"
+            kind = "memory"
         proof.note(check, kind, str(error), recipe_text(recipe))
     return None
 
 
 async def _score_own_answer(proof: LevelProof, pool: TaskPool, problem: Problem) -> bool:
     """Score a problem's own answer; return whether it has full credit."""
-    answer, example = problem.oracle, recipe_text(problem.recipe)
+    answer = problem.oracle
+    example = recipe_text(problem.recipe)
     if answer is None:
         proof.note("solvable", "no oracle", "an item has no answer of its own", example)
         return False
@@ -186,7 +192,8 @@ async def _compare(
     """Make a problem again from its stored recipe in the other pool, and score its answer there."""
     text = recipe_text(problem.recipe)
     again = await other.generate(read_recipe(json.loads(text)))
-    if difference := await find_difference(pool, other, problem, again):
+    difference = await find_difference(pool, other, problem, again)
+    if difference:
         proof.note("reproducible", "differs", difference[0], f"{text}: {difference[1]}")
     elif right and problem.oracle is not None:
         [verdict] = await other.verify(again, [problem.oracle])
@@ -208,15 +215,21 @@ async def find_difference(
     pool: TaskPool, other: TaskPool, problem: Problem, again: Problem
 ) -> tuple[str, str] | None:
     """Return what differs between a problem and the same one of another process, and an example."""
-    what, one, two = "question", problem.question, again.question
+    what = "question"
+    one = problem.question
+    two = again.question
     if one == two:
-        what, one, two = "answer", problem.oracle or "", again.oracle or ""
+        what = "answer"
+        one = problem.oracle or ""
+        two = again.oracle or ""
     if one == two:
         if again.entry == problem.entry:
             return None
         recipe = problem.recipe  # equal entries may have different pickles
         ours, theirs = await asyncio.gather(pool.inspect(recipe), other.inspect(recipe))
-        what, one, two = "entry", ours.content, theirs.content
+        what = "entry"
+        one = ours.content
+        two = theirs.content
     if one == two:
         return None
     repeated = await pool.generate(problem.recipe)
@@ -238,7 +251,8 @@ def level_proofs(task: str, ladder: TaskLadder) -> list[LevelProof]:
 
 def changed_share(lower: LevelProof, upper: LevelProof) -> float:
     """Return the share of common draws whose questions differ, in [0, 1]."""
-    below, above = lower.questions, upper.questions
+    below = lower.questions
+    above = upper.questions
     common = below.keys() & above.keys()
     return sum(below[number] != above[number] for number in common) / max(1, len(common))
 
@@ -257,7 +271,8 @@ def level_faults(questions: Iterable[str], answers: Iterable[str | None]) -> lis
     counted = count_answers(answers)
     if not counted:
         return found
-    [(answer, times)], total = counted.most_common(1), counted.total()
+    [(answer, times)] = counted.most_common(1)
+    total = counted.total()
     if times / total > 1 / max(2, len(counted)) + 0.15:
         found.append(
             f"{shorten(answer)} answers {times / total:.0%} of the items, more than chance among "

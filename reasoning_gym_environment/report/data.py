@@ -40,7 +40,8 @@ from ..storage.dumps import (
 from ..storage.rows import StoredGroup, StoredRollout
 from ..tasks.facts import Floors, floors, known_categories, ladder_heights, level_chance
 
-TRAINING, EVALUATION = "training", "evaluation"
+TRAINING = "training"
+EVALUATION = "evaluation"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -286,7 +287,8 @@ class GroupIndex:
         """
         identifier = identifier or group_id(group)
         self._copies[identifier] += 1
-        if (copy := self._copies[identifier]) > 1:  # the same row twice, or an accident
+        copy = self._copies[identifier]
+        if copy > 1:  # the same row twice, or an accident
             identifier = f"{identifier}-{copy}"
         columns = self._groups
         columns["id"].append(identifier)
@@ -340,7 +342,8 @@ class GroupIndex:
         self.runs[record.run].record = record
 
     def _task(self, group: StoredGroup) -> int:
-        if (name := group.task) not in self._tasks:
+        name = group.task
+        if name not in self._tasks:
             own: Floors | None = floors().get(name)
             self._task_numbers[name] = len(self._tasks)
             self._tasks[name] = {
@@ -429,16 +432,19 @@ def _test(field: str, value: str, groups: Sequence[StoredGroup]) -> Callable[[An
     if value == "none":
         return lambda own: own is None
     figure = r"(-?\d+(?:\.\d+)?)"
-    if found := re.fullmatch(rf"{figure}\.\.{figure}", value):
+    found = re.fullmatch(rf"{figure}\.\.{figure}", value)
+    if found:
         low, high = map(float, found.groups())
         return lambda own: own is not None and low <= own <= high
-    if not (found := re.fullmatch(rf"(<=|>=|<|>|){figure}", value)):
+    found = re.fullmatch(rf"(<=|>=|<|>|){figure}", value)
+    if not found:
         raise ConfigurationError(
             f"--where: {field} must be a number, a comparison such as >=2, a range such as 2..5, "
             f"or none, got {value!r}"
         )
     names = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "": "eq"}
-    compare, bound = getattr(operator, names[found[1]]), float(found[2])
+    compare = getattr(operator, names[found[1]])
+    bound = float(found[2])
     return lambda own: own is not None and bool(compare(own, bound))
 
 
@@ -554,7 +560,8 @@ class RunHealth:
         last = self._last
         for second in [s for s in self._rollouts_at if not last - RATE_SECONDS < s <= last + 1]:
             del self._rollouts_at[second]
-        heap, scored = self._outcomes, group.scored
+        heap = self._outcomes
+        scored = group.scored
         if len(heap) == GROUPS and heap[0][:3] > (group.number, time, self._groups):
             return
         outcome = _Outcome(
@@ -633,11 +640,13 @@ class RunHealth:
 
     def _findings(self, *, trains: bool) -> Iterator[tuple[str, str]]:
         """Yield what has changed, and what is wrong with the last groups."""
-        last, changes = self._outcomes, self.changes.flags() if trains else []
+        last = self._outcomes
+        changes = self.changes.flags() if trains else []
         yield from (("warning", change["text"]) for change in changes)
         if len(last) < 10:
             return
-        of, check = f"the last {len(last)} groups", AnswerCheck()
+        of = f"the last {len(last)} groups"
+        check = AnswerCheck()
         for outcome in last:
             check.add(outcome.completions)
         given = sum(len(one.completions) for one in last)
@@ -645,7 +654,8 @@ class RunHealth:
         if unscored > 0.02 * (unscored + given):
             share = unscored / (unscored + given)
             yield "warning", f"{share:.0%} of the rollouts of {of} are unscored"
-        if text := check.finding(of):
+        text = check.finding(of)
+        if text:
             yield "error", text
             return
         truncated = sum(one.truncated for one in last) / max(1, given)

@@ -99,7 +99,8 @@ class FollowedFile:
             return
         seen = (info.st_ino, info.st_size, info.st_mtime_ns)
         if stat.S_ISREG(info.st_mode) and seen != self._seen:
-            self._seen, self.has_more = seen, True
+            self._seen = seen
+            self.has_more = True
 
     def next_lines(self) -> list[tuple[int, bytes]]:
         """Read whole lines, some megabytes of them; return each with its offset, without its end.
@@ -121,7 +122,8 @@ class FollowedFile:
 
     def _fail(self, error: OSError) -> None:
         """Wait for the next look; of a file that was deleted, what was read stays."""
-        self.has_more, self._seen = False, ()
+        self.has_more = False
+        self._seen = ()
         deleted = isinstance(error, FileNotFoundError)
         self.unreadable = "" if deleted else error.strerror or str(error)
 
@@ -140,7 +142,8 @@ class FollowedFile:
                 self._skips_rest = True
                 self._advance(data)
             return []
-        start, lines = self.read, []
+        start = self.read
+        lines = []
         self._advance(data[:whole])
         self.has_more = self.read < self.size
         for line in data[: whole - 1].split(b"\n"):
@@ -164,7 +167,9 @@ class FollowedFile:
         end = os.pread(file.fileno(), len(self._end), self.read - len(self._end))
         if identity != self._identity or end != self._end:
             self.restarts += self._identity != (0, 0)
-            self._identity, self._end, self._skips_rest = identity, b"", False
+            self._identity = identity
+            self._end = b""
+            self._skips_rest = False
             self.read = self.skipped = 0
 
 
@@ -298,7 +303,8 @@ class LiveIndex:
             self._index.set_record(record, path.parent)
 
     def _read(self, file: FollowedFile) -> None:
-        restarts, lines = file.restarts, file.next_lines()
+        restarts = file.restarts
+        lines = file.next_lines()
         if file.restarts > restarts and file.path.name in (SAMPLES, PARTIAL_SAMPLES):
             self._start()  # a resumed evaluation asks its unscored items again
             return
@@ -338,10 +344,13 @@ class LiveIndex:
             known = generation == self._generation and since.isdecimal() and len(since) < 9
             first = int(since) if known else 0
             if first > len(self):
-                known, first = False, 0
+                known = False
+                first = 0
             batch = self._index.batch(first)
             batch["groups"].pop("at")
-            now, skipped, files = time.time(), Counter[str](), self._files.values()
+            now = time.time()
+            skipped = Counter[str]()
+            files = self._files.values()
             for file in files:
                 skipped[file.run] += file.skipped
             for entry, run in zip(batch["runs"], self._index.runs.values(), strict=True):
@@ -387,7 +396,8 @@ class LiveIndex:
     def group(self, identifier: str) -> StoredGroup:
         """Read a group from its file; raises GoneError where it can't be."""
         with self._lock:
-            if (number := self._numbers.get(identifier)) is None:
+            number = self._numbers.get(identifier)
+            if number is None:
                 raise GoneError(f"no such group: {shorten(identifier)}")
             place = self._place(number)
             path = self._read_from[place.file]
@@ -526,7 +536,8 @@ class LiveServer:
         return PlainTextResponse("ok")
 
     async def _index(self, request: Request) -> Response:
-        cursor, self._asked = request.query_params.get("since", ""), time.monotonic()
+        cursor = request.query_params.get("since", "")
+        self._asked = time.monotonic()
         return await self._reply(request, partial(self._live.batch, cursor))
 
     async def _group(self, request: Request) -> Response:
@@ -595,7 +606,8 @@ class Gate:
 
     def _refusal(self, request: Request) -> Response | None:
         """Return why the request is not served; the cookie and the way for a right token."""
-        host, path = request.headers.get("host", ""), request.scope["path"]
+        host = request.headers.get("host", "")
+        path = request.scope["path"]
         # Nothing is read from `request.url`, which starlette before 1.0.1 builds from this header.
         parts = re.fullmatch(r"(\[[\da-f:.]+\]|[\w.-]+)(?::(\d{1,5}))?", host.lower(), re.ASCII)
         name = parts[1].strip("[]") if parts else ""
@@ -606,7 +618,8 @@ class Gate:
             return _error(405, f"only GET is served, got {shorten(request.method)}")
         if path != "/" and request.headers.get("sec-fetch-site", "") in ("cross-site", "same-site"):
             return _error(403, "another site's page may not read this")
-        if (token := self._token) is None or path == "/healthz":
+        token = self._token
+        if token is None or path == "/healthz":
             return None
         cookie = f"watch_{parts[2] or 80}"
         given = request.query_params.get("token")

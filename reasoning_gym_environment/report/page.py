@@ -59,7 +59,8 @@ def embed(data: ReportData) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     kept = thin_out(data.groups)
     lengths = [len(rollout.text) for group in kept for rollout in group.rollouts]
     longest = fitting_length(lengths)
-    index, chunk_of = GroupIndex(), {id(group): place // 25 for place, group in enumerate(kept)}
+    index = GroupIndex()
+    chunk_of = {id(group): place // 25 for place, group in enumerate(kept)}
     chunks: list[dict[str, Any]] = [{} for _ in range(0, len(kept), 25)]
     health: dict[str, RunHealth] = {}
     for group in data.groups:
@@ -77,7 +78,8 @@ def embed(data: ReportData) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     }
     batch = {**index.batch(), **about}
     for run in batch["runs"]:
-        record, trains = index.runs[run["id"]].record, run["kind"] == TRAINING
+        record = index.runs[run["id"]].record
+        trains = run["kind"] == TRAINING
         own = health[run["id"]]
         run["health"] = own.lines(record, trains=trains, ended=run["ended"])
         run["flags"] = own.changes.flags() if trains else []
@@ -138,7 +140,8 @@ def row_of(group: StoredGroup, longest: int) -> dict[str, Any]:
         texts += [(own, "answer"), *((message, "content") for message in own["conversation"])]
     for place, name in texts:
         if len(place[name] or "") > longest:
-            place[name], row["cut"] = clip(place[name], longest), True
+            place[name] = clip(place[name], longest)
+            row["cut"] = True
     return row
 
 

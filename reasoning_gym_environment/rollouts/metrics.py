@@ -94,7 +94,8 @@ class Means:
 
 def attempt_values(attempt: Attempt) -> dict[str, float]:
     """Return the averaged numbers of one rollout; an unscored one has its status alone."""
-    completion, verdict = attempt.completion, attempt.verdict
+    completion = attempt.completion
+    verdict = attempt.verdict
     values = {f"status/{status.value}": float(verdict.status is status) for status in Status}
     if not completion.length:  # the server returned none
         return values
@@ -217,7 +218,8 @@ class Statistics:
 
     def begin_delivery(self) -> None:
         """Note that a group is delivered; beyond those handed out, a subclass has made it."""
-        if (work := _WORK.get(None)) is not None:
+        work = _WORK.get(None)
+        if work is not None:
             if work["delivered"] == work["handed_out"]:
                 self._collect_own()
             work["delivered"] += 1
@@ -233,7 +235,8 @@ class Statistics:
 
         An item without a group counts as a dropped one, or as `generating` counts what raises.
         """
-        work, outcome = Counter[str](), GroupOutcome.CANCELLED
+        work = Counter[str]()
+        outcome = GroupOutcome.CANCELLED
         token = _WORK.set(work)
         try:
             yield work
@@ -305,14 +308,17 @@ class Statistics:
         recipe = group.problem.recipe
         level = {} if recipe.level is None else {"level": float(recipe.level)}
         self._unreported.add(level)
-        if errors := sum(attempt.verdict.errors for attempt in group.attempts):
+        errors = sum(attempt.verdict.errors for attempt in group.attempts)
+        if errors:
             self.counts[f"verifier_errors/{recipe.task}"] += errors
-        if broken := sum(replace_surrogates(a.completion.text)[1] > 0 for a in group.attempts):
+        broken = sum(replace_surrogates(a.completion.text)[1] > 0 for a in group.attempts)
+        if broken:
             self.counts["rollouts/broken_text"] += broken
 
     def take_report(self) -> dict[str, float]:
         """Return wandb's `train/*` since the last call, and the run's `counts/*`."""
-        taken, self.interval = self.interval, Means()
+        taken = self.interval
+        self.interval = Means()
         self._reported.merge(taken)
         report = {f"train/{name}": value for name, value in taken.values().items()}
         return report | {f"counts/{name}": float(n) for name, n in self.reported_counts().items()}
@@ -401,7 +407,8 @@ class AnswerCheck:
     def finding(self, subject: str) -> str | None:
         """Return which fault nearly all completions of a subject have; None if none has."""
         shares = self._shares()
-        if (fault := self._common_fault()) is None:
+        fault = self._common_fault()
+        if fault is None:
             return None
         others = [f"{s:.0%} {name}" for name, s in shares.items() if name != "unanswered"]
         more = f" ({', '.join(others)})" if fault == "unanswered" else ""
@@ -409,7 +416,8 @@ class AnswerCheck:
 
     def warning(self, subject: str, *, consequence: str) -> str | None:
         """Explain why a subject has no answers and what to do; None if there are some."""
-        if (fault := self._common_fault()) is None:
+        fault = self._common_fault()
+        if fault is None:
             return None
         examples = "\n".join(f"  {example}" for example in self._examples)
         return (
@@ -445,8 +453,10 @@ class DriftCheck:
 
     def add(self, group: StoredGroup, category: str) -> None:
         """Take in a group of a task of that category."""
-        self._added, self._flags = self._added + 1, None
-        if not (given := [rollout for rollout in group.rollouts if rollout.tokens]):
+        self._added = self._added + 1
+        self._flags = None
+        given = [rollout for rollout in group.rollouts if rollout.tokens]
+        if not given:
             return
         self._categories[group.task] = category
         rows = self._rows.setdefault(group.task, array("d"))
@@ -503,17 +513,22 @@ def _changes(tasks: Sequence[NDArray[Any]]) -> Iterator[tuple[str, int, str]]:
     raw = np.concatenate(tasks)[order]
     rows = np.concatenate([rows - rows.mean(axis=0) for rows in tasks])[order]  # the mix may change
     at = np.arange(3, len(rows) - 2)  # the first group after a possible change
-    low, high = np.maximum(0, at - 24), np.minimum(len(rows), at + 24)
-    left, right = (at - low)[:, None], (high - at)[:, None]
+    low = np.maximum(0, at - 24)
+    high = np.minimum(len(rows), at + 24)
+    left = (at - low)[:, None]
+    right = (high - at)[:, None]
     sums, squares = (np.vstack([rows[:1] * 0, each.cumsum(axis=0)]) for each in (rows, rows**2))
-    before, after = (sums[at] - sums[low]) / left, (sums[high] - sums[at]) / right
+    before = (sums[at] - sums[low]) / left
+    after = (sums[high] - sums[at]) / right
     recent = np.maximum(at, len(rows) - 24)
     lasting = (sums[-1] - sums[recent]) / (len(rows) - recent)[:, None] - before
     spread = squares[high] - squares[low] - left * before**2 - right * after**2
     spread = np.sqrt(np.maximum(spread, 0.0) / (left + right - 2))
     spread = np.maximum(spread, [1.0, 0.5, 0.15, 0.3, 0.15, 0.15])  # a few groups may be equal
-    rise, weight = after - before, np.sqrt(left * right / (left + right))
-    sigmas, level = rise * weight / spread, rise[:, 1]
+    rise = after - before
+    weight = np.sqrt(left * right / (left + right))
+    sigmas = rise * weight / spread
+    level = rise[:, 1]
     rewarded = (rise[:, 5] > 0.1) & (sigmas[:, 5] > 3)
     for kind, of, least, beyond, groups, possible in (
         ("truncated", 2, 0.3, 7, 5, level < 0.5),  # a higher level explains it
@@ -529,7 +544,8 @@ def _changes(tasks: Sequence[NDArray[Any]]) -> Iterator[tuple[str, int, str]]:
         halves = [(own[own[:, 0] < since, of], own[own[:, 0] >= since, of]) for own in tasks]
         rises = [b.mean() - a.mean() >= least / 2 for a, b in halves if len(a) and len(b)]
         if 2 * len(rises) > len(tasks) and sum(rises) >= NEARLY_ALL * len(rises):
-            old, new = raw[low[place] : at[place]], raw[at[place] : high[place]]
+            old = raw[low[place] : at[place]]
+            new = raw[at[place] : high[place]]
             text = _describe(kind, old.mean(axis=0).tolist(), new.mean(axis=0).tolist())
             yield kind, since, f"{text[0]} since group {since}, {text[1]}"
 
@@ -570,9 +586,12 @@ class ProgressReporter:
         self._clock = clock
         self._waiting = waiting
         self._answers = AnswerCheck()
-        self._drift, self._warned = DriftCheck(keep=96), set[str]()
-        self._last, self._last_time = statistics.total, clock()
-        self._delivered, self._delivered_at = 0, clock()
+        self._drift = DriftCheck(keep=96)
+        self._warned = set[str]()
+        self._last = statistics.total
+        self._last_time = clock()
+        self._delivered = 0
+        self._delivered_at = clock()
         self._before = Counter[str]()  # events up to the last delivery
 
     def group_finished(self, group: GroupResult) -> None:
@@ -613,9 +632,12 @@ class ProgressReporter:
 
     def line(self) -> str:
         """Describe the groups since the last line; empty before the first group or wait."""
-        now, total = self._clock(), self._statistics.total
-        seconds, since = max(now - self._last_time, 1e-9), total.since(self._last)
-        self._last, self._last_time = total, now
+        now = self._clock()
+        total = self._statistics.total
+        seconds = max(now - self._last_time, 1e-9)
+        since = total.since(self._last)
+        self._last = total
+        self._last_time = now
         status = {status: since[f"status/{status.value}"] for status in Status}
         rollouts = status[Status.SOLVED].count
         scored = rollouts - status[Status.UNSCORED].total
@@ -636,11 +658,14 @@ class ProgressReporter:
     def reason(self) -> str:
         """Say what the run waits for, and how groups ended if none was delivered for a minute."""
         counts = Counter(self._statistics.reported_counts())
-        delivered, now = counts["groups/sent"] + counts["groups/written"], self._clock()
+        delivered = counts["groups/sent"] + counts["groups/written"]
+        now = self._clock()
         if delivered != self._delivered or not counts["groups/started"]:
-            self._delivered, self._delivered_at = delivered, now
+            self._delivered = delivered
+            self._delivered_at = now
             self._before = self._statistics.counts.copy()  # has no groups in progress
-        reasons, seconds = [*filter(None, self._waiting())], now - self._delivered_at
+        reasons = [*filter(None, self._waiting())]
+        seconds = now - self._delivered_at
         if seconds >= LOG_INTERVAL:
             new = counts - self._before
             ends = [*(outcome.value for outcome in GroupOutcome), *("lost", "interrupted")]
@@ -659,7 +684,8 @@ class ProgressReporter:
         async def log_forever() -> None:
             while True:
                 await asyncio.sleep(seconds)
-                if line := self.line():
+                line = self.line()
+                if line:
                     line_logger.info("%s", line)
 
         task = asyncio.ensure_future(log_forever())

@@ -292,7 +292,9 @@ class ForkServer:
 
     async def _stop(self) -> None:
         """Kill the server process. Its workers end when their sockets close."""
-        control, process, stderr = self._control, self._process, self._stderr
+        control = self._control
+        process = self._process
+        stderr = self._stderr
         self._control = self._process = self._stderr = None
         self._workers.clear()
         if process is not None:
@@ -462,7 +464,8 @@ class _Workers:
             os.setsid()
             self._control.send(str(os.getpid()).encode())
             self._control.close()
-            requests, replies = os.fdopen(worker_end, "rb"), os.fdopen(os.dup(worker_end), "wb")
+            requests = os.fdopen(worker_end, "rb")
+            replies = os.fdopen(os.dup(worker_end), "wb")
             self._prepared[role](requests, replies)
             code = 0
         except BaseException:  # noqa: BLE001 - a fork ends here, whatever happened

@@ -100,7 +100,8 @@ def load_function(source: FunctionSource) -> Callable[..., Any]:
 def _call(function: Callable[..., Any], text: str, data: str) -> FormScores:
     """Call a function; NaN, an error and its text if it raises or returns no number."""
     begin = time.perf_counter()
-    detail, score = "", math.nan
+    detail = ""
+    score = math.nan
     try:
         value = function(text, json.loads(data))
         detail = f"returned {shorten(value)}, which is not a number"

@@ -68,7 +68,8 @@ def answer(request: Request, datasets: Datasets, module: ModuleTasks | None = No
         # the library puts values into some
         said = describe_origin(error) if module else describe_error(error)
         text, _ = replace_surrogates(said[:1000])
-        header, entry = msgspec.json.encode(Reply(error=text)), b""
+        header = msgspec.json.encode(Reply(error=text))
+        entry = b""
     return protocol.LENGTH.pack(len(header)) + header + entry
 
 

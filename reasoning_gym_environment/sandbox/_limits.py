@@ -383,7 +383,8 @@ def protect_process() -> str | None:
 @cache
 def _capabilities_over_files() -> tuple[bytes, bytes]:
     """Return what gives up all capabilities of this process but those over files, for `capset`."""
-    header, capabilities = struct.pack("=Ii", 0x20080522, 0), ctypes.create_string_buffer(24)
+    header = struct.pack("=Ii", 0x20080522, 0)
+    capabilities = ctypes.create_string_buffer(24)
     _libc("capget", header, capabilities)
     effective, permitted, *_ = struct.unpack("=6I", capabilities)
     files = 0xE  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH and CAP_FOWNER
@@ -397,7 +398,9 @@ def landlock_rules(*, write: bool) -> int:
     All files can be read, and with `write` changed, but for devices; /proc and /sys are only read.
     """
     abi = _libc("syscall", 444, None, 0, 1)  # landlock_create_ruleset, asked for its version
-    read, devices = 0x4, 0x840  # LANDLOCK_ACCESS_FS_READ_FILE; _MAKE_CHAR and _MAKE_BLOCK
+    # LANDLOCK_ACCESS_FS_READ_FILE; _MAKE_CHAR and _MAKE_BLOCK
+    read = 0x4
+    devices = 0x840
     # all that write, make, remove or rename; _REFER from ABI 2 on, _TRUNCATE from 3 on
     change = 0x17B2 | (0x2000 if abi >= 2 else 0) | (0x4000 if abi >= 3 else 0)
     ruleset = _libc("syscall", 444, struct.pack("=Q", read | change | devices), 8, 0)
@@ -504,7 +507,8 @@ def _limit(kind: int, value: int) -> None:
 def _limit_memory(more: int) -> list[str]:
     """Limit the address space to its current size plus `more` bytes, and disable core files."""
     _limit(resource.RLIMIT_CORE, 0)
-    if size := address_space():
+    size = address_space()
+    if size:
         _limit(resource.RLIMIT_AS, size + more)
         return []
     return [f"No memory limit: it needs /proc, which this system ({sys.platform}) lacks."]

@@ -156,7 +156,8 @@ def persistent_work(datasets: Datasets, requests: int, reply: int, *, seconds: f
     global_state = _global_state()
     known = {id(dataset): dataset for dataset in datasets.cached()}
     for number in itertools.count(1):
-        if (frame := protocol.read_frame(frames)) is None:
+        frame = protocol.read_frame(frames)
+        if frame is None:
             return
         key, dataset_pickle, request = pickle.loads(frame)
         if dataset_pickle:
@@ -179,7 +180,8 @@ def persistent_work(datasets: Datasets, requests: int, reply: int, *, seconds: f
 
 
 def _score(dataset: Any, request: EntryAnswers, answer: str) -> FormScores:
-    entry, verify = pickle.loads(request.entry), dataset.score_answer
+    entry = pickle.loads(request.entry)
+    verify = dataset.score_answer
     if request.own:  # its verifier alone decides
         return score_forms(verify, answer, entry, tagged=False)
     return screen_and_score(verify, request.task, answer, entry)

@@ -81,7 +81,8 @@ class FunctionPool(WorkerPool):
         if scores.outcome is not Outcome.SCORED:
             return self._with_own_lowest(to_verdict(scores))
         seconds = max(0.0, scores.seconds) if math.isfinite(scores.seconds) else 0.0
-        lowest, highest = self._lowest, self._highest
+        lowest = self._lowest
+        highest = self._highest
         if not lowest <= scores.raw <= highest:
             outside = f"returned {scores.raw:g}, outside of [{lowest:g}, {highest:g}]: set bounds"
             return Verdict(

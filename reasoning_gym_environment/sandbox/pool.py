@@ -189,7 +189,8 @@ class WorkerGroup:
         except WorkerLostError as error:
             self._start_replacement(worker, str(error))
             raise
-        if (growth := worker.growth) > self._max_growth:
+        growth = worker.growth
+        if growth > self._max_growth:
             self._start_replacement(worker, f"it has grown by {growth >> 20} MiB")
         else:
             self._idle.put_nowait(worker)
@@ -434,7 +435,8 @@ class TaskPool(WorkerPool):
         except ValueError as error:
             self._counts["generation/errors"] += 1
             raise GenerationError(f"{shorten(recipe.task)}: invalid recipe: {error}") from error
-        if (other := recipe.library_version) not in (None, self._installed) and not self._warned:
+        other = recipe.library_version
+        if other not in (None, self._installed) and not self._warned:
             self._warned = True
             warnings.warn(
                 f"Recipes made with {LIBRARY} {other} are generated with {self._installed}: "
@@ -443,7 +445,8 @@ class TaskPool(WorkerPool):
             )
         for attempts_left in reversed(range(MAX_ATTEMPTS)):
             try:
-                timeout, source = self._settings.generation_timeout, self._source(recipe.task)
+                timeout = self._settings.generation_timeout
+                source = self._source(recipe.task)
                 made, entry = await self._ask(source, recipe, MadeProblem, timeout)
                 break
             except WorkerTimeoutError as error:

@@ -93,10 +93,12 @@ def split_thought(text: str) -> tuple[str, str]:
     starts_in_thought = bool(tags) and not tags[0].opens
     thought: list[str] = []
     outside: list[str] = []
-    begin, thinking = 0, starts_in_thought
+    begin = 0
+    thinking = starts_in_thought
     for tag in tags:
         (thought if thinking else outside).append(text[begin : tag.start])
-        begin, thinking = tag.end, tag.opens
+        begin = tag.end
+        thinking = tag.opens
     (thought if thinking else outside).append(text[begin:])
     # A newline between the pieces: what a thought separates must not join into a tag.
     return "".join(thought), "\n".join(filter(None, outside))
@@ -206,7 +208,8 @@ def _inside(text: str, begin: int, end: int, closings: dict[int, int]) -> tuple[
     """Return the span within its outermost mark, or the span itself if that leaves nothing."""
     inner = begin, end
     box = "\\boxed{"
-    if lead := _LEAD.match(text, begin, end):
+    lead = _LEAD.match(text, begin, end)
+    if lead:
         inner = lead.end(), end
     elif fence := _FENCE.match(text, begin, end):
         inner = _between(text, begin, end, fence[0], "```")
@@ -287,14 +290,16 @@ def _is_same(task: str, question: str, text: str, oracle: str) -> bool:
     text = re.sub(r"(?<=\d)\s*/\s*(?=\d)", "/", text)
     text = re.sub(r"(?<=[A-Za-z]),\s*(?=[A-Za-z])", ", ", text)
     if task == "base_conversion" or _WORD.fullmatch(oracle.lower()):
-        text, oracle = text.lower(), oracle.lower()
+        text = text.lower()
+        oracle = oracle.lower()
     rows, right = ([row.split() for row in each.split("\n")] for each in (text, oracle))
     return rows == right or (oracle[:1] in ("[", "{") and _is_same_json(text, oracle))
 
 
 def _is_same_json(text: str, oracle: str) -> bool:
     if oracle.startswith("['"):  # a list as Python writes it
-        text, oracle = text.replace("'", '"'), oracle.replace("'", '"')
+        text = text.replace("'", '"')
+        oracle = oracle.replace("'", '"')
     try:
         one, other = (json.dumps(json.loads(each), sort_keys=True) for each in (text, oracle))
     except (ValueError, RecursionError):
@@ -310,9 +315,8 @@ def _with_plain_signs(task: str, question: str, text: str) -> str:
         case "coin_flip":  # `3 / 8`; Python's `Fraction` reads blanks since 3.12
             return re.sub(r"\s*/\s*", "/", text)
         case "countdown" | "puzzle24":
-            if (end := re.search(r"\s*=\s*(\d+)$", text)) and re.search(
-                rf"\b(Make|make|equals|Calculate) {end[1]}\b", question
-            ):
+            end = re.search(r"\s*=\s*(\d+)$", text)
+            if end and re.search(rf"\b(Make|make|equals|Calculate) {end[1]}\b", question):
                 text = text[: end.start()]
             return re.sub(r"(?<=[\d)])\s*[xX]\s*(?=[\d(])", " * ", text).translate(_SIGNS)
         case "polynomial_multiplication" | "simple_integration" | "intermediate_integration":

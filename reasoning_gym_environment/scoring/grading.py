@@ -255,7 +255,8 @@ async def _solve_other_forms(
     Such an answer gets full credit if that is to be paid. A verifier that refuses the label itself
     is trusted: the label is broken.
     """
-    task, oracle = problem.recipe.task, problem.oracle
+    task = problem.recipe.task
+    oracle = problem.oracle
 
     def form_of(answer: str, verdict: Verdict) -> str:
         if verdict.status not in (Status.WRONG, Status.REJECTED, Status.VERIFIER_ERROR):

@@ -59,7 +59,8 @@ def one_object(answer: str, entry: Mapping[str, Any]) -> float:
     """
     right = entry["answer"].strip()
     answer = strip_formatting(answer.strip())
-    begin, end = answer.find("{"), answer.rfind("}")
+    begin = answer.find("{")
+    end = answer.rfind("}")
     if begin < 0 or end < 0 or answer == right:
         return 1.0
     if _has_words(answer[:begin] + answer[end + 1 :]):
@@ -165,7 +166,8 @@ def number_grid(answer: str, entry: Mapping[str, Any]) -> float:
 
     A row with a repeated number counts for nothing: filling cells at random makes such rows.
     """
-    puzzle, solution = entry["metadata"]["puzzle"], entry["metadata"]["solution"]
+    puzzle = entry["metadata"]["puzzle"]
+    solution = entry["metadata"]["solution"]
     size = len(solution)
     rows = [[int(c) for c in line if c in "123456789"] for line in answer.split("\n")]
     rows = [row for row in rows if len(row) == size][:size]
@@ -179,7 +181,8 @@ def number_grid(answer: str, entry: Mapping[str, Any]) -> float:
 def living_cells(answer: str, entry: Mapping[str, Any]) -> float:
     """Pay for the share of living cells found: the verifier pays for dead ones, and most are."""
     try:
-        found, right = json.loads(answer), json.loads(entry["answer"])
+        found = json.loads(answer)
+        right = json.loads(entry["answer"])
     except (ValueError, RecursionError):  # the verifier can't read it either
         return 1.0
     if not isinstance(found, list) or len(found) != len(right):
@@ -199,7 +202,8 @@ def reversed_word(answer: str, entry: Mapping[str, Any]) -> float:
 
 def read_letters(answer: str, entry: Mapping[str, Any]) -> float:
     """Pay for the share of right letters: ten of them earn full credit, and more are ignored."""
-    found, right = _bare(answer.replace(" ", "")), _bare(entry["answer"])
+    found = _bare(answer.replace(" ", ""))
+    right = _bare(entry["answer"])
     if len(found) > len(right):
         return 0.0
     return sum(a == b for a, b in zip(found, right, strict=False)) / len(right)
@@ -276,7 +280,8 @@ def decimal_digits(answer: str, entry: Mapping[str, Any]) -> float:
     the question allows depend on how each step is rounded.
     """
     try:
-        value, right = Decimal(answer), Decimal(entry["answer"])
+        value = Decimal(answer)
+        right = Decimal(entry["answer"])
         most = re.findall(r"maximum of (\d+) significant digits", entry["question"])[0]
         is_rounded = len(right.as_tuple().digits) >= int(most)
         allowed = max(_half_a_unit(value), 20 * _half_a_unit(right) if is_rounded else Decimal(0))
@@ -358,9 +363,11 @@ def _seconds(text: str, kind: str) -> float:
     """Read a duration as the verifier does (days instead of seconds for `date`)."""
     if kind == "date":
         return float(int(text.split()[0]))
-    days, clock = 0, text
+    days = 0
+    clock = text
     if not kind.startswith("time"):
-        days, clock = int(text.split(" days,")[0]), text.split(",")[1]
+        days = int(text.split(" days,")[0])
+        clock = text.split(",")[1]
     hours, minutes, *rest = clock.strip().split(":")
     return days * 86_400 + int(hours) * 3600 + int(minutes) * 60 + float(rest[0] if rest else 0)
 
@@ -446,7 +453,8 @@ def _value(node: ast.AST, numbers: list[int]) -> Fraction:
         operand = _value(node.operand, numbers)
         return -operand if isinstance(node.op, ast.USub) else operand
     if isinstance(node, ast.BinOp):
-        left, right = _value(node.left, numbers), _value(node.right, numbers)
+        left = _value(node.left, numbers)
+        right = _value(node.right, numbers)
         match node.op:
             case ast.Add():
                 return left + right

@@ -31,7 +31,8 @@ def error_response(error: HTTPException) -> Response:
 
 def route_path(scope: Scope) -> str:
     """Return the path that routes are found by: without the prefix of the application."""
-    path, prefix = str(scope["path"]), scope.get("root_path", "")
+    path = str(scope["path"])
+    prefix = scope.get("root_path", "")
     return path[len(prefix) :] if path.startswith(f"{prefix}/") else path
 
 

@@ -269,7 +269,8 @@ def read_json(text: bytes | str, name: str) -> Any:
     raw = text.encode() if isinstance(text, str) else text
     plain = np.frombuffer(raw.replace(rb"\\", b"").replace(rb"\"", b""), np.uint8)
     outside = plain[~np.logical_xor.accumulate(plain == ord('"'))].tobytes()  # of strings
-    if (values := sum(map(outside.count, (b",", b"[", b"{")))) > MAX_VALUES:
+    values = sum(map(outside.count, (b",", b"[", b"{")))
+    if values > MAX_VALUES:
         raise HTTPException(
             413,
             f"{name} has {values} commas and brackets, more than {MAX_VALUES}: send fewer "
@@ -344,7 +345,9 @@ def entry_target(value: Any) -> Target:
         raise HTTPException(
             422, f"entry must have question, answer and metadata, got {shorten(value)}"
         )
-    question, answer, metadata = value["question"], value["answer"], value["metadata"]
+    question = value["question"]
+    answer = value["answer"]
+    metadata = value["metadata"]
     if not isinstance(question, str):
         raise HTTPException(422, f"entry: question must be a string, got {shorten(question)}")
     if not isinstance(answer, str | None):

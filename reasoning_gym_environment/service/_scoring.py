@@ -145,7 +145,8 @@ class ScoringQueue:
 
     def require_room(self, completions: int = 1, client: str = "") -> None:
         """Raise HTTPException 429 if the queue or the client's half lacks room for them."""
-        pending, own = self._pending.total(), self._pending[client]
+        pending = self._pending.total()
+        own = self._pending[client]
         if pending + completions > self._most:
             raise retry_later(
                 429, f"{pending} of {self._most} completions are pending: try again later"
@@ -256,7 +257,8 @@ class ScoringQueue:
     async def _run(self, batch: _Batch) -> None:
         """Score a batch and resolve the futures that are still awaited."""
         client, _ = batch.place
-        texts, batch.texts = batch.texts, {}
+        texts = batch.texts
+        batch.texts = {}
         self._batches.inc()
         self._batched.inc(len(texts))
         try:

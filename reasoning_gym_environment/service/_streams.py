@@ -245,7 +245,8 @@ class NamedStreams:
                     if self._unwritable.should_log:
                         logger.error("Cannot save streams, will retry: %s", error)
                     return  # the next save tries again; others would fail as well
-                if (seconds := self._unwritable.end()) is not None:
+                seconds = self._unwritable.end()
+                if seconds is not None:
                     logger.warning("Streams are saved again after %.0f s", seconds)
 
     async def _write(self, name: str, stream: _Stream) -> None:

@@ -205,7 +205,8 @@ class Endpoints:
                 data = await run_in_thread(partial(encode_data, request.data))
             except ConfigurationError as error:
                 raise HTTPException(413, str(error)) from None
-            count, most = len(request.completions), 2**26
+            count = len(request.completions)
+            most = 2**26
             if len(data) * count > most:
                 raise HTTPException(
                     413,
@@ -330,7 +331,9 @@ def create_app(
         lifespan=lambda _: _lifespan(streams, scorers if owns_gym else None),
         exception_handlers=dict.fromkeys(handled, _reply_to_error),
     )
-    app.state.scorers, app.state.registry, app.state.streams = scorers, registry, streams
+    app.state.scorers = scorers
+    app.state.registry = registry
+    app.state.streams = streams
     tokens = None if settings.token is None else settings.token.splitlines()
     endpoints = Endpoints(Scorer(gym), queue, streams)
     admissions = endpoints.add_to(app, scorers.functions)

@@ -172,9 +172,11 @@ class RewardClient:
 
         headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
         of_service = os.environ.get(TOKEN_VARIABLE, "").strip().splitlines()  # it takes several
-        if token := self._token or next(iter(of_service), ""):
+        token = self._token or next(iter(of_service), "")
+        if token:
             headers["Authorization"] = f"Bearer {token}"
-        limit, text = aiohttp.ClientTimeout(total=self._timeout), bytearray()
+        limit = aiohttp.ClientTimeout(total=self._timeout)
+        text = bytearray()
         session = aiohttp.ClientSession(timeout=limit, auto_decompress=False)
         try:
             posted = session.post(url, data=body, headers=headers, proxy=self._proxy)

@@ -125,7 +125,8 @@ class Checkpoints:
 
     def close(self) -> None:
         """Wait for pending saves for a while, then release the replica's name; idempotent."""
-        if lost := self._disk.close():
+        lost = self._disk.close()
+        if lost:
             self._counts["checkpoints/failed"] += lost
             logger.error("The disk of %s does not respond: %d checkpoints lost", self._folder, lost)
         self._lock.release()
@@ -152,7 +153,8 @@ class Checkpoints:
         if STREAM not in content:
             raise ValueError(f"{STREAM} is missing: it is not a checkpoint")
         for name, digest in validate(content.pop(MODULES, {}), dict[str, str]).items():
-            if (now := self._modules.get(name, digest)) != digest and not accept_changed:
+            now = self._modules.get(name, digest)
+            if now != digest and not accept_changed:
                 raise ValueError(
                     f"its module {name} has changed, from {digest:.40} to {now}, and with it its "
                     "tasks; set --env.accept_changed_modules true to continue nevertheless"

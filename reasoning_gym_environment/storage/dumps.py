@@ -133,7 +133,8 @@ class DumpWriter:
         elif done % 10 == 0:
             logger.info("%s: %d of %d groups in %s", kind.name, done, kind.groups_per_file, path)
         self._delete_oldest()
-        if (seconds := self._failure.end()) is not None:
+        seconds = self._failure.end()
+        if seconds is not None:
             logger.warning(
                 "Dumps are written to %s again after %.0f s, with %s lost to disk",
                 *(self._folder, seconds, counted(self._failure.lost)),
@@ -185,7 +186,8 @@ class DumpContent(NamedTuple):
 
 def read_dump(path: Path | str) -> DumpContent:
     """Read a dump file; skip and count lines that hold no JSON object."""
-    rows, torn = [], 0
+    rows = []
+    torn = 0
     for line in Path(path).read_bytes().splitlines():
         try:
             row = json.loads(line)
@@ -262,7 +264,8 @@ def coverage(groups: Sequence[StoredGroup]) -> str:
     last: dict[str, int] = {}
     for group in groups:
         last[group.run] = max(last.get(group.run, 0), group.number)
-    total, whose = sum(last.values()), "the run" if len(last) == 1 else f"{len(last)} runs"
+    total = sum(last.values())
+    whose = "the run" if len(last) == 1 else f"{len(last)} runs"
     if len(groups) >= total:
         return f"all groups of {whose}"
     return f"a selection: {len(groups):,} of the {total:,} groups of {whose}"

@@ -81,7 +81,8 @@ async def rescore(
 
     async def rescore_one(group: StoredGroup) -> Rescored:
         made_with = LIBRARY, group.library_version, version(LIBRARY)
-        if module := pool.module_of(group.task):
+        module = pool.module_of(group.task)
+        if module:
             then = str(group.library_versions.get(module, "an unknown version"))
             made_with = module, then, pool.versions[module]
         library, stored, installed = made_with
@@ -108,7 +109,8 @@ async def _rescore_group(
 ) -> StoredGroup:
     """Rescore the rollouts that have a completion."""
     given = [rollout for rollout in group.rollouts if rollout.tokens]
-    texts, lengths = [r.text for r in given], [r.tokens for r in given]
+    texts = [r.text for r in given]
+    lengths = [r.tokens for r in given]
     grades = iter(await grade_texts(problem, texts, lengths, pool, settings))
     installed = {name: version(name) for name in (LIBRARY, "reasoning-gym-environment")}
     return replace(
@@ -136,9 +138,11 @@ def describe_rescoring(
         yield f"  {torn}  torn lines skipped"
     for reason, count in kept.most_common():
         yield f"  {count}  unchanged: {reason}"
-    if other := sum(result.before.oracle != result.after.oracle for result in results):
+    other = sum(result.before.oracle != result.after.oracle for result in results)
+    if other:
         yield f"  {other}  have another oracle now"
-    if faulty := sum(result.after.is_faulty for result in results):
+    faulty = sum(result.after.is_faulty for result in results)
+    if faulty:
         yield f"  {faulty}  have faulty items; --without-faulty-items leaves them out"
     done = [result for result in results if not result.kept]
     for (library, then, now), count in Counter(result.made_with for result in done).items():

@@ -63,7 +63,8 @@ class Datasets:
 
     def limit_memory(self, memory: Callable[[], int], most: int) -> None:
         """Evict datasets from now on while `memory` measures more than `most` bytes in use."""
-        self._memory, self._max_memory = memory, most
+        self._memory = memory
+        self._max_memory = most
 
     def get(self, task: str, parameters: Mapping[str, Any]) -> Any:
         """Return the dataset of a task and allowed parameters; the caller sets its seed."""
@@ -103,7 +104,8 @@ class Datasets:
         dataset = self._create(recipe.task, seed=seed, size=1, **recipe.parameters)
         seed_globals(seed)  # what the class fills once must not change what the item draws
         entry = dataset[0]
-        question, answer = entry["question"], entry["answer"]
+        question = entry["question"]
+        answer = entry["answer"]
         if not (isinstance(question, str) and question.strip()):
             raise TypeError(f"question must be a text, got {shorten(question)}")
         if not isinstance(answer, str | None):

@@ -38,7 +38,8 @@ def _ab(entry: Entry) -> Fault | None:
 def _aiw(entry: Entry) -> Fault | None:
     """Find siblings of a person never introduced, and the colleagues of the second circle."""
     question = entry["question"]
-    if sibling := re.search(r"^(\w+) has .* does (\w+)'s brother have", question):
+    sibling = re.search(r"^(\w+) has .* does (\w+)'s brother have", question)
+    if sibling:
         if sibling[1] != sibling[2]:
             return _unanswerable(f"{sibling[2]} is not introduced")
         return None
@@ -137,7 +138,8 @@ def _circuit_logic(entry: Entry) -> Fault | None:
     The label takes XOR of three and more inputs as odd parity. It is also read as exactly one.
     """
     metadata = entry["metadata"]
-    terms, final = metadata["term_strings"], metadata["final_gate"]
+    terms = metadata["term_strings"]
+    final = metadata["final_gate"]
     if len(terms) == 1 and final == "NOR":
         return _false_label("the final gate, which changes the output, is not drawn")
     gates: Mapping[str, Callable[[Sequence[bool]], bool]] = {
@@ -192,9 +194,12 @@ def _complex_arithmetic(entry: Entry) -> Fault | None:
     found = re.search(f": {number} \u00d7 {number}$", entry["question"])
     if not found:
         return None
-    a, b = int(float(found[1])), int(float(found[2] + found[3]))
-    c, d = int(float(found[4])), int(float(found[5] + found[6]))
-    real, imaginary = a * c - b * d, a * d + b * c
+    a = int(float(found[1]))
+    b = int(float(found[2] + found[3]))
+    c = int(float(found[4]))
+    d = int(float(found[5] + found[6]))
+    real = a * c - b * d
+    imaginary = a * d + b * c
     if abs(real) < 2**53 and abs(imaginary) < 2**53:
         return None
     label = complex(entry["answer"].replace(" ", "").replace("i", "j"))
@@ -225,7 +230,8 @@ def _emoji_mystery(entry: Entry) -> Fault | None:
 def _family_relationships(entry: Entry) -> Fault | None:
     """Find words for the other person, and names that men and women have."""
     story, _, asked = entry["question"].rstrip().rpartition("\n")
-    word, names = entry["answer"], r"[A-Z]\w+"
+    word = entry["answer"]
+    names = r"[A-Z]\w+"
     person, other = re.findall(rf"\b{names}", asked)[1:3]
     couples = re.findall(r"(\w+) is married to (\w+)\.", story)
     if word.endswith("-in-law"):
@@ -264,7 +270,8 @@ def _figlet_font(entry: Entry) -> Fault | None:
         return _unanswerable("the font b_m__200 draws other signs than letters")
     look_alike = {"runic": ["QXZ", "UV"], "smisome1": ["DO"], "stencil2": ["CI"], "test1": ["CE"]}
     for letters in look_alike.get(font, ()):
-        if found := sorted(set(entry["answer"]) & set(letters)):
+        found = sorted(set(entry["answer"]) & set(letters))
+        if found:
             return _ambiguous(f"{found[0]} is one of {letters} in the font {font}")
     return None
 
@@ -301,7 +308,8 @@ def _gsm_symbolic(entry: Entry) -> Fault | None:
     if "How much more likely" in entry["question"]:
         return _ambiguous("percentage points, or percent of the smaller probability")
     for pattern, formula in formulas.items():
-        if found := re.search(pattern, entry["question"]):
+        found = re.search(pattern, entry["question"])
+        if found:
             value = formula(*(Fraction(number) for number in found.groups()))
             if value != Fraction(entry["answer"]):
                 return _false_label(f"the value is {value}")
@@ -316,7 +324,8 @@ def _knight_swap(entry: Entry) -> Fault | None:
     """Search for a swap where the answer says that there is none."""
     if entry["answer"] != "No":
         return None
-    pieces, first = entry["metadata"]["pieces"], entry["metadata"]["start_turn"]
+    pieces = entry["metadata"]["pieces"]
+    first = entry["metadata"]["start_turn"]
     near = {
         at: [
             to
@@ -337,7 +346,8 @@ def _moves_to_swap(start: _Knights, near: Mapping[str, Sequence[str]]) -> int | 
     """Return the fewest moves that swap the knights; None if none do."""
     turned = start[::-1]
     seen: tuple[set[_Knights], set[_Knights]] = set(), set()
-    reached, count = {start}, 0
+    reached = {start}
+    count = 0
     while reached:
         if (start if count % 2 else turned) in reached:
             return count
@@ -354,7 +364,8 @@ def _moves_to_swap(start: _Knights, near: Mapping[str, Sequence[str]]) -> int | 
 
 
 def _letter_counting(entry: Entry) -> Fault | None:
-    letter, span = entry["metadata"]["target_letter"], entry["metadata"]["span"]
+    letter = entry["metadata"]["target_letter"]
+    span = entry["metadata"]["span"]
     capitals = sum(word.count(letter.upper()) for word in span)
     if not capitals or not letter.isalpha():
         return None
@@ -380,7 +391,8 @@ def _letter_jumble(entry: Entry) -> Fault | None:
     for word in entry["answer"].split():
         lower = word.lower()
         others = [other for group in groups if lower in group for other in group if other != lower]
-        if fitting := [other for other in others if word.islower() or other[0] == word[0].lower()]:
+        fitting = [other for other in others if word.islower() or other[0] == word[0].lower()]
+        if fitting:
             return _ambiguous(f"{word} could also be {fitting[0]}")
     return None
 
@@ -424,7 +436,8 @@ def _operated(matrix: Matrix, operation: Mapping[str, Any], *, turn: int, swap: 
         case "cmirror", _:
             matrix = list(zip(*(row[::-1] for row in matrix[::-1]), strict=True))
         case "map", _:
-            old, new = operation["from"], operation["to"]
+            old = operation["from"]
+            new = operation["to"]
             matrix = [[new if x == old else x for x in row] for row in matrix]
         case "zero_divisible", _:
             matrix = [[x if x % operation["k"] else 0 for x in row] for row in matrix]
@@ -527,7 +540,9 @@ def _number_filtering(entry: Entry) -> Fault | None:
 def _pool_matrix(entry: Entry) -> Fault | None:
     """Find regions that the edge cuts off, which many implementations drop."""
     metadata = entry["metadata"]
-    rows, columns, size = metadata["rows"], metadata["cols"], metadata["pool_size"]
+    rows = metadata["rows"]
+    columns = metadata["cols"]
+    size = metadata["pool_size"]
     if (rows % size == 0 and columns % size == 0) or size > min(rows, columns):
         return None
     return _ambiguous("the text does not say what happens to regions that the edge cuts off")
@@ -570,7 +585,8 @@ def _table(tokens: Iterator[str], variables: Mapping[str, int], full: int) -> in
         return full ^ _table(tokens, variables, full)
     if token != "(":
         return variables[token]
-    left, connective = _table(tokens, variables, full), next(tokens)
+    left = _table(tokens, variables, full)
+    connective = next(tokens)
     right = _table(tokens, variables, full)
     next(tokens)
     if connective == "→":
@@ -611,7 +627,8 @@ def _quantum_lock(entry: Entry) -> Fault | None:
         following = set()
         for number, red in layer:
             for button in metadata["buttons"]:
-                result, value = number, button["value"]
+                result = number
+                value = button["value"]
                 if button["active_state"] in ("any", "red" if red else "green"):
                     if button["type"] == "multiply":
                         result *= value
@@ -686,7 +703,8 @@ def _string_manipulation(entry: Entry) -> Fault | None:
         return None
     form = r"\d+\. If the string (prefix is|starts with|suffix is|ends with|contains) '([abc]+)'"
     edits = [re.match(form, rule) or rule for rule in rules]
-    text, states = entry["metadata"]["string"], set[str]()
+    text = entry["metadata"]["string"]
+    states = set[str]()
     while len(states) < 2000:
         states.add(text)
         following = next((new for edit in edits if (new := _edited(edit, text)) is not None), text)
@@ -754,7 +772,8 @@ class _Survo:
 
 def _survo(entry: Entry) -> Fault | None:
     """Search for a second matrix that satisfies the sums; the verifier takes the first alone."""
-    puzzle, solution = entry["metadata"]["puzzle"], entry["metadata"]["solution"]
+    puzzle = entry["metadata"]["puzzle"]
+    solution = entry["metadata"]["solution"]
     size = len(puzzle) - 1
     lines = [*puzzle[:size], *[[row[c] for row in puzzle] for c in range(size)]]
     known = {
@@ -840,7 +859,8 @@ def _syllogism(entry: Entry) -> Fault | None:
 
 def _time_intervals(entry: Entry) -> Fault | None:
     """Find labels that lack the time of the day or a millisecond, and ends before the start."""
-    metadata, form = entry["metadata"], entry["metadata"]["expected_format"]
+    metadata = entry["metadata"]
+    form = entry["metadata"]["expected_format"]
     stamp = r"(\d{4}-\d\d-\d\d) \(\w+\) (\d\d:\d\d:\d\d) ([-+]\d\d)(\d\d)"
     stamps = [
         f"{day}T{time}{hour}:{rest}"
@@ -876,7 +896,8 @@ _Point = tuple[int, int]
 def _tsumego(entry: Entry) -> Fault | None:
     """Compare the answer with the moves that capture stones at once."""
     rows = entry["metadata"]["board"]
-    size, answer = len(rows), entry["answer"]
+    size = len(rows)
+    answer = entry["answer"]
     board = {(r, c): stone for r, row in enumerate(rows) for c, stone in enumerate(row)}
     last_liberties = _last_liberties(board)
     label = (size - int(answer[1:]), ord(answer[0]) - ord("A"))
@@ -900,7 +921,9 @@ def _last_liberties(board: Mapping[_Point, str]) -> dict[_Point, list[set[_Point
     found: dict[_Point, list[set[_Point]]] = {}
     left = {at for at, stone in board.items() if stone == "O"}
     while left:
-        group, edge, liberties = set(), {left.pop()}, set()
+        group = set()
+        edge = {left.pop()}
+        liberties = set()
         while edge:
             group |= edge
             around = {

@@ -47,7 +47,8 @@ def levels_from(columns: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
     """
     by_field = dict(columns.get("values", {}))
     for name, bounds in columns.get("ranges", {}).items():
-        by_field[f"min_{name}"], by_field[f"max_{name}"] = bounds[:-1], bounds[1:]
+        by_field[f"min_{name}"] = bounds[:-1]
+        by_field[f"max_{name}"] = bounds[1:]
     rows = zip(*by_field.values(), strict=True)
     return tuple(dict(zip(by_field, row, strict=True)) for row in rows)
 
@@ -141,7 +142,8 @@ def ladder_of(task: str, levels: Iterable[Mapping[str, Any]], *, repaired: str =
     reasons = [repaired] if repaired else []
     kept: list[Mapping[str, Any]] = []
     for number, parameters in enumerate(levels):
-        if refusal := _refusal(task, parameters):
+        refusal = _refusal(task, parameters)
+        if refusal:
             reasons.append(f"level {number} is refused: {refusal}")
         elif not kept or parameters != kept[-1]:
             kept.append(parameters)
@@ -208,7 +210,8 @@ def single_error_solutions(entry: Entry) -> tuple[float, ...]:
     least, most, true, false = map(int, numbers)
     slips = 0
     for count in range(8):
-        exactly, exactly_false = count == true, 7 - count == false
+        exactly = count == true
+        exactly_false = 7 - count == false
         holding = (count >= least) + (7 - count <= most) + exactly + exactly_false
         holding += (exactly != exactly_false) + (count in (2, 3, 5, 7)) + (7 - count in (4, 6))
         slips += {1: holding, -1: 7 - holding}.get(holding - count, 0)
@@ -221,7 +224,8 @@ def _ways(numbers: list[Fraction]) -> int:
         return int(numbers[0] == 24)
     found = 0
     for i, j in combinations(range(len(numbers)), 2):
-        a, b = numbers[i], numbers[j]
+        a = numbers[i]
+        b = numbers[j]
         rest = [number for k, number in enumerate(numbers) if k not in (i, j)]
         results = [a + b, a * b, a - b, b - a]
         results += [x / y for x, y in ((a, b), (b, a)) if y]
@@ -314,7 +318,8 @@ def choose_entry(recipe: Recipe, seeded: Callable[[int], Any]) -> dict[str, Any]
     dataset = seeded(recipe.seed)
     for name in extra_parameters(recipe.task):
         if name in parameters:
-            numbers, known = parameters[name], dataset.generators
+            numbers = parameters[name]
+            known = dataset.generators
             if not numbers or not set(numbers) <= known.keys():
                 raise ValueError(
                     f"{recipe.task} has only the generators {sorted(known)}, got {numbers}"

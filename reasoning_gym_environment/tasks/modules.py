@@ -136,9 +136,11 @@ def _digest(module: ModuleType) -> str:
     else:
         alone = folder.name in ("site-packages", "dist-packages")
         files = {file} if alone else _with_imports(file)
-    content, left = hashlib.sha256(), 64 * 2**20
+    content = hashlib.sha256()
+    left = 64 * 2**20
     for path in sorted(files):
-        name, size = path.relative_to(folder), path.stat().st_size
+        name = path.relative_to(folder)
+        size = path.stat().st_size
         if re.search(r"/__pycache__/|/\.|\.proof\.json$", f"/{name}"):
             continue
         content.update(f"{name} {size}\n".encode())
@@ -150,7 +152,8 @@ def _digest(module: ModuleType) -> str:
 
 def _with_imports(file: Path) -> set[Path]:
     """Return a file and what it imports from its folder, in functions as well."""
-    files, ahead = set[Path](), [file]
+    files = set[Path]()
+    ahead = [file]
     while ahead:
         files.add(path := ahead.pop())
         nodes: list[ast.AST] = []
@@ -192,7 +195,8 @@ def read_proof(module: ModuleSource, digest: str) -> Proof:
     """Return the proof of a module with this digest; nothing is proved without a file of it."""
     try:
         stored = json.loads(proof_file(module).read_bytes())
-        versions, tasks = stored["versions"], stored["tasks"].items()
+        versions = stored["versions"]
+        tasks = stored["tasks"].items()
         if (versions[module.name], versions[LIBRARY]) != (digest, version(LIBRARY)):
             return Proof()
         return Proof(

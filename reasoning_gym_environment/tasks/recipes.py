@@ -52,7 +52,10 @@ def _is_number(value: Any, *kinds: type, below: int) -> bool:
 
 def require_valid_recipe(recipe: Recipe) -> None:
     """Check that a recipe is small, shallow, plain JSON; raise ValueError with field and value."""
-    task, seed, level, parameters = recipe.task, recipe.seed, recipe.level, recipe.parameters
+    task = recipe.task
+    seed = recipe.seed
+    level = recipe.level
+    parameters = recipe.parameters
     if not isinstance(task, str) or len(task) > _MAX_LENGTH:
         raise ValueError(f"task must be a short text, got {shorten(task)}")
     if not _is_number(seed, int, below=2**53):
@@ -76,7 +79,8 @@ def require_parameters_of_level(recipe: Recipe, *, has_levels: bool = False) -> 
 
     Of the library's tasks the snapshot tells which have levels, of others `has_levels`.
     """
-    task, level = recipe.task, recipe.level
+    task = recipe.task
+    level = recipe.level
     # In another version of the library, a task's only level may have no parameters.
     bare = level is not None and not recipe.parameters
     if bare and (has_levels or task in (ladder_heights() if level else proven_tasks())):
@@ -166,7 +170,8 @@ def require_known_values(
             raise TypeError(f"unknown parameter {shorten(name)}; the task has {', '.join(known)}")
         _require_plain(name, value)
         for depth, leaf in leaves(value):
-            if refusal := _refusal(name, depth, leaf, known[name]):
+            refusal = _refusal(name, depth, leaf, known[name])
+            if refusal:
                 raise ValueError(f"{name} can't be {shorten(value)}: {refusal}")
 
 

@@ -26,7 +26,8 @@ from ..errors import ConfigurationError, did_you_mean
 from .modules import named_in_file
 from .values import WITHHELD, shorten
 
-ENV, SERVER = "env", "openai"
+ENV = "env"
+SERVER = "openai"
 """The sections of the command line and the file."""
 
 KEY_VARIABLE = "OPENAI_API_KEY"
@@ -105,7 +106,8 @@ class Parser(argparse.ArgumentParser):
             (r"the following arguments are required: (.*)", r"missing \1; see --help"),
         ):
             message = re.sub(pattern, sentence, message)
-        if choice := re.fullmatch(r"(\S+) invalid choice: (.*) \(choose from (.*)\)", message):
+        choice = re.fullmatch(r"(\S+) invalid choice: (.*) \(choose from (.*)\)", message)
+        if choice:
             known = choice[3].replace("'", "")
             message = f"{choice[1]} must be one of {known}, got {choice[2]}"
         raise ConfigurationError(message)
@@ -180,7 +182,8 @@ class Given:
 
 def read_given(options: argparse.Namespace, sections: Sections) -> Given:
     """Return what is set by options, named `section.name`, on top of the file in `config`."""
-    values, file = vars(options), options.config
+    values = vars(options)
+    file = options.config
     content = read_file(file, sections) if file else Given()
     env, server, flags = (
         {
@@ -210,7 +213,8 @@ def read_file(path: Path, sections: Sections) -> Given:
     for name in content:
         if name not in known:
             hint = did_you_mean(str(name), known, otherwise=f"the sections are {', '.join(known)}")
-            if place := _section_of(name, sections):
+            place = _section_of(name, sections)
+            if place:
                 hint = f"it belongs below `{place}:`"
             raise ConfigurationError(f"{path}: unknown section {name!r}; {hint}")
     servers = content.get(SERVER) or []
@@ -313,7 +317,8 @@ def describe_validation(error: ValidationError, model: type[BaseModel], *, prefi
 def requirement(setting: FieldInfo) -> str:
     """Return what a setting's value must be, such as `an integer ≥ 1`."""
     types = types_of(setting.annotation)
-    if choices := choices_of(setting):
+    choices = choices_of(setting)
+    if choices:
         return f"one of {', '.join(choices)}"
     nouns = {bool: "true or false", int: "an integer", float: "a number", str: "text"}
     nouns |= {list: "a list", dict: "a mapping"}

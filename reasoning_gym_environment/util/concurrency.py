@@ -153,7 +153,8 @@ class DaemonWriter:
 
     def close(self, *, patience: float = 10.0) -> int:
         """Wait up to `patience` seconds for pending jobs; return how many are lost. Idempotent."""
-        closed, self._closed = self._closed, True
+        closed = self._closed
+        self._closed = True
         if closed or not self._submitted:
             return 0
         self._jobs.put(None)

@@ -76,7 +76,8 @@ def configure_logging(
     """
     handler: logging.Handler = logging.StreamHandler()
     form = JsonLines if as_json else PlainLines
-    if terminal := sys.stderr.isatty() and not as_json:
+    terminal = sys.stderr.isatty() and not as_json
+    if terminal:
         from .progress import AboveBars  # slow, and not needed elsewhere
 
         handler = AboveBars(live)

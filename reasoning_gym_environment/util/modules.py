@@ -52,7 +52,9 @@ def find_module(entry: str, setting: str) -> ModuleSource:
     A name is found as the running program finds it, but not along `PYTHONPATH`, which other
     processes of a run may lack. Raises ConfigurationError with the setting and what to write.
     """
-    name, shown, search_path = entry, entry, [place or str(Path.cwd()) for place in sys.path]
+    name = entry
+    shown = entry
+    search_path = [place or str(Path.cwd()) for place in sys.path]
     if entry in ("__main__", "__mp_main__"):
         raise ConfigurationError(
             f"{setting}: {entry} is the running program or notebook, which worker processes cannot "
@@ -61,13 +63,16 @@ def find_module(entry: str, setting: str) -> ModuleSource:
     if is_path(entry):
         path = Path(entry).expanduser()
         path = path.parent.resolve() if path.name == "__init__.py" else path  # its package
-        name, root = path.stem, path.parent.resolve()
+        name = path.stem
+        root = path.parent.resolve()
         path = root / path.name / "__init__.py" if path.is_dir() else root / path.name
         if path.suffix != ".py" or not path.is_file():
             raise ConfigurationError(f"{setting}: {entry}: there is no Python file {path}")
         while (root / "__init__.py").is_file():
-            name, root = f"{root.name}.{name}", root.parent
-        shown, search_path = str(path), [str(root), *search_path]
+            name = f"{root.name}.{name}"
+            root = root.parent
+        shown = str(path)
+        search_path = [str(root), *search_path]
     if not all(part.isidentifier() for part in name.split(".")):
         raise ConfigurationError(
             f"{setting} must be modules that Python can import, by name such as my_module or path "

@@ -40,7 +40,8 @@ class Retry:
 
     def next_pause(self, *, at_least: float = 0.0) -> float | None:
         """Return the seconds before the next attempt, if there is one in time."""
-        pause, left = next(self._pauses, None), self.left
+        pause = next(self._pauses, None)
+        left = self.left
         if pause is None or left <= 0 or at_least > left:
             return None
         return min(max(pause, at_least), left)
@@ -126,7 +127,9 @@ class Outage:
         """
         now = self._clock()
         if self._since is None:
-            self._since, self._logged_at, self.lost = now - already, -math.inf, 0
+            self._since = now - already
+            self._logged_at = -math.inf
+            self.lost = 0
         self.lost += lost
         if request is not None:
             self._failing.add(request)
@@ -152,7 +155,8 @@ class Outage:
         self._failing.discard(request)
         if self._since is None or self._failing:
             return None
-        seconds, self._since = self._clock() - self._since, None
+        seconds = self._clock() - self._since
+        self._since = None
         if self._server:
             message = "%s is back after %.0f s, %d %s"
             logger.warning(message, self._server, seconds, self.lost, self._unit)
@@ -219,7 +223,8 @@ async def require_reachable(
         UnreachableError: no server listens in time.
         ConfigurationError: a URL is malformed.
     """
-    retry, outage = Retry(seconds, pauses=min(1.0, interval)), Outage(interval=interval)
+    retry = Retry(seconds, pauses=min(1.0, interval))
+    outage = Outage(interval=interval)
     while True:
         problems = []
         for url in urls:
@@ -232,7 +237,8 @@ async def require_reachable(
                 number = error.errno or 0
                 reason = os.strerror(number) if number > 0 else error.strerror or str(error)
                 problems.append(f"{url} ({reason})")
-        message, left = f"{what} can't be reached at {', '.join(problems)}", retry.left
+        message = f"{what} can't be reached at {', '.join(problems)}"
+        left = retry.left
         outage.record_failure()
         if outage.should_log and left > 0:
             logger.warning("%s, attempt %d: %s; %.0f s left", message, outage.lost, hint, left)

@@ -79,12 +79,14 @@ def table(rows: Sequence[Sequence[str]], *, drop: Sequence[str] = ()) -> str:
     shown = []
     for column in zip(*(row for row in rows if not isinstance(row, str)), strict=True):
         numeric = all(re.match(r"[-+]?\d|-|$", cell.strip()) for cell in column[1:])
-        align, size = str.rjust if numeric else str.ljust, max(map(len, column))
+        align = str.rjust if numeric else str.ljust
+        size = max(map(len, column))
         shown.append([align(cell, size) for cell in column])
     for name in drop:
         if sum(len(column[0]) + 2 for column in shown) - 2 > width:
             shown = [column for column in shown if column[0].strip() != name]
-    aligned, lines = zip(*shown, strict=True), []
+    aligned = zip(*shown, strict=True)
+    lines = []
     for row in rows:
         *first, last = [row] if isinstance(row, str) else next(aligned)
         margin = "".join(f"{cell}  " for cell in first)
