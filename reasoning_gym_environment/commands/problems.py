@@ -184,13 +184,7 @@ async def make(
                 for part, count in parts
             )
             problems = [problem for made in await asyncio.gather(*jobs) for problem in made]
-        replaced = []
-        refused = counts["refused"]
-        if refused:
-            replaced.append(f"replaced {refused} whose questions are in the evaluation set")
-        faulty = counts["sampling/faulty_items_redrawn"]
-        if faulty:
-            replaced.append(f"replaced {faulty} faulty items")
+        replaced = replacements(counts)
         if not options.demonstrations:
             rows = [row_of(problem, config.system_prompt, options.format) for problem in problems]
             return rows, len({problem.recipe.task for problem in problems}), [*skipped, *replaced]
@@ -204,6 +198,18 @@ async def make(
     if unsolved:
         skipped.append(f"skipped {unsolved} that their own verifier rejects")
     return rows, len({row["task"] for row in rows}), [*skipped, *replaced]
+
+
+def replacements(counts: Counter[str]) -> list[str]:
+    """Return a line for each reason to replace problems."""
+    lines = []
+    refused = counts["refused"]
+    if refused:
+        lines.append(f"replaced {refused} whose questions are in the evaluation set")
+    faulty = counts["sampling/faulty_items_redrawn"]
+    if faulty:
+        lines.append(f"replaced {faulty} faulty items")
+    return lines
 
 
 def part_of(task: str, level: int | None, ladder: Ladder) -> Recipe:
