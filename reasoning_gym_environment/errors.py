@@ -62,7 +62,13 @@ class PoolClosedError(RuntimeError):
     """A request to a closed task pool."""
 
 
-def did_you_mean(name: str, known: Iterable[str], *, otherwise: str, most: int = 3) -> str:
+def did_you_mean(
+    name: str,
+    known: Iterable[str],
+    *,
+    otherwise: str,
+    most: int = 3,
+) -> str:
     """Return a hint for an unknown name: the closest known names.
 
     Args:

@@ -153,7 +153,12 @@ class ReasoningGymEnv(BaseEnv):
         system_prompt = resolve_system_prompt(config.system_prompt)
         template = chat_template_text(config.chat_template)
         with loading_tokenizer(config, servers):
-            super().__init__(config, server_configs, slurm=slurm, testing=testing)
+            super().__init__(
+                config,
+                server_configs,
+                slurm=slurm,
+                testing=testing,
+            )
         if self.jsonl_writer is not None:
             self.jsonl_writer.close()  # it loses groups on a full disk; `Delivery` writes them
         try:
@@ -204,22 +209,7 @@ class ReasoningGymEnv(BaseEnv):
         for server in self.server.servers:
             server.inference = self.inference
             server.tokenizer = self.tokenizer
-        folder = Path(config.data_dumps_dir)
-        self._dumps = DumpWriter(
-            folder, self.run_id, counts, synced=config.sync_dumps, max_bytes=config.max_dump_bytes
-        )
-        self._record = RunRecorder(
-            folder,
-            self.run_id,
-            disk=self._dumps.disk,
-            redactor=SecretRedactor(self.inference.keys),
-            state=lambda: {
-                "waiting": self.inference.failover.waiting,
-                "failures": self.backoff.failures,
-                "lost": counts["dumps/lost"],
-                "deleted": counts["dumps/deleted_files"],
-            },
-        )
+        self._make_dumps(config)
         self._sampling = settings_of(SamplingParams, config, split="train")
         self._rollouts = Rollouts(
             self.inference,
@@ -248,6 +238,29 @@ class ReasoningGymEnv(BaseEnv):
             self.statistics.group_finished,
             self.progress.group_finished,
         ]
+
+    def _make_dumps(self, config: ReasoningGymEnvConfig) -> None:
+        counts = self.statistics.counts
+        folder = Path(config.data_dumps_dir)
+        self._dumps = DumpWriter(
+            folder,
+            self.run_id,
+            counts,
+            synced=config.sync_dumps,
+            max_bytes=config.max_dump_bytes,
+        )
+        self._record = RunRecorder(
+            folder,
+            self.run_id,
+            disk=self._dumps.disk,
+            redactor=SecretRedactor(self.inference.keys),
+            state=lambda: {
+                "waiting": self.inference.failover.waiting,
+                "failures": self.backoff.failures,
+                "lost": counts["dumps/lost"],
+                "deleted": counts["dumps/deleted_files"],
+            },
+        )
 
     @classmethod
     def config_init(cls) -> tuple[ReasoningGymEnvConfig, list[ServerConfig]]:
@@ -517,7 +530,12 @@ class ReasoningGymEnv(BaseEnv):
         if not self.config.use_wandb:
             return
         got = await self.api.until_trainer("GET", "/wandb_info", interval=self.progress_interval)
-        output.start_wandb(self.config, self.run_id, group=got.get("group"), project=got["project"])
+        output.start_wandb(
+            self.config,
+            self.run_id,
+            group=got.get("group"),
+            project=got["project"],
+        )
 
     async def _register_env(self) -> dict[str, Any]:
         """Claim the configured replica's name, if any, and register; return the API's reply."""
@@ -774,11 +792,21 @@ class ReasoningGymEnv(BaseEnv):
         for group in scored_data if isinstance(scored_data, list) else [scored_data]:
             if group is not None:
                 self.statistics.begin_delivery()
-                delivery = self._deliver(group, item, sends=do_send_to_api, row_limit=row_limit)
+                delivery = self._deliver(
+                    group,
+                    item,
+                    sends=do_send_to_api,
+                    row_limit=row_limit,
+                )
                 await self.delivery.finish(delivery)
 
     async def _deliver(
-        self, given: dict[str, Any], problem: Any, *, sends: bool, row_limit: int
+        self,
+        given: dict[str, Any],
+        problem: Any,
+        *,
+        sends: bool,
+        row_limit: int,
     ) -> GroupOutcome:
         decode = self.tokenizer.decode if self.tokenizer and self.config.include_messages else None
         group = completed(given, decode)
@@ -786,7 +814,12 @@ class ReasoningGymEnv(BaseEnv):
         rows = (group["group_overrides"] or {}).get("group_size", self.config.group_size)
         whole = self.config.group_size if sends else 0
         outcome = await self.delivery.check(
-            group, problem, rows=rows, registered=whole, row_limit=row_limit, drop_equal_scores=drop
+            group,
+            problem,
+            rows=rows,
+            registered=whole,
+            row_limit=row_limit,
+            drop_equal_scores=drop,
         )
         if outcome is not None:
             return outcome
@@ -955,7 +988,13 @@ class ReasoningGymEnv(BaseEnv):
         sampled = self.problems.sampling - self._reported_sampling
         self._reported_sampling = self.problems.sampling.copy()
         curves = self.evaluation.take_curves()
-        metrics = {**(wandb_metrics or {}), **self.perf_stats({}), **counted, **levels, **curves}
+        metrics = {
+            **(wandb_metrics or {}),
+            **self.perf_stats({}),
+            **counted,
+            **levels,
+            **curves,
+        }
         metrics = await self.create_rollout_table(metrics | sampling_metrics(sampled))
         self.rollouts_for_wandb.clear()
         if self.config.use_wandb:  # Atropos's own would log other keys, with the replica's name

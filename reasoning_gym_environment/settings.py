@@ -113,7 +113,12 @@ def _atropos_model(section: str) -> type[Section]:
         extra = {n: field.pop(n, "") for n in ("heading", "also")}
         field.pop("upstream_default", None)  # for the test alone
         found[name] = (kind, Field(**field, json_schema_extra=extra))
-    return create_model(f"Atropos {section}", __base__=Section, __module__=__name__, **found)
+    return create_model(
+        f"Atropos {section}",
+        __base__=Section,
+        __module__=__name__,
+        **found,
+    )
 
 
 if TYPE_CHECKING:
@@ -206,7 +211,10 @@ class EnvironmentSettings(AtroposEnvironment, TaskOptions):
     )
     verify_timeout: float = option(5.0, "Timeout for scoring one answer in seconds.", gt=0)
     num_eval_samples_per_task: int = option(
-        5, "Evaluation items of each task.", ge=1, begins="Evaluation"
+        5,
+        "Evaluation items of each task.",
+        ge=1,
+        begins="Evaluation",
     )
     eval_attempts: int = option(1, "Completions of each evaluation item: the k of pass@k.", ge=1)
     eval_difficulties: Difficulties = option(
@@ -239,7 +247,10 @@ class EnvironmentSettings(AtroposEnvironment, TaskOptions):
         gt=0,
     )
     rollout_save_score_threshold: float = option(
-        0.7, "A group is successful if a score is above this.", ge=0, le=1
+        0.7,
+        "A group is successful if a score is above this.",
+        ge=0,
+        le=1,
     )
     sync_dumps: bool = option(False, "fsync each group.")
     replica: Annotated[str, BeforeValidator(parse_name)] = option(
@@ -411,7 +422,12 @@ def add_option(parser: ArgumentParser | _ArgumentGroup, option: Option, **more: 
 
 def add_settings(parser: ArgumentParser, *names: str) -> None:
     """Let a command take a file of settings, those of its workers and the named ones."""
-    parser.add_argument("--config", metavar="FILE.yaml", type=Path, help="settings, as for serve")
+    parser.add_argument(
+        "--config",
+        metavar="FILE.yaml",
+        type=Path,
+        help="settings, as for serve",
+    )
     workers = ("task_modules", "task_environment", "task_processes")
     for known in list_options():
         if known.name in {f"{ENV}.{name}" for name in (*workers, *names)}:

@@ -250,7 +250,12 @@ def chat_template_text(name_or_file: str) -> str:
         ) from error
 
 
-def with_template(tokenizer: Any, config: Any, template: str, system_prompt: str) -> Any:
+def with_template(
+    tokenizer: Any,
+    config: Any,
+    template: str,
+    system_prompt: str,
+) -> Any:
     """Return the tokenizer with its chat template, or another one; None for a stand-in.
 
     Raises:

@@ -151,7 +151,10 @@ def group_error(group: Mapping[str, Any], *, rows: int, vocabulary: int) -> str 
 
 
 def _row_error(
-    tokens: Sequence[Any], masks: Sequence[Any], logprobs: Sequence[Any] | None, vocabulary: int
+    tokens: Sequence[Any],
+    masks: Sequence[Any],
+    logprobs: Sequence[Any] | None,
+    vocabulary: int,
 ) -> str | None:
     if len(tokens) != len(masks):
         return f"{len(tokens)} tokens and {len(masks)} masks"
@@ -310,7 +313,12 @@ class TrainerApi:
         self._weight = 1.0  # that of an environment alone
 
     async def request(
-        self, method: str, path: str, body: bytes | Mapping[str, Any] = b"{}", *, groups: int = 0
+        self,
+        method: str,
+        path: str,
+        body: bytes | Mapping[str, Any] = b"{}",
+        *,
+        groups: int = 0,
     ) -> Any:
         """Send a request, which may have groups, until the API gives a valid reply; return that.
 
@@ -338,13 +346,24 @@ class TrainerApi:
                             "environment again"
                         ) from error
 
-    async def _ask(self, this: object, method: str, path: str, body: bytes) -> Any:
+    async def _ask(
+        self,
+        this: object,
+        method: str,
+        path: str,
+        body: bytes,
+    ) -> Any:
         """Send a request once; log it as failing while it hangs."""
         asked = asyncio.ensure_future(self._once(method, path, body))
         try:
             await asyncio.wait({asked}, timeout=8.0)
             if not asked.done():
-                self._outage.record_failure("it hangs", lost=0, already=8.0, request=this)
+                self._outage.record_failure(
+                    "it hangs",
+                    lost=0,
+                    already=8.0,
+                    request=this,
+                )
             reply = await asked
         except ApiRefusedError:
             self._outage.end(this)
@@ -364,7 +383,12 @@ class TrainerApi:
         limit = aiohttp.ClientTimeout(total=self.patience)
         async with (
             aiohttp.ClientSession(timeout=limit) as session,
-            session.request(method, url, data=io.BytesIO(body), headers=headers) as response,
+            session.request(
+                method,
+                url,
+                data=io.BytesIO(body),
+                headers=headers,
+            ) as response,
         ):
             text = await start_of_body(response)
         if not response.ok:
@@ -537,7 +561,12 @@ class TrainerApi:
 def _bystander(name: str) -> dict[str, Any]:
     """Return the registration of an environment that takes no share of anything."""
     weight = 1e-30  # the API divides by the sum of all weights
-    return {"desired_name": name, "max_token_length": 1, "weight": weight, "group_size": 1}
+    return {
+        "desired_name": name,
+        "max_token_length": 1,
+        "weight": weight,
+        "group_size": 1,
+    }
 
 
 def _unfilled(batch_size: int, group_size: int) -> str:
@@ -566,7 +595,11 @@ class Delivery:
     """
 
     def __init__(
-        self, api: TrainerApi, statistics: Statistics, vocabulary: int, file: str | None
+        self,
+        api: TrainerApi,
+        statistics: Statistics,
+        vocabulary: int,
+        file: str | None,
     ) -> None:
         self.fatal: ConfigurationError | None = None  # ends a run of which nothing arrives
         self._api = api
@@ -618,7 +651,12 @@ class Delivery:
             row_limit: groups with a row of this many tokens or more are dropped; ≤ 0 for no limit.
         """
         lengths = [*map(len, group["tokens"])]
-        check = functools.partial(group_error, group, rows=rows, vocabulary=self._vocabulary)
+        check = functools.partial(
+            group_error,
+            group,
+            rows=rows,
+            vocabulary=self._vocabulary,
+        )
         if self._vocabulary and (reason := await offload(check, tokens=sum(lengths))):
             return self._refuse(problem, reason)
         if registered and registered % rows:

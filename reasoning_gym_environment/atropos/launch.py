@@ -91,7 +91,12 @@ def run(
     """
     command, *rest = arguments or [""]
     if command not in RUNS:
-        hint = did_you_mean(command, RUNS, otherwise=f"the commands are {', '.join(RUNS)}", most=1)
+        hint = did_you_mean(
+            command,
+            RUNS,
+            otherwise=f"the commands are {', '.join(RUNS)}",
+            most=1,
+        )
         raise ConfigurationError(f"unknown command {command!r}; {hint}")
     defaults = default_settings(command, defaults)
     if {"-h", "--help", "--help-all"} & {*rest}:
@@ -213,7 +218,11 @@ def _configure_logging(
 
 
 def launch(
-    env_class: type[BaseEnv], command: str, settings: Settings, *, progress_interval: float = 10.0
+    env_class: type[BaseEnv],
+    command: str,
+    settings: Settings,
+    *,
+    progress_interval: float = 10.0,
 ) -> None:
     """Run a command until it is done; raises FixableError if it can't start or continue."""
     from .config import ServerConfig, as_config

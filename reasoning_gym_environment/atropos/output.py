@@ -129,7 +129,12 @@ def grouped(metrics: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def rollout_rows(
-    tokenizer: Any, scored_data: Mapping[str, Any], item: Any, *, keep: int, step: int
+    tokenizer: Any,
+    scored_data: Mapping[str, Any],
+    item: Any,
+    *,
+    keep: int,
+    step: int,
 ) -> list[tuple[Any, ...]]:
     """Return the first `keep` rollouts of a delivered group as `rollout_table`'s; -1 keeps all."""
     recipe = item.recipe if isinstance(item, Problem) else None

@@ -33,7 +33,12 @@ class SharedCurriculum:
     """
 
     def __init__(
-        self, url: str, options: Mapping[str, Any], counts: Counter[str], *, pause: float = 10.0
+        self,
+        url: str,
+        options: Mapping[str, Any],
+        counts: Counter[str],
+        *,
+        pause: float = 10.0,
     ) -> None:
         address, self._stream = split_stream_url(url)
         self._client = RewardClient(address, patience=0.0, timeout=10.0)

@@ -44,8 +44,18 @@ def build_parser() -> Parser:
         choices=choices_of(ServerSettings.model_fields["server_type"]),
         default="openai",
     )
-    parser.option("--group-size", "rollouts of one problem", type=number(int, ge=2), default=8)
-    parser.option("--data-dumps-dir", "folder of the dumps", type=Path, default=Path("data_dumps"))
+    parser.option(
+        "--group-size",
+        "rollouts of one problem",
+        type=number(int, ge=2),
+        default=8,
+    )
+    parser.option(
+        "--data-dumps-dir",
+        "folder of the dumps",
+        type=Path,
+        default=Path("data_dumps"),
+    )
     parser.option(
         "--watch",
         "show the rollouts at this port while the demo runs; 0 takes a free one",
@@ -54,7 +64,11 @@ def build_parser() -> Parser:
         default=0,
     )
     parser.add_argument(
-        "--no-watch", action="store_const", const=None, dest="watch", help="show them nowhere"
+        "--no-watch",
+        action="store_const",
+        const=None,
+        dest="watch",
+        help="show them nowhere",
     )
     parser.option("--seed", "seed of problems and policy", type=int, default=0)
     return parser

@@ -85,7 +85,13 @@ def main(arguments: Sequence[str]) -> int:
 
 def build_parser() -> Parser:
     parser = Parser("export", "Write stored rollouts as training data.")
-    parser.option("files", "dumps, samples, or folders", nargs="+", metavar="PATH", type=Path)
+    parser.option(
+        "files",
+        "dumps, samples, or folders",
+        nargs="+",
+        metavar="PATH",
+        type=Path,
+    )
     parser.option(
         "--format",
         "sft: good completions; dpo: a solved and an unsolved one of a group; records: all; "

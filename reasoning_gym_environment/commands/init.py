@@ -29,7 +29,10 @@ def main(arguments: Sequence[str]) -> int:
     engines = "; ".join(f"{name}: {about}" for name, about in ENGINES.items())
     parser.option("engine", engines, choices=ENGINES, metavar="ENGINE")
     parser.option(
-        "-o/--output", "file to write (default: print it)", metavar="FILE.yaml", type=Path
+        "-o/--output",
+        "file to write (default: print it)",
+        metavar="FILE.yaml",
+        type=Path,
     )
     parser.flag("--force", "replace an existing file")
     options = parser.parse(arguments)

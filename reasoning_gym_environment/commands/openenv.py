@@ -58,10 +58,19 @@ def main(arguments: Sequence[str]) -> int:
             group_size=options.group_size,
             **env.task_options(),
         )
-        app = environment_app(gym, shared, sessions=options.sessions, token=token)
+        app = environment_app(
+            gym,
+            shared,
+            sessions=options.sessions,
+            token=token,
+        )
         logger.info("Listening on http://%s:%d", name, listening.getsockname()[1])
         config = uvicorn.Config(
-            app, ws_max_size=4 * 2**20, log_config=None, log_level=logging.ERROR, access_log=False
+            app,
+            ws_max_size=4 * 2**20,
+            log_config=None,
+            log_level=logging.ERROR,
+            access_log=False,
         )
         uvicorn.Server(config).run([listening])
     return 0
@@ -75,7 +84,12 @@ def build_parser() -> Parser:
         "sessions share; the options below are that stream's.",
     )
     parser.option("--host", "any but a loopback address needs a token", default="127.0.0.1")
-    parser.option("--port", "0 takes a free one", type=number(int, ge=0, le=65535), default=8000)
+    parser.option(
+        "--port",
+        "0 takes a free one",
+        type=number(int, ge=0, le=65535),
+        default=8000,
+    )
     parser.option(
         "--token-file",
         f"file with the token that clients must have in the address (default: ${TOKEN_VARIABLE}, "

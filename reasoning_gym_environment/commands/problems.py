@@ -77,7 +77,10 @@ def build_parser() -> Parser:
     parser.option("env.include_tasks", "tasks and categories, as env.include_tasks", **tasks)
     add_output_options(parser, required=False)
     parser.option(
-        "--count", "problems of each task and level", type=number(int, ge=1), required=True
+        "--count",
+        "problems of each task and level",
+        type=number(int, ge=1),
+        required=True,
     )
     parser.option(
         "--levels",
@@ -143,7 +146,12 @@ async def make(
     levels: Sequence[int | None] = options.levels or [None]
     evaluated = read_results(options.from_evaluation).samples if options.from_evaluation else ()
     async with TaskPool(pool_settings(config), Counter()) as pool:
-        selection = await select(pool, config, tasks=config.include_tasks, with_ladders=True)
+        selection = await select(
+            pool,
+            config,
+            tasks=config.include_tasks,
+            with_ladders=True,
+        )
         ladders = {task: selection.ladders[task] for task in sorted(selection.categories)}
         skipped: list[str] = []
         if evaluated:
@@ -188,16 +196,27 @@ async def make(
         if not options.demonstrations:
             rows = [row_of(problem, config.system_prompt, options.format) for problem in problems]
             return rows, len({problem.recipe.task for problem in problems}), [*skipped, *replaced]
-        known = [problem for problem in problems if problem.oracle is not None]
-        shown = [demonstration_row(problem, config.system_prompt, pool) for problem in known]
-        rows = [row for row in await with_progress(shown, "demonstrations") if row is not None]
-    without = {problem.recipe.task for problem in problems if problem.oracle is None}
-    if without:
-        skipped.append(f"skipped tasks without a single oracle: {', '.join(sorted(without))}")
-    unsolved = len(known) - len(rows)
+        rows, left_out = await demonstrate(problems, config.system_prompt, pool)
+    return rows, len({row["task"] for row in rows}), [*skipped, *left_out, *replaced]
+
+
+async def demonstrate(
+    problems: Sequence[Problem], system_prompt: str, pool: TaskPool
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return rows with the oracle as the answer, and a line for each reason to skip problems."""
+    answered = [problem for problem in problems if problem.oracle is not None]
+    jobs = [demonstration_row(problem, system_prompt, pool) for problem in answered]
+    rows = [row for row in await with_progress(jobs, "demonstrations") if row is not None]
+    skipped: list[str] = []
+    without_oracle = {problem.recipe.task for problem in problems if problem.oracle is None}
+    if without_oracle:
+        skipped.append(
+            f"skipped tasks without a single oracle: {', '.join(sorted(without_oracle))}"
+        )
+    unsolved = len(answered) - len(rows)
     if unsolved:
         skipped.append(f"skipped {unsolved} that their own verifier rejects")
-    return rows, len({row["task"] for row in rows}), [*skipped, *replaced]
+    return rows, skipped
 
 
 def replacements(counts: Counter[str]) -> list[str]:
@@ -214,7 +233,12 @@ def replacements(counts: Counter[str]) -> list[str]:
 
 def part_of(task: str, level: int | None, ladder: Ladder) -> Recipe:
     """Return what the recipes of a task's level have in common: all but the seed."""
-    return Recipe(task=task, seed=0, level=level, parameters={} if level is None else ladder[level])
+    return Recipe(
+        task=task,
+        seed=0,
+        level=level,
+        parameters={} if level is None else ladder[level],
+    )
 
 
 def aimed_parts(
@@ -309,7 +333,12 @@ def evaluation_set(
     """Return the configured evaluation set of these tasks."""
     from ..evaluation.run import EvaluationSet, planned_recipes  # slow, not for help
 
-    planned = settings_of(planned_recipes, config, tasks=list(ladders), ladders=ladders)
+    planned = settings_of(
+        planned_recipes,
+        config,
+        tasks=list(ladders),
+        ladders=ladders,
+    )
     source = skip_faulty(pool.generate, Counter(), skip=config.skip_faulty_items)
     return EvaluationSet(source, planned)
 

@@ -70,7 +70,12 @@ def build_parser() -> Parser:
     )
     parser.option("tasks", "tasks to prove", nargs="*", metavar="TASK")
     parser.flag("--all", "all tasks of the modules, or else of the library")
-    parser.option("--seconds", "at most, for each task", type=number(float, gt=0), default=120.0)
+    parser.option(
+        "--seconds",
+        "at most, for each task",
+        type=number(float, gt=0),
+        default=120.0,
+    )
     parser.option(
         "--items",
         "items of each task; a tenth of them of each level, besides 200 draws",

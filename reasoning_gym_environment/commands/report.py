@@ -20,7 +20,12 @@ def main(arguments: Sequence[str]) -> int:
         nargs="+",
         type=Path,
     )
-    parser.option("-o/--output", "file to write", type=Path, default=Path("report.html"))
+    parser.option(
+        "-o/--output",
+        "file to write",
+        type=Path,
+        default=Path("report.html"),
+    )
     options = parser.parse(arguments)
     changes = write_report(options.files, options.output)
     print(

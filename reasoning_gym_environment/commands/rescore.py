@@ -106,7 +106,13 @@ def build_parser() -> Parser:
         f"and write NAME{RESCORED} beside each NAME.jsonl. No inference is used.",
         epilog="Exits with 1 if rows could not be rescored; those stay unchanged.",
     )
-    parser.option("files", "dumps, samples, or folders", nargs="+", metavar="PATH", type=Path)
+    parser.option(
+        "files",
+        "dumps, samples, or folders",
+        nargs="+",
+        metavar="PATH",
+        type=Path,
+    )
     parser.flag("--force", "replace rescored files")
     parser.flag(
         "--without-faulty-items",

@@ -105,7 +105,11 @@ def build_parser() -> Parser:
         ("drain", "SECONDS", int(defaults.drain), 0, 3600, "time for requests after SIGTERM"),
     ):
         parser.option(
-            f"--{name}", about, metavar=unit, type=number(int, ge=least, le=most), default=default
+            f"--{name}",
+            about,
+            metavar=unit,
+            type=number(int, ge=least, le=most),
+            default=default,
         )
     parser.option(
         "--streams",
@@ -129,7 +133,12 @@ def build_parser() -> Parser:
         default=5.0,
         metavar="SECONDS",
     )
-    parser.option("--contain-memory", "what such a call may use", default="512MB", metavar="SIZE")
+    parser.option(
+        "--contain-memory",
+        "what such a call may use",
+        default="512MB",
+        metavar="SIZE",
+    )
     for name, about in (
         ("answer-tolerance", "as env.answer_tolerance"),
         ("keep-faulty-items", "streams also ask items that env.skip_faulty_items leaves out"),
@@ -139,7 +148,13 @@ def build_parser() -> Parser:
     return parser
 
 
-def read_token(file: Path | None, variable: str, host: str, *, logs: bool = True) -> str | None:
+def read_token(
+    file: Path | None,
+    variable: str,
+    host: str,
+    *,
+    logs: bool = True,
+) -> str | None:
     """Return the token from its file, else the environment, else a new one if others reach `host`.
 
     Raises FixableError for an unusable one. `logs` names a new one in the log.

@@ -42,9 +42,20 @@ def main(arguments: Sequence[str]) -> int:
 
 def build_parser() -> Parser:
     parser = Parser("show", "Print rollouts of dumps or evaluation samples.")
-    parser.option("files", "dumps, samples, or folders", nargs="+", metavar="PATH", type=Path)
+    parser.option(
+        "files",
+        "dumps, samples, or folders",
+        nargs="+",
+        metavar="PATH",
+        type=Path,
+    )
     add_where_option(parser)
-    parser.option("--limit", "rollouts to print; 0 for all", type=number(int, ge=0), default=5)
+    parser.option(
+        "--limit",
+        "rollouts to print; 0 for all",
+        type=number(int, ge=0),
+        default=5,
+    )
     parser.flag("--full", "print reasoning in full, and system prompts")
     return parser
 

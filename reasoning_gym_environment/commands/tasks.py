@@ -100,7 +100,12 @@ async def _levels(pool: TaskPool, task: str, ladder: TaskLadder) -> str:
     parts = [f"{task}: {len(levels)} levels ({ladder.origin}) {ladder.reason}".rstrip()]
     seed = evaluation_seed(0, task, 0)
     for level, parameters in enumerate(levels):
-        recipe = Recipe(task=task, seed=seed, level=level, parameters=parameters)
+        recipe = Recipe(
+            task=task,
+            seed=seed,
+            level=level,
+            parameters=parameters,
+        )
         try:
             question = (await pool.generate(recipe)).question
         except GenerationError as error:

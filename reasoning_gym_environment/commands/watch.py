@@ -35,7 +35,13 @@ def main(arguments: Sequence[str]) -> int:
     live = LiveIndex(options.files, only_new=options.new)
     sys.setswitchinterval(SWITCH_SECONDS)
     address = {"host": options.host, "port": options.port}
-    server = LiveServer(live, live_page(), **address, token=token, allowed_hosts=options.allow_host)
+    server = LiveServer(
+        live,
+        live_page(),
+        **address,
+        token=token,
+        allowed_hosts=options.allow_host,
+    )
     asyncio.run(_serve(server, options))
     return 0
 
@@ -79,7 +85,12 @@ def build_parser() -> Parser:
         type=Path,
         metavar="PATH",
     )
-    parser.option("--port", "0 takes a free one", type=number(int, ge=0, le=65535), default=8090)
+    parser.option(
+        "--port",
+        "0 takes a free one",
+        type=number(int, ge=0, le=65535),
+        default=8090,
+    )
     parser.option("--host", "any but a loopback address needs a token", default="127.0.0.1")
     parser.option(
         "--token-file",

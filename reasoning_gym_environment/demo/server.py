@@ -217,7 +217,10 @@ def _parse(question: str, body: dict[str, Any], candidates: int | None) -> Polic
 
 
 def _openai_reply(
-    kind: str, model: str, choices: Sequence[dict[str, Any]], generations: Sequence[Generation]
+    kind: str,
+    model: str,
+    choices: Sequence[dict[str, Any]],
+    generations: Sequence[Generation],
 ) -> dict[str, Any]:
     return {
         "id": uuid.uuid4().hex,
@@ -225,7 +228,12 @@ def _openai_reply(
         "created": int(time.time()),
         "model": model,
         "choices": [
-            {"index": index, "finish_reason": generation.finish_reason, "logprobs": None, **choice}
+            {
+                "index": index,
+                "finish_reason": generation.finish_reason,
+                "logprobs": None,
+                **choice,
+            }
             for index, (choice, generation) in enumerate(zip(choices, generations, strict=True))
         ],
     }

@@ -163,7 +163,12 @@ async def run_alone(trainer: Trainer, *, seconds: float) -> None:
     """
     what = "the Atropos API"
     hint = "start it with `run-api`"
-    await require_reachable([trainer.api_url], what=what, hint=hint, seconds=0.0)
+    await require_reachable(
+        [trainer.api_url],
+        what=what,
+        hint=hint,
+        seconds=0.0,
+    )
     begin = time.monotonic()
     running = asyncio.ensure_future(trainer.run())
     line = StatusLine()

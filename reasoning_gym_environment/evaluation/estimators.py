@@ -71,7 +71,16 @@ def macro_share(tasks: Sequence[Clusters]) -> Estimate:
     sizes = [[len(cluster) for cluster in clusters] for clusters in tasks]
     shares = math.fsum(sum(n * n for n in own) / sum(own) ** 2 for own in sizes)  # Kish (1965)
     least = len(tasks) ** 2 / shares
-    return Estimate(mean, error, *wilson(mean, error, freedom=freedom, least=least))
+    return Estimate(
+        mean,
+        error,
+        *wilson(
+            mean,
+            error,
+            freedom=freedom,
+            least=least,
+        ),
+    )
 
 
 def _over_tasks(tasks: Sequence[Clusters]) -> tuple[float, float | None, int]:
@@ -95,7 +104,13 @@ def _over_tasks(tasks: Sequence[Clusters]) -> tuple[float, float | None, int]:
     return mean, error, freedom or len(tasks) - 1
 
 
-def wilson(mean: float, error: float | None, *, freedom: int, least: float) -> tuple[float, float]:
+def wilson(
+    mean: float,
+    error: float | None,
+    *,
+    freedom: int,
+    least: float,
+) -> tuple[float, float]:
     """Return Wilson's 95 % score interval of a mean in [0, 1] with any standard error.
 
     Wilson (1927), JASA 22, 209-212, for the number of independent trials with this standard error,

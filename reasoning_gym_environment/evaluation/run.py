@@ -381,7 +381,10 @@ class Evaluation:
         attempts = self.settings.eval_attempts
         try:
             group = await self._rollouts.sample(
-                problem, n=attempts, length_limit=length_limit, sampling=self.settings.sampling
+                problem,
+                n=attempts,
+                length_limit=length_limit,
+                sampling=self.settings.sampling,
             )
         except InferenceError as error:
             self._record_failure(problem.recipe.task, error)
@@ -458,10 +461,21 @@ class Evaluation:
 
 def unscored_group(problem: Problem, reason: str, *, attempts: int) -> GroupResult:
     """Return a group of attempts for which the server gave no completions."""
-    completion = Completion(text="", tokens=(), masks=(), logprobs=None, finish_reason="error")
+    completion = Completion(
+        text="",
+        tokens=(),
+        masks=(),
+        logprobs=None,
+        finish_reason="error",
+    )
     verdict = Verdict(score=None, status=Status.UNSCORED, detail=reason)
     reward = Reward(value=0.0)
-    attempt = Attempt(completion=completion, answer=None, verdict=verdict, reward=reward)
+    attempt = Attempt(
+        completion=completion,
+        answer=None,
+        verdict=verdict,
+        reward=reward,
+    )
     return GroupResult(problem=problem, attempts=(attempt,) * attempts)
 
 

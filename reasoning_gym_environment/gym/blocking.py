@@ -79,7 +79,12 @@ class ReasoningGym:
         """Make `count` problems of a task: see `AsyncReasoningGym.problems`."""
         return self._run(
             self._gym.problems(
-                task, level=level, count=count, seed=seed, parameters=parameters, split=split
+                task,
+                level=level,
+                count=count,
+                seed=seed,
+                parameters=parameters,
+                split=split,
             )
         )
 
@@ -143,7 +148,12 @@ class ProblemStream:
 
     def observe(self, problem: Scorable, *, solved: int, attempts: int) -> None:
         """Record a result that was scored elsewhere: see `AsyncProblemStream.observe`."""
-        self._call(self._stream.observe, problem, solved=solved, attempts=attempts)
+        self._call(
+            self._stream.observe,
+            problem,
+            solved=solved,
+            attempts=attempts,
+        )
 
     def levels(self) -> dict[str, Any]:
         """Return the curriculum's state: see `TrainingProblems.curriculum_stats`."""

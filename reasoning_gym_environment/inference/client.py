@@ -415,7 +415,12 @@ class InferenceClient:
             )
         self._refuses_thoughts = serves
         plain = SamplingParams(temperature=1.0, top_p=1.0, split="train")
-        request = self._request(self.prompt(PROBE_QUESTION), n=2, max_tokens=1, sampling=plain)
+        request = self._request(
+            self.prompt(PROBE_QUESTION),
+            n=2,
+            max_tokens=1,
+            sampling=plain,
+        )
         requirements = Requirements(
             request=replace(request, candidates=1),
             text_ids=tuple(self._tokenizer.encode(PROBE_TEXT, add_special_tokens=False))
@@ -429,7 +434,12 @@ class InferenceClient:
         await negotiate(self._servers, requirements, seconds)
 
     def _request(
-        self, prompt: Prompt, *, n: int, max_tokens: int, sampling: SamplingParams
+        self,
+        prompt: Prompt,
+        *,
+        n: int,
+        max_tokens: int,
+        sampling: SamplingParams,
     ) -> GenerationRequest:
         return GenerationRequest(
             model=self.model,
@@ -443,7 +453,12 @@ class InferenceClient:
         )
 
     async def sample(
-        self, question: str, *, n: int, length_limit: int, sampling: SamplingParams
+        self,
+        question: str,
+        *,
+        n: int,
+        length_limit: int,
+        sampling: SamplingParams,
     ) -> list[Completion]:
         """Return `n` completions of at most `length_limit` tokens, or raise InferenceError."""
         prompt = self.prompt(question)

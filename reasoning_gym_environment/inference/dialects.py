@@ -481,7 +481,12 @@ class ChatText:
 
 
 def _with_token_ids(request: GenerationRequest) -> dict[str, Any]:
-    return {"model": request.model, **_UNCHANGED, **request.sampling, "return_token_ids": True}
+    return {
+        "model": request.model,
+        **_UNCHANGED,
+        **request.sampling,
+        "return_token_ids": True,
+    }
 
 
 def _has_values(part: Mapping[str, Any], *names: str) -> bool:

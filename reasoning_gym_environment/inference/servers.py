@@ -384,12 +384,19 @@ class ServerClient:
 
     @asynccontextmanager
     async def _reply(
-        self, method: str, path: str, body: Any, most: int = _SMALL_REPLY
+        self,
+        method: str,
+        path: str,
+        body: Any,
+        most: int = _SMALL_REPLY,
     ) -> AsyncIterator[memoryview]:
         """Yield the reply's bytes, up to a limit; the buffer is reused afterwards."""
         try:
             response = await self._session.request(
-                method, self.url(path), json=body, allow_redirects=False
+                method,
+                self.url(path),
+                json=body,
+                allow_redirects=False,
             )
         except aiohttp.ClientResponseError as error:  # not HTTP, or a header above 8 kB
             raise ReplyError(f"the reply to {path} is invalid: {error.message}") from error

@@ -49,7 +49,11 @@ def reasoning_gym(
         return suite_task(load_suite(suite))
     names = [tasks] if isinstance(tasks, str) else tasks
     problems = evaluation_problems(
-        shared_gym(), names, per_task=per_task, difficulty=difficulty, seed=seed
+        shared_gym(),
+        names,
+        per_task=per_task,
+        difficulty=difficulty,
+        seed=seed,
     )
     system = resolve_system_prompt(system_prompt)
     samples = [problem_sample(problem, system) for problem in problems]

@@ -33,7 +33,10 @@ def stored_nemo_gym_rows(group: StoredGroup) -> Iterator[Item]:
 
 
 def _row(
-    recipe: Recipe, question: str, oracle: str | None, messages: Sequence[Mapping[str, Any]]
+    recipe: Recipe,
+    question: str,
+    oracle: str | None,
+    messages: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
     return {
         "responses_create_params": {"input": [dict(message) for message in messages]},

@@ -260,7 +260,11 @@ class ReasoningGymEnvironment(Environment[ReasoningGymAction, ReasoningGymObserv
 
 
 def environment_app(
-    gym: ReasoningGym, shared: SharedStream, *, sessions: int, token: str | None = None
+    gym: ReasoningGym,
+    shared: SharedStream,
+    *,
+    sessions: int,
+    token: str | None = None,
 ) -> FastAPI:
     """Return OpenEnv's application of this environment, for any ASGI server.
 

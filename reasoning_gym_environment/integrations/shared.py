@@ -35,7 +35,11 @@ def shared_gym() -> ReasoningGym:
 
 
 def score_by_recipe(
-    recipe: str, completion: str, *, url: str | None = None, curriculum_url: str | None = None
+    recipe: str,
+    completion: str,
+    *,
+    url: str | None = None,
+    curriculum_url: str | None = None,
 ) -> Score:
     """Score a completion, for frameworks whose rows hold the recipe as JSON text.
 
@@ -92,7 +96,11 @@ def evaluation_problems(
         for task in select_tasks(discovery, include=tasks)
         if task.used
         for problem in gym.problems(
-            task.name, level=levels[task.name], count=per_task, seed=seed, split="eval"
+            task.name,
+            level=levels[task.name],
+            count=per_task,
+            seed=seed,
+            split="eval",
         )
     ]
 
@@ -143,7 +151,11 @@ async def demonstration_row(
         return None
     text = demonstration(problem.oracle, system_prompt)
     [(_, verdict)] = await verify_texts(
-        problem, [text], verifier, answer_tolerance=False, any_form=True
+        problem,
+        [text],
+        verifier,
+        answer_tolerance=False,
+        any_form=True,
     )
     if verdict.status is not Status.SOLVED:
         return None

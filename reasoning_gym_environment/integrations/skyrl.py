@@ -47,7 +47,10 @@ class ReasoningGymTextEnv(BaseTextEnv):
         score = score_by_recipe(self._recipe, action, **self._urls)
         self._status = score.status
         return BaseTextEnvStepOutput(
-            observations=[], reward=score.score or 0.0, done=True, metadata=score.to_json()
+            observations=[],
+            reward=score.score or 0.0,
+            done=True,
+            metadata=score.to_json(),
         )
 
     def get_metrics(self) -> dict[str, float]:

@@ -46,7 +46,12 @@ def compute_score(
         completion has the score 0, since verl can't leave it out.
     """
     stream = (extra_info or {}).get("curriculum_url")
-    score = score_by_recipe(ground_truth, solution_str, url=url, curriculum_url=stream)
+    score = score_by_recipe(
+        ground_truth,
+        solution_str,
+        url=url,
+        curriculum_url=stream,
+    )
     return {"score": score.score or 0.0, "acc": float(score.solved), "status": score.status.value}
 
 
@@ -61,7 +66,13 @@ class StreamedRows:
     """
 
     def __init__(
-        self, url: str, settings: Mapping[str, Any], tokenizer: Any, *, size: int, most_tokens: int
+        self,
+        url: str,
+        settings: Mapping[str, Any],
+        tokenizer: Any,
+        *,
+        size: int,
+        most_tokens: int,
     ) -> None:
         address, self._stream = split_stream_url(url)
         self._client = RewardClient(address)
@@ -84,7 +95,12 @@ class StreamedRows:
                 row = verl_row(read_recipe(problem["recipe"]), messages)
                 row["extra_info"]["curriculum_url"] = self._url
                 return row
-            self._client.observe(self._stream, problem["recipe"], solved=0, attempts=0)
+            self._client.observe(
+                self._stream,
+                problem["recipe"],
+                solved=0,
+                attempts=0,
+            )
         raise ConfigurationError(
             f"{MAX_TOO_LONG} prompts in a row have more than data.max_prompt_length "
             f"({self._most_tokens}) tokens: raise it, or choose other tasks"

@@ -83,7 +83,12 @@ class LevelPolicy(ABC):
         return {} if level is None else self._ladders[task][int(level)]
 
     def report_result(
-        self, task: str, level: int | None, *, solved: int, scored: int
+        self,
+        task: str,
+        level: int | None,
+        *,
+        solved: int,
+        scored: int,
     ) -> str | None:
         """Learn from a group, of at least one scored rollout; describe the task's move, if any."""
         return None
@@ -263,13 +268,27 @@ class TaskState(Struct):
     @classmethod
     def at(cls, position: float, height: int) -> TaskState:
         """Return a task without results."""
-        return cls(height, position, evidence=[], streak=0, groups=0, stale=0, moves=0)
+        return cls(
+            height,
+            position,
+            evidence=[],
+            streak=0,
+            groups=0,
+            stale=0,
+            moves=0,
+        )
 
     def counts(self) -> dict[int, tuple[float, float]]:
         """Return the evidence by level."""
         return {level: (solved, answered) for level, solved, answered in self.evidence}
 
-    def learn(self, level: int, times: int, solved: float, answered: float) -> None:
+    def learn(
+        self,
+        level: int,
+        times: int,
+        solved: float,
+        answered: float,
+    ) -> None:
         """Decay the evidence `times` times and add a group.
 
         Evidence on other levels outlasts the groups in flight, so that a task does not oscillate
@@ -336,7 +355,12 @@ class Curriculum(LevelPolicy):
         return level_at(self._tasks[task].position, uniform)
 
     def report_result(
-        self, task: str, level: int | None, *, solved: int, scored: int
+        self,
+        task: str,
+        level: int | None,
+        *,
+        solved: int,
+        scored: int,
     ) -> str | None:
         if level is None:
             return None

@@ -32,7 +32,12 @@ def option(
     """
     extra: dict[str, Any] = {"begins": begins, "also": also, "paths": paths}
     extra = {name: value for name, value in extra.items() if value}
-    return Field(default=default, description=about, json_schema_extra=extra or None, **limits)
+    return Field(
+        default=default,
+        description=about,
+        json_schema_extra=extra or None,
+        **limits,
+    )
 
 
 def plain_integer(value: Any) -> Any:
@@ -68,7 +73,12 @@ def split_names(value: Any) -> list[str]:
 def add_task_modules(parser: Parser) -> None:
     """Let a command without `serve`'s settings take the modules with a user's own tasks."""
     for name in ("task-modules", "task-environment"):
-        parser.option(f"--{name}", f"as env.{name.replace('-', '_')}", type=split_names, default=[])
+        parser.option(
+            f"--{name}",
+            f"as env.{name.replace('-', '_')}",
+            type=split_names,
+            default=[],
+        )
 
 
 def parse_weights(value: Any) -> dict[str, float]:
@@ -155,7 +165,10 @@ class TaskOptions(Section):
         le=1,
     )
     curriculum_target_accuracy: float = option(
-        0.7, "Share of solved rollouts that the curriculum aims at.", gt=0, lt=1
+        0.7,
+        "Share of solved rollouts that the curriculum aims at.",
+        gt=0,
+        lt=1,
     )
     sampling: TaskSampling = option(
         "uniform",

@@ -121,7 +121,13 @@ def signal_probability(solved: float, failed: float, size: int) -> float:
     return max(0.0, 1 - all_of(solved) - all_of(failed))
 
 
-def count_group(counts: Counter[str], *, asked_again: bool, solved: int, scored: int) -> None:
+def count_group(
+    counts: Counter[str],
+    *,
+    asked_again: bool,
+    solved: int,
+    scored: int,
+) -> None:
     """Count a group for `sampling_metrics`; one without scored rollouts counts nowhere."""
     if scored:
         kind = "asked_again" if asked_again else "fresh"
@@ -231,7 +237,13 @@ class ReplayBuffer:
             del self._awaited[next(iter(self._awaited))]
 
     def report_result(
-        self, recipe: Recipe, draw: int, *, solved: int, scored: int, step: int | None
+        self,
+        recipe: Recipe,
+        draw: int,
+        *,
+        solved: int,
+        scored: int,
+        step: int | None,
     ) -> bool:
         """Learn from a group; return whether its problem was asked again.
 
@@ -357,7 +369,12 @@ def evaluation_recipes(eval_seed: int, tasks: Sequence[str], per_task: int) -> l
 
 
 def evaluation_recipe_at(
-    difficulty: float, ladder: Ladder, *, eval_seed: int, task: str, index: int
+    difficulty: float,
+    ladder: Ladder,
+    *,
+    eval_seed: int,
+    task: str,
+    index: int,
 ) -> Recipe:
     """Return an evaluation item at a difficulty in [0, 1]; between two levels, items mix them."""
     item = (eval_seed, task, difficulty, index)
@@ -398,12 +415,25 @@ class SignalEstimates:
         keep = 0.5 ** ((draw - since) / self._half_life)
         return keep * mixed, keep * flat
 
-    def sample_signal(self, task: str, level: int | None, draw: int, rng: random.Random) -> float:
+    def sample_signal(
+        self,
+        task: str,
+        level: int | None,
+        draw: int,
+        rng: random.Random,
+    ) -> float:
         """Sample the probability of signal at a draw."""
         mixed, flat = self._aged(task, level, draw)
         return rng.betavariate(0.5 + mixed, 0.5 + flat)  # Jeffreys' prior
 
-    def report_result(self, task: str, level: int | None, draw: int, *, mixed: bool) -> None:
+    def report_result(
+        self,
+        task: str,
+        level: int | None,
+        draw: int,
+        *,
+        mixed: bool,
+    ) -> None:
         """Learn from a group that was scored after `draw` recipes had been drawn."""
         had, lacked = self._aged(task, level, draw)
         self._counts[task, level] = (had + mixed, lacked + (not mixed), draw)
@@ -519,7 +549,12 @@ class Sampler:
         return self._memory.is_asked_again(recipe)
 
     def report_result(
-        self, recipe: Recipe, *, solved: int, scored: int, step: int | None = None
+        self,
+        recipe: Recipe,
+        *,
+        solved: int,
+        scored: int,
+        step: int | None = None,
     ) -> str | None:
         """Learn from a group: `solved` of its `scored` rollouts; describe the task's move, if any.
 
@@ -535,10 +570,21 @@ class Sampler:
         if not scored or task not in self._tasks:
             return None
         if self._signal:
-            if self._memory.report_result(recipe, draw, solved=solved, scored=scored, step=step):
+            if self._memory.report_result(
+                recipe,
+                draw,
+                solved=solved,
+                scored=scored,
+                step=step,
+            ):
                 return None
             self._signal.report_result(task, level, draw, mixed=0 < solved < scored)
-        return self._levels.report_result(task, level, solved=solved, scored=scored)
+        return self._levels.report_result(
+            task,
+            level,
+            solved=solved,
+            scored=scored,
+        )
 
     def cap(self, task: str, top_level: int) -> bool:
         """Stop drawing levels of a task above `top_level`; return whether this is new."""

@@ -250,7 +250,11 @@ class RecipeStream:
 
 
 def set_recipes(
-    split: str, run_seed: int, task: str, level: int | None, parameters: Mapping[str, Any]
+    split: str,
+    run_seed: int,
+    task: str,
+    level: int | None,
+    parameters: Mapping[str, Any],
 ) -> Iterator[Recipe]:
     """Yield a task's recipes for a set of "train" or "eval", without end."""
     for index in itertools.count():
@@ -336,7 +340,11 @@ class Selection:
 
 
 async def select(
-    pool: TaskPool, options: TaskOptions, *, tasks: Sequence[str], with_ladders: bool
+    pool: TaskPool,
+    options: TaskOptions,
+    *,
+    tasks: Sequence[str],
+    with_ladders: bool,
 ) -> Selection:
     """Discover the tasks and select those of the run, with their weights and levels.
 
@@ -429,7 +437,11 @@ async def require_values(
 
 
 async def _require_item(
-    generate: Generate, task: str, parameters: Mapping[str, Any], said: str, hint: str
+    generate: Generate,
+    task: str,
+    parameters: Mapping[str, Any],
+    said: str,
+    hint: str,
 ) -> None:
     error: GenerationError | None = None
     missed = 0
@@ -505,7 +517,12 @@ class TrainingProblems:
         self.limit = f"max_token_length {max_token_length}"
         self._pool = pool
         self._counts = counts
-        self.selection = Selection(categories={}, weights={}, ladders={}, levels=DefaultLevels())
+        self.selection = Selection(
+            categories={},
+            weights={},
+            ladders={},
+            levels=DefaultLevels(),
+        )
         self.sampling: Counter[str] = Counter()
         self.step: int | None = None
         # By task, level and whether the question fits.
@@ -516,7 +533,10 @@ class TrainingProblems:
     async def prepare(self, *, with_ladders: bool) -> None:
         """Select the tasks; see `select` for the argument and the errors."""
         self.selection = await select(
-            self._pool, self._options, tasks=self._tasks, with_ladders=with_ladders
+            self._pool,
+            self._options,
+            tasks=self._tasks,
+            with_ladders=with_ladders,
         )
 
     def start_stream(self, replica: str, *, prefetch: int, excluded: ExcludedQuestions) -> None:
@@ -537,7 +557,11 @@ class TrainingProblems:
         )
         generate = skip_faulty(self._pool.generate, self._counts, skip=self._skip_faulty_items)
         self._stream = RecipeStream(
-            self._sampler, generate, prefetch=prefetch, excluded=excluded, counts=self._counts
+            self._sampler,
+            generate,
+            prefetch=prefetch,
+            excluded=excluded,
+            counts=self._counts,
         )
 
     @property
@@ -621,18 +645,38 @@ class TrainingProblems:
         """Update levels and task sampling with a training group."""
         recipe = group.problem.recipe
         again = group.problem.asked_again
-        self.report_result(recipe, solved=group.solved, scored=len(group.scored), asked_again=again)
+        self.report_result(
+            recipe,
+            solved=group.solved,
+            scored=len(group.scored),
+            asked_again=again,
+        )
 
     def report_result(
-        self, recipe: Recipe, *, solved: int, scored: int, asked_again: bool = False
+        self,
+        recipe: Recipe,
+        *,
+        solved: int,
+        scored: int,
+        asked_again: bool = False,
     ) -> None:
         """Update the curriculum and the sampler with a group: `solved` of its `scored` rollouts."""
         assert self._sampler is not None
         own = self._sampler.is_asked_again(recipe)
-        count_group(self.sampling, asked_again=asked_again or own, solved=solved, scored=scored)
+        count_group(
+            self.sampling,
+            asked_again=asked_again or own,
+            solved=solved,
+            scored=scored,
+        )
         if asked_again and not own:
             return  # a shared curriculum chose it: learn from first groups alone
-        move = self._sampler.report_result(recipe, solved=solved, scored=scored, step=self.step)
+        move = self._sampler.report_result(
+            recipe,
+            solved=solved,
+            scored=scored,
+            step=self.step,
+        )
         if move is not None:
             self._counts["curriculum/moves"] += 1
             PROBLEM_LOGGER.info("Curriculum: %s", move)
@@ -767,7 +811,12 @@ class GroupGathering:
         self._most_awaited = max(self._most_awaited, len(self._awaited))
 
     def report_result(
-        self, recipe: Recipe, *, completions: int, scored: int, solved: int
+        self,
+        recipe: Recipe,
+        *,
+        completions: int,
+        scored: int,
+        solved: int,
     ) -> list[GatheredGroup]:
         """Add results; return the groups to record, if any. Other problems' are ignored."""
         key = recipe_key(recipe)

@@ -103,7 +103,12 @@ class Suite(Struct, frozen=True, forbid_unknown_fields=True):
         """Yield every item's recipe, its difficulty and eight digits of its question's SHA-256."""
         for of in self.sets:
             for seed, digits in of.items:
-                recipe = Recipe(task=of.task, seed=seed, level=of.level, parameters=of.parameters)
+                recipe = Recipe(
+                    task=of.task,
+                    seed=seed,
+                    level=of.level,
+                    parameters=of.parameters,
+                )
                 yield recipe, of.difficulty, digits
 
     def recipes(self) -> list[tuple[Recipe, float | None]]:

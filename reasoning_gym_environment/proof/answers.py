@@ -86,7 +86,10 @@ class AnswersProof:
 
 
 async def sample_problems(
-    pool: TaskPool, task: str, count: int, parameters: Mapping[str, Any] = MappingProxyType({})
+    pool: TaskPool,
+    task: str,
+    count: int,
+    parameters: Mapping[str, Any] = MappingProxyType({}),
 ) -> list[Problem]:
     """Generate problems, with others in place of those that fail."""
     problems: list[Problem] = []
@@ -115,7 +118,12 @@ async def prove_answers(
     changed: list[tuple[Observation, Verdict]] = []
     for index, problem in enumerate(examined):
         others = [*oracles[index:], *oracles[:index]]
-        probes = probes_for(problem.question, problem.oracle, constants=constants, others=others)
+        probes = probes_for(
+            problem.question,
+            problem.oracle,
+            constants=constants,
+            others=others,
+        )
         if index == 0:
             probes += [Probe(kind=Kind.HOSTILE, label=text, answer=text) for text in HOSTILE]
         tried = await _try_all(pool, problem, probes)
@@ -167,6 +175,28 @@ def judge_answers(
         for one in hostile
         if one.probe.answer in EXECUTED
     )
+    findings = _findings(degenerate, harmless, hostile, changed)
+    forms = group_by(lambda one: one.probe.label, of_kind(observations, Kind.FORM))
+    return AnswersProof(
+        items=items,
+        degenerate=degenerate,
+        chance=next(iter(shares_of(constants, attrgetter("solved"))), None),
+        forms={label: sum(o.score >= 1 for o in own) / len(own) for label, own in forms.items()},
+        hostile=dict(Counter(one.verdict.status.value for one in hostile)),
+        executes=executes,
+        stateless=not (executes or changed),
+        seconds=longest,
+        findings=findings,
+    )
+
+
+def _findings(
+    degenerate: Mapping[str, Share],
+    harmless: Sequence[Observation],
+    hostile: Sequence[Observation],
+    changed: Sequence[tuple[Observation, Verdict]],
+) -> list[Finding]:
+    """Return what is wrong with a verifier, the degenerate answers that it pays first."""
     findings = [
         Finding(
             check="not_payable",
@@ -182,34 +212,40 @@ def judge_answers(
         labels = sorted({f"{o.probe.kind.value} ({o.verdict.status.value})" for o in killed})
         detail = f"{len(killed)} answers: {', '.join(labels)}"
         example = shorten(killed[0].probe.answer)
-        findings.append(Finding(check="bounded", kind="killed", detail=detail, example=example))
+        findings.append(
+            Finding(
+                check="bounded",
+                kind="killed",
+                detail=detail,
+                example=example,
+            )
+        )
     paid = [one for one in hostile if one.paid]
     if paid:
         detail = f"{len(paid)} hostile texts are paid"
         example = shorten(paid[0].probe.answer)
         findings.append(
-            Finding(check="contained", kind=Kind.HOSTILE.value, detail=detail, example=example)
+            Finding(
+                check="contained",
+                kind=Kind.HOSTILE.value,
+                detail=detail,
+                example=example,
+            )
         )
     for one, again in changed:
         if not {one.verdict.status, again.status} & {*KILLED, Status.UNSCORED}:
             detail = f"a verdict depends on the answers before: {one.verdict.score}, {again.score}"
             example = shorten(one.probe.answer)
             findings.append(
-                Finding(check="contained", kind="state", detail=detail, example=example)
+                Finding(
+                    check="contained",
+                    kind="state",
+                    detail=detail,
+                    example=example,
+                )
             )
             break
-    forms = group_by(lambda one: one.probe.label, of_kind(observations, Kind.FORM))
-    return AnswersProof(
-        items=items,
-        degenerate=degenerate,
-        chance=next(iter(shares_of(constants, attrgetter("solved"))), None),
-        forms={label: sum(o.score >= 1 for o in own) / len(own) for label, own in forms.items()},
-        hostile=dict(Counter(one.verdict.status.value for one in hostile)),
-        executes=executes,
-        stateless=not (executes or changed),
-        seconds=longest,
-        findings=findings,
-    )
+    return findings
 
 
 def shares_of(

@@ -154,7 +154,12 @@ def _all_findings(proof: TaskProof) -> Iterator[Finding]:
         for what, common in zip(("questions", "answers"), overlaps(level), strict=True):
             if common > 0.5:
                 detail = f"{common:.0%} of the training {what} are also evaluation {what}"
-                yield Finding(check="disjoint", kind=what, detail=detail, level=level.level)
+                yield Finding(
+                    check="disjoint",
+                    kind=what,
+                    detail=detail,
+                    level=level.level,
+                )
 
 
 def overlaps(level: LevelProof) -> tuple[float, float]:

@@ -115,7 +115,12 @@ def constant_probes(constants: Sequence[str], oracle: str | None) -> list[Probe]
     texts = [(Kind.EMPTY, EMPTY), (Kind.JUNK, JUNK), (Kind.CONSTANT, constants)]
     right = None if oracle is None else oracle.strip()
     return [
-        Probe(kind=kind, label=text, answer=text, is_right=text.strip() == right)
+        Probe(
+            kind=kind,
+            label=text,
+            answer=text,
+            is_right=text.strip() == right,
+        )
         for kind, group in texts
         for text in group
     ]
@@ -162,7 +167,11 @@ def near_misses(oracle: str) -> dict[str, str]:
 
 
 def probes_for(
-    question: str, oracle: str | None, *, constants: Sequence[str], others: Sequence[str]
+    question: str,
+    oracle: str | None,
+    *,
+    constants: Sequence[str],
+    others: Sequence[str],
 ) -> list[Probe]:
     """Return all probes of one item; `oracle` is None where several answers are right."""
     probes = constant_probes(constants, oracle)
@@ -170,7 +179,14 @@ def probes_for(
     for other in others[:1]:
         right = oracle is not None and other.strip() == oracle.strip()
         label = Kind.OTHER.value
-        probes.append(Probe(kind=Kind.OTHER, label=label, answer=other, is_right=right))
+        probes.append(
+            Probe(
+                kind=Kind.OTHER,
+                label=label,
+                answer=other,
+                is_right=right,
+            )
+        )
     if oracle is None:
         return probes
     near = [

@@ -56,14 +56,26 @@ class LevelProof:
     without_credit: int = 0
     findings: list[Finding] = field(default_factory=list)
 
-    def note(self, check: str, kind: str, detail: str, example: str = "") -> None:
+    def note(
+        self,
+        check: str,
+        kind: str,
+        detail: str,
+        example: str = "",
+    ) -> None:
         """Note what one more item shows; one finding stands for all items of its kind."""
         for place, known in enumerate(self.findings):
             if known.kind == kind:
                 self.findings[place] = replace(known, items=known.items + 1)
                 return
         self.findings.append(
-            Finding(check=check, kind=kind, detail=detail, example=example, level=self.level)
+            Finding(
+                check=check,
+                kind=kind,
+                detail=detail,
+                example=example,
+                level=self.level,
+            )
         )
 
     @property
@@ -187,7 +199,12 @@ def _said(verdict: Verdict) -> str:
 
 
 async def _compare(
-    proof: LevelProof, pool: TaskPool, other: TaskPool, problem: Problem, *, right: bool
+    proof: LevelProof,
+    pool: TaskPool,
+    other: TaskPool,
+    problem: Problem,
+    *,
+    right: bool,
 ) -> None:
     """Make a problem again from its stored recipe in the other pool, and score its answer there."""
     text = recipe_text(problem.recipe)
@@ -212,7 +229,10 @@ async def _compare(
 
 
 async def find_difference(
-    pool: TaskPool, other: TaskPool, problem: Problem, again: Problem
+    pool: TaskPool,
+    other: TaskPool,
+    problem: Problem,
+    again: Problem,
 ) -> tuple[str, str] | None:
     """Return what differs between a problem and the same one of another process, and an example."""
     what = "question"
@@ -299,7 +319,14 @@ def ladder_findings(proofs: Sequence[LevelProof]) -> list[Finding]:
     found = [finding for proof in proofs for finding in proof.weighty]
 
     def add(level: int | None, kind: str, detail: str) -> None:
-        found.append(Finding(check="levels", kind=kind, detail=detail, level=level))
+        found.append(
+            Finding(
+                check="levels",
+                kind=kind,
+                detail=detail,
+                level=level,
+            )
+        )
 
     for proof in proofs:
         # A run caps its ladders by the model's own limit.

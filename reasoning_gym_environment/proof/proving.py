@@ -134,7 +134,12 @@ def chosen_tasks(
     return {name: category for name, category in tasks.items() if name in chosen}
 
 
-def new_proof(task: str, category: str, ladder: TaskLadder | None, pool: TaskPool) -> TaskProof:
+def new_proof(
+    task: str,
+    category: str,
+    ladder: TaskLadder | None,
+    pool: TaskPool,
+) -> TaskProof:
     """Return the proof of a task without items yet, and with what its module shows."""
     proof = TaskProof(
         task=task,
@@ -152,7 +157,11 @@ def new_proof(task: str, category: str, ladder: TaskLadder | None, pool: TaskPoo
 
 
 async def prove_task(
-    pool: TaskPool, other: TaskPool, proof: TaskProof, items: int, seconds: float
+    pool: TaskPool,
+    other: TaskPool,
+    proof: TaskProof,
+    items: int,
+    seconds: float,
 ) -> None:
     """Try what is left to try of a task, as long as the seconds last.
 
@@ -162,7 +171,12 @@ async def prove_task(
     deadline = time.monotonic() + seconds
     fewest = math.ceil(items / 10)
     await prove_level(
-        pool, proof.default, items=items, compared=items, other=other, deadline=deadline
+        pool,
+        proof.default,
+        items=items,
+        compared=items,
+        other=other,
+        deadline=deadline,
     )
     if proof.default.questions and not proof.answers:
         for problem in await sample_problems(pool, proof.task, 3):
@@ -182,7 +196,17 @@ async def prove_task(
             await asyncio.wait_for(answers(), max(0.0, deadline - time.monotonic()))
     for level in proof.levels:
         await prove_level(
-            pool, level, items=fewest, compared=fewest, other=other, deadline=deadline
+            pool,
+            level,
+            items=fewest,
+            compared=fewest,
+            other=other,
+            deadline=deadline,
         )
     for level in proof.levels:
-        await prove_level(pool, level, items=min(items, DRAWS), deadline=deadline)
+        await prove_level(
+            pool,
+            level,
+            items=min(items, DRAWS),
+            deadline=deadline,
+        )

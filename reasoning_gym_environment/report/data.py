@@ -253,7 +253,12 @@ class RunEntry:
         with suppress(OSError):
             written = ((self.folder or Path()) / METRICS).stat().st_mtime
             ended = datetime.fromtimestamp(written, timezone.utc).isoformat(timespec="seconds")
-        about: dict[str, Any] = {"started": "", "updated": "", "ended": ended, "warnings": []}
+        about: dict[str, Any] = {
+            "started": "",
+            "updated": "",
+            "ended": ended,
+            "warnings": [],
+        }
         if self.step is None and isinstance(step := settings.get("step"), int):
             about["step"] = step  # rows had none
         return {**about, "settings": settings, "more": more}
@@ -330,9 +335,21 @@ class GroupIndex:
         self.runs[key].add(group)
         return self._run_numbers[key]
 
-    def _add_run(self, key: str, name: str, kind: str, folder: Path | None) -> None:
+    def _add_run(
+        self,
+        key: str,
+        name: str,
+        kind: str,
+        folder: Path | None,
+    ) -> None:
         record = read_run(folder, key) if folder and kind == TRAINING else None
-        self.runs[key] = RunEntry(key=key, kind=kind, name=name, folder=folder, record=record)
+        self.runs[key] = RunEntry(
+            key=key,
+            kind=kind,
+            name=name,
+            folder=folder,
+            record=record,
+        )
         self._run_numbers[key] = len(self._run_numbers)
 
     def set_record(self, record: RunRecord, folder: Path) -> None:

@@ -486,7 +486,13 @@ class LiveServer:
         ]
         names = {"localhost", socket.gethostname(), host, *allowed_hosts}
         app = Gate(Starlette(routes=routes), token=token, names={name.lower() for name in names})
-        self._server = HttpServer(app, host=host, port=port, drain=2, lifespan=False)
+        self._server = HttpServer(
+            app,
+            host=host,
+            port=port,
+            drain=2,
+            lifespan=False,
+        )
 
     async def __aenter__(self) -> LiveServer:
         await self._server.__aenter__()

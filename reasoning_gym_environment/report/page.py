@@ -86,7 +86,12 @@ def embed(data: ReportData) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     return batch, chunks
 
 
-def _held(data: ReportData, shown: int, longest: int, cut: int) -> Iterator[str]:
+def _held(
+    data: ReportData,
+    shown: int,
+    longest: int,
+    cut: int,
+) -> Iterator[str]:
     total = sum(source.rollouts for source in data.sources)
     if shown < total:
         yield (

@@ -496,7 +496,12 @@ class DriftCheck:
             for kind, since, text in _changes([own[each] for each in tasks]):
                 if found.isdisjoint((kind, each) for each in tasks):  # no wider scope has changed
                     found.update((kind, each) for each in tasks)
-                    about = {"task": task, "category": category, "kind": kind, "since": since}
+                    about = {
+                        "task": task,
+                        "category": category,
+                        "kind": kind,
+                        "since": since,
+                    }
                     yield {**about, "text": f"{task or category or 'all tasks'}: {text}"}
 
 

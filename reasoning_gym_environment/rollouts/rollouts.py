@@ -48,11 +48,19 @@ class Rollouts:
         self._saved = 0
 
     async def sample(
-        self, problem: Problem, *, n: int, length_limit: int, sampling: SamplingParams
+        self,
+        problem: Problem,
+        *,
+        n: int,
+        length_limit: int,
+        sampling: SamplingParams,
     ) -> GroupResult:
         """Return a scored group of `n` completions of limited length; raises InferenceError."""
         completions = await self._client.sample(
-            problem.question, n=n, length_limit=length_limit, sampling=sampling
+            problem.question,
+            n=n,
+            length_limit=length_limit,
+            sampling=sampling,
         )
         return await self.score(problem, completions)
 

@@ -112,7 +112,10 @@ def reap(pid: int) -> int:
 
 
 def scores_of_ended(
-    data: bytes, count: int, wait_status: int, why: Outcome | None
+    data: bytes,
+    count: int,
+    wait_status: int,
+    why: Outcome | None,
 ) -> list[FormScores]:
     """Return the scores of a child that ended, or had to (`why`), with that of the last answer."""
     scores = unpack_scores(data)

@@ -122,7 +122,11 @@ def _call(function: Callable[..., Any], text: str, data: str) -> FormScores:
 
 
 def run(
-    requests: BinaryIO, replies: BinaryIO, *, function: Callable[..., Any], source: FunctionSource
+    requests: BinaryIO,
+    replies: BinaryIO,
+    *,
+    function: Callable[..., Any],
+    source: FunctionSource,
 ) -> None:
     """Serve until the parent goes away; first report what is not enforced."""
     own: Mapping[str, Any] = {

@@ -74,7 +74,10 @@ def answer(request: Request, datasets: Datasets, module: ModuleTasks | None = No
 
 
 def run(
-    requests: BinaryIO, replies: BinaryIO, datasets: Datasets, module: ModuleTasks | None = None
+    requests: BinaryIO,
+    replies: BinaryIO,
+    datasets: Datasets,
+    module: ModuleTasks | None = None,
 ) -> None:
     """Serve until the parent goes away or memory is used up; first report what is not enforced.
 

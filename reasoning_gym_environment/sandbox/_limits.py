@@ -82,13 +82,26 @@ SYSTEM_CALLS: Mapping[str, list[int | None]] = MappingProxyType(
 """Numbers in the order of `AUDIT`; None where an architecture lacks the call."""
 
 _OFFSETS = MappingProxyType(
-    {"number": 0, "architecture": 4, "first": 16, "second": 24, "third": 32, "fifth": 48}
+    {
+        "number": 0,
+        "architecture": 4,
+        "first": 16,
+        "second": 24,
+        "third": 32,
+        "fifth": 48,
+    }
 )
 """Of the call's number, the architecture and the arguments in struct seccomp_data. Both
 architectures are little-endian: an argument's low word comes first, its high one 4 bytes later."""
 
 
-def _instruction(code: str, operand: int, *, then: int = 0, otherwise: int = 0) -> bytes:
+def _instruction(
+    code: str,
+    operand: int,
+    *,
+    then: int = 0,
+    otherwise: int = 0,
+) -> bytes:
     """Pack one struct sock_filter; jumps count the instructions to skip."""
     codes = {
         "load": 0x20,  # BPF_LD | BPF_W | BPF_ABS
@@ -140,7 +153,14 @@ def _allow(names: str) -> dict[str, Sequence[bytes]]:
 _PLAIN_FORK = _unless_any_bit("first", 0x7E82A100)
 _THREAD = _if_one_of("first", 0x3D0F00, 0x7D0F00)  # pthread_create's flags, of glibc and of musl
 _CONNECTED_PAIR = _if_one_of("second", 0x80001)  # SOCK_STREAM | SOCK_CLOEXEC: to each other alone
-_PR_SET = MappingProxyType({"PDEATHSIG": 1, "DUMPABLE": 4, "SECCOMP": 22, "NO_NEW_PRIVS": 38})
+_PR_SET = MappingProxyType(
+    {
+        "PDEATHSIG": 1,
+        "DUMPABLE": 4,
+        "SECCOMP": 22,
+        "NO_NEW_PRIVS": 38,
+    }
+)
 
 _COMPUTE: _Rules = {
     "mmap": _unless_any_bit("third", 0x4),  # PROT_EXEC
@@ -587,7 +607,11 @@ def enter_zygote(reply: int) -> bool:
 
 
 def enter_function_child(
-    reply: int, *, memory: int, seconds: float, allow: frozenset[str]
+    reply: int,
+    *,
+    memory: int,
+    seconds: float,
+    allow: frozenset[str],
 ) -> list[str]:
     """Put a fresh fork of a function host under its limits. It can read files and import modules.
 
@@ -638,7 +662,12 @@ def function_gaps(*, memory: int, seconds: float, allow: frozenset[str]) -> str:
     if _OWN in AUDIT:
         function_filter(_OWN, allow)
     return _gaps_in_child(
-        lambda reply, _: enter_function_child(reply, memory=memory, seconds=seconds, allow=allow)
+        lambda reply, _: enter_function_child(
+            reply,
+            memory=memory,
+            seconds=seconds,
+            allow=allow,
+        )
     )
 
 

@@ -179,7 +179,12 @@ def to_verdict(scores: FormScores, *, solved_from: float = 1.0) -> Verdict:
     seconds = max(0.0, scores.seconds) if math.isfinite(scores.seconds) else 0.0
     if scores.outcome is not Outcome.SCORED:
         none, status, detail = _FAILURES[scores.outcome]
-        return Verdict(score=none, status=status, detail=detail, seconds=seconds)
+        return Verdict(
+            score=none,
+            status=status,
+            detail=detail,
+            seconds=seconds,
+        )
     forms = (scores.raw, scores.tagged)
     raw, tagged = (None if math.isnan(form) else min(1.0, max(0.0, form)) for form in forms)
     score = max(raw or 0.0, tagged or 0.0)

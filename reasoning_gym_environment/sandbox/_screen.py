@@ -63,7 +63,10 @@ def _rules_by_task() -> dict[str, _Rules]:
         "intermediate_integration": integration,
         # It compares and never multiplies out: a product may be as long as its text.
         "polynomial_multiplication": _Rules(
-            characters=words, names=symbols, max_nodes=16 * 1024, max_terms_bits=math.inf
+            characters=words,
+            names=symbols,
+            max_nodes=16 * 1024,
+            max_terms_bits=math.inf,
         ),
         "puzzle24": arithmetic,
         "simple_integration": integration,
@@ -258,7 +261,12 @@ def _operation_size(operator: ast.operator, left: _Size, right: _Size) -> _Size:
     match operator:
         case ast.Add() | ast.Sub():
             terms = _log_sum(left.terms + right.under, right.terms + left.under)
-            size = _combine(left, right, bits=_log_sum(left.bits, right.bits), terms=terms)
+            size = _combine(
+                left,
+                right,
+                bits=_log_sum(left.bits, right.bits),
+                terms=terms,
+            )
         case ast.Mult() | ast.BitXor():
             size = _product_size(left, right)
         case ast.Div() | ast.FloorDiv():
@@ -292,7 +300,12 @@ def _log_sum(left: float, right: float) -> float:
 
 
 def _product_size(left: _Size, right: _Size) -> _Size:
-    return _combine(left, right, bits=left.bits + right.bits, terms=left.terms + right.terms)
+    return _combine(
+        left,
+        right,
+        bits=left.bits + right.bits,
+        terms=left.terms + right.terms,
+    )
 
 
 def _inverse(size: _Size) -> _Size:

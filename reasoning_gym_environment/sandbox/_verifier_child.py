@@ -42,7 +42,13 @@ Verify = Callable[[str, Any], float]
 """A verifier of the library: the score of an answer to an entry."""
 
 
-def score_forms(verify: Verify, answer: str, entry: Any, *, tagged: bool = True) -> FormScores:
+def score_forms(
+    verify: Verify,
+    answer: str,
+    entry: Any,
+    *,
+    tagged: bool = True,
+) -> FormScores:
     """Score the bare answer, and the tagged one if there is one and the first has less."""
     begin = time.perf_counter()
     scores: list[float] = []
@@ -70,7 +76,12 @@ def score_forms(verify: Verify, answer: str, entry: Any, *, tagged: bool = True)
     )
 
 
-def screen_and_score(verify: Verify, task: str, answer: str, entry: Any) -> FormScores:
+def screen_and_score(
+    verify: Verify,
+    task: str,
+    answer: str,
+    entry: Any,
+) -> FormScores:
     """Score an answer that passes the screen, no higher than its guard allows.
 
     Honest text that is not an expression earns what the verifier gives to unreadable text.
@@ -88,7 +99,12 @@ def screen_and_score(verify: Verify, task: str, answer: str, entry: Any) -> Form
     return dataclasses.replace(scores, raw=min(scores.raw, most), tagged=min(scores.tagged, most))
 
 
-def zygote_work(dataset: Any, request: EntryAnswers, answers: Sequence[str], reply: int) -> None:
+def zygote_work(
+    dataset: Any,
+    request: EntryAnswers,
+    answers: Sequence[str],
+    reply: int,
+) -> None:
     """Score each answer in a single-use child: the work of a zygote.
 
     The zygote sees no effect of any answer. It first scores the oracle, and a wrong answer where
@@ -118,7 +134,12 @@ def zygote_work(dataset: Any, request: EntryAnswers, answers: Sequence[str], rep
         os.write(reply, scores.pack())
 
 
-def _single_use_work(dataset: Any, request: EntryAnswers, answer: str, reply: int) -> None:
+def _single_use_work(
+    dataset: Any,
+    request: EntryAnswers,
+    answer: str,
+    reply: int,
+) -> None:
     limits.enter_single_use_child(reply, seconds=request.timeout)
     os.write(reply, _score(dataset, request, answer).pack())
 
@@ -127,7 +148,12 @@ OWN_LIMITS: Any = {"memory": limits.VERIFIER_MEMORY, "allow": frozenset[str]()}
 """Limits of a child that verifies an answer to a user's task: it may read files and import."""
 
 
-def own_work(dataset: Any, request: EntryAnswers, answers: Sequence[str], reply: int) -> None:
+def own_work(
+    dataset: Any,
+    request: EntryAnswers,
+    answers: Sequence[str],
+    reply: int,
+) -> None:
     """Verify answers to a user's task: the work of a child."""
     seconds = request.timeout * len(answers)
     limits.enter_function_child(reply, **OWN_LIMITS, seconds=seconds)
@@ -136,7 +162,13 @@ def own_work(dataset: Any, request: EntryAnswers, answers: Sequence[str], reply:
         os.write(reply, _score(dataset, request, answer).pack())
 
 
-def persistent_work(datasets: Datasets, requests: int, reply: int, *, seconds: float) -> None:
+def persistent_work(
+    datasets: Datasets,
+    requests: int,
+    reply: int,
+    *,
+    seconds: float,
+) -> None:
     """Score group after group: the work of a persistent worker.
 
     After a group's last answer one more record, whose score is the group's number, says that

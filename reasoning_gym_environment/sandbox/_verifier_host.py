@@ -201,7 +201,12 @@ class VerifierHost:
             failed = FormScores(outcome=Outcome.SCORED, errors=1, detail=said)
             return [failed] * len(request.answers)
         deadline = time.monotonic() + request.group_timeout
-        group = Group(dataset=dataset, request=request, deadline=deadline, parent=parent)
+        group = Group(
+            dataset=dataset,
+            request=request,
+            deadline=deadline,
+            parent=parent,
+        )
         if request.own:
             return score_all(partial(_score_own, group), request.answers, deadline)
         in_worker = partial(self._score_in_persistent_worker, group)
@@ -264,7 +269,10 @@ def warm_up(datasets: Datasets) -> None:
 
 
 def run(
-    requests: BinaryIO, replies: BinaryIO, datasets: Datasets, module: ModuleTasks | None = None
+    requests: BinaryIO,
+    replies: BinaryIO,
+    datasets: Datasets,
+    module: ModuleTasks | None = None,
 ) -> None:
     """Serve until the parent goes away or memory is used up; first report what is not enforced."""
     limits.enter_host()

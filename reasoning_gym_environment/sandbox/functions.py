@@ -48,7 +48,12 @@ class FunctionPool(WorkerPool):
         self._lowest, self._highest = bounds
         self._solved_threshold = solved_threshold
         server = ForkServer(program=PROGRAM, source=source, environment=environment)
-        self._hosts = WorkerGroup(ROLE, size=processes, counts=counts, start_worker=server.start)
+        self._hosts = WorkerGroup(
+            ROLE,
+            size=processes,
+            counts=counts,
+            start_worker=server.start,
+        )
         super().__init__([self._hosts], [server], require_containment=require_containment)
 
     async def call(self, text: str, data: str) -> Verdict:

@@ -344,7 +344,12 @@ class TaskPool(WorkerPool):
             )
             start = server.start if module else start_worker or server.start
             generators, hosts = (
-                WorkerGroup(role, size=settings.processes, counts=counts, start_worker=start)
+                WorkerGroup(
+                    role,
+                    size=settings.processes,
+                    counts=counts,
+                    start_worker=start,
+                )
                 for role in ("generator", "verifier")
             )
             self._sources.append(TaskSource(module, generators, hosts))
@@ -490,7 +495,11 @@ class TaskPool(WorkerPool):
         return message
 
     async def _ask(
-        self, source: TaskSource, request: Request, kind: type[Message], timeout: float = 120.0
+        self,
+        source: TaskSource,
+        request: Request,
+        kind: type[Message],
+        timeout: float = 120.0,
     ) -> tuple[Message, bytes]:
         """Return a generator's message and the bytes behind it; raise GenerationError with its own.
 

@@ -204,7 +204,12 @@ def _spans(answer: str) -> Iterator[tuple[int, int]]:
         yield (span := inner)
 
 
-def _inside(text: str, begin: int, end: int, closings: dict[int, int]) -> tuple[int, int]:
+def _inside(
+    text: str,
+    begin: int,
+    end: int,
+    closings: dict[int, int],
+) -> tuple[int, int]:
     """Return the span within its outermost mark, or the span itself if that leaves nothing."""
     inner = begin, end
     box = "\\boxed{"
@@ -224,7 +229,13 @@ def _inside(text: str, begin: int, end: int, closings: dict[int, int]) -> tuple[
     return inner if inner[0] < inner[1] else (begin, end)
 
 
-def _between(text: str, begin: int, end: int, opening: str, closing: str) -> tuple[int, int]:
+def _between(
+    text: str,
+    begin: int,
+    end: int,
+    opening: str,
+    closing: str,
+) -> tuple[int, int]:
     """Return the span between two marks if the first closing one ends the text."""
     start = begin + len(opening)
     stop = text.find(closing, start, end)
@@ -253,7 +264,12 @@ def _closing_braces(text: str) -> dict[int, int]:
     return closings
 
 
-def readable_form(task: str, question: str, answer: str, oracle: str | None) -> str:
+def readable_form(
+    task: str,
+    question: str,
+    answer: str,
+    oracle: str | None,
+) -> str:
     """Return an answer in the verifier's notation: the oracle if it is that in another one.
 
     Example:

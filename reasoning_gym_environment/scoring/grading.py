@@ -141,7 +141,12 @@ async def grade(
     result = GroupResult(
         problem=problem,
         attempts=tuple(
-            Attempt(completion=completion, answer=answer, verdict=verdict, reward=reward)
+            Attempt(
+                completion=completion,
+                answer=answer,
+                verdict=verdict,
+                reward=reward,
+            )
             for completion, (answer, verdict, reward) in zip(completions, grades, strict=True)
         ),
     )
@@ -221,7 +226,10 @@ def _tokens(texts: Sequence[str]) -> int:
 
 
 async def _verify_without_formatting(
-    problem: Problem, answers: Sequence[str], verdicts: Sequence[Verdict], verifier: Verifier
+    problem: Problem,
+    answers: Sequence[str],
+    verdicts: Sequence[Verdict],
+    verifier: Verifier,
 ) -> list[Verdict]:
     """Verify answers short of full credit again, each time without one more mark of formatting.
 

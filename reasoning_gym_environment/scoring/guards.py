@@ -141,7 +141,11 @@ def _has_words(text: str) -> bool:
 
 
 def credit_above_chance(
-    found: Sequence[Any], shown: Sequence[Any], right: Sequence[Any], *, chance: float = 0.0
+    found: Sequence[Any],
+    shown: Sequence[Any],
+    right: Sequence[Any],
+    *,
+    chance: float = 0.0,
 ) -> float:
     """Return the share of unshown items that are right, above what guessing gets.
 

@@ -197,7 +197,13 @@ class BodyLimiter:
             413, f"the body is larger than the {self._largest} bytes that --max-body allows"
         )
 
-    async def _handle(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
+    async def _handle(
+        self,
+        scope: Scope,
+        body: bytes,
+        receive: Receive,
+        send: Send,
+    ) -> None:
         """Run the application on a body that was read; cancel it if the client disconnects."""
         started = False
 

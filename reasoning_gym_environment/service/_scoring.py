@@ -159,7 +159,12 @@ class ScoringQueue:
             )
 
     async def score(
-        self, score: ScoreBatch, completions: Sequence[str], *, key: Hashable, client: str
+        self,
+        score: ScoreBatch,
+        completions: Sequence[str],
+        *,
+        key: Hashable,
+        client: str,
     ) -> list[Score]:
         """Score completions, in order. Cancelling this call withdraws those that still wait.
 

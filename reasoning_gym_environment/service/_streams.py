@@ -76,7 +76,12 @@ class NamedStreams:
     """
 
     def __init__(
-        self, gym: AsyncReasoningGym, folder: Path | None, *, most: int = 16, most_files: int = 1024
+        self,
+        gym: AsyncReasoningGym,
+        folder: Path | None,
+        *,
+        most: int = 16,
+        most_files: int = 1024,
     ) -> None:
         self._gym = gym
         self._folder = folder
@@ -209,7 +214,12 @@ class NamedStreams:
             raise HTTPException(404, f"stream {name!r} does not exist: ask for its problems first")
 
     def report_scores(
-        self, name: str, recipe: Recipe, scores: Sequence[Score], *, key: str | None = None
+        self,
+        name: str,
+        recipe: Recipe,
+        scores: Sequence[Score],
+        *,
+        key: str | None = None,
     ) -> None:
         """Take scores of one of a stream's problems; those of others change nothing.
 

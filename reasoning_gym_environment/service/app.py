@@ -147,7 +147,12 @@ class Endpoints:
         address = http.client.host if http.client else ""
         client = http.scope.get("token", address)
         score = partial(self._scorer.score, target)
-        scores = await self._queue.score(score, completions, key=target.key, client=client)
+        scores = await self._queue.score(
+            score,
+            completions,
+            key=target.key,
+            client=client,
+        )
         if stream is not None:
             self._streams.report_scores(stream, target.recipe, scores, key=key)
         return scores
@@ -221,7 +226,12 @@ class Endpoints:
                 return [scores[completion] for completion in completions]
 
             key = messages.digest(data)
-            scores = await self._queue.score(score, request.completions, key=key, client=path)
+            scores = await self._queue.score(
+                score,
+                request.completions,
+                key=key,
+                client=path,
+            )
             return messages.ScoreReply(scores=scores)
 
         return contain
@@ -321,7 +331,10 @@ def create_app(
     streams = NamedStreams(gym, settings.streams)
     own_workers = {f"/contain/{name}" for name in scorers.functions}
     queue = ScoringQueue(
-        registry, most=settings.queue, slots=settings.side_by_side, own_workers=own_workers
+        registry,
+        most=settings.queue,
+        slots=settings.side_by_side,
+        own_workers=own_workers,
     )
     app = FastAPI(
         title="reasoning-gym rewards",
@@ -483,7 +496,11 @@ class RewardService:
     ) -> None:
         self.app = create_app(gym, settings, contained=contained)
         self._server = HttpServer(
-            self._run, host=settings.host, port=settings.port, drain=settings.drain, lifespan=True
+            self._run,
+            host=settings.host,
+            port=settings.port,
+            drain=settings.drain,
+            lifespan=True,
         )
 
     async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:

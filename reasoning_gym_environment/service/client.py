@@ -127,7 +127,12 @@ class RewardClient:
         return [asdict(each) for each in problems]
 
     def observe(
-        self, stream: str, recipe: Mapping[str, Any], *, solved: int, attempts: int
+        self,
+        stream: str,
+        recipe: Mapping[str, Any],
+        *,
+        solved: int,
+        attempts: int,
     ) -> None:
         """Tell a stream the result of a problem; 0 attempts drop it without a result."""
         result = {"recipe": dict(recipe), "solved": solved, "attempts": attempts}
@@ -179,7 +184,12 @@ class RewardClient:
         text = bytearray()
         session = aiohttp.ClientSession(timeout=limit, auto_decompress=False)
         try:
-            posted = session.post(url, data=body, headers=headers, proxy=self._proxy)
+            posted = session.post(
+                url,
+                data=body,
+                headers=headers,
+                proxy=self._proxy,
+            )
             async with session, posted as reply:
                 async for chunk in reply.content.iter_any():
                     text += chunk

@@ -101,7 +101,12 @@ class Checkpoints:
         self._lineage = self._lineage or (step and _lineage(self._path(0))) or uuid.uuid4().hex
         try:
             own = {MODULES: self._modules} if self._modules else {}
-            about = {"schema_version": VERSION, "lineage": self._lineage, **own, **content}
+            about = {
+                "schema_version": VERSION,
+                "lineage": self._lineage,
+                **own,
+                **content,
+            }
             write_whole(path, json.dumps(about), synced=True)
         except OSError as error:
             self.failed(step, str(error))

@@ -407,7 +407,12 @@ class RunRecorder:
 
     def _submit(self, **more: str) -> None:
         warnings = [structs.asdict(warning) for warning in list(self._warnings.kept)]
-        record = {**self._record, "updated": utc_now(), **self._state(), "warnings": warnings}
+        record = {
+            **self._record,
+            "updated": utc_now(),
+            **self._state(),
+            "warnings": warnings,
+        }
         text = json.dumps({**record, **more}) + "\n"
         self._pending = self._disk.submit(lambda: self._write(text))
 

@@ -74,7 +74,11 @@ class Rescored:
 
 
 async def rescore(
-    groups: Sequence[StoredGroup], pool: TaskPool, settings: ScoringSettings, *, concurrency: int
+    groups: Sequence[StoredGroup],
+    pool: TaskPool,
+    settings: ScoringSettings,
+    *,
+    concurrency: int,
 ) -> list[Rescored]:
     """Rescore all groups, in the order given, with a progress bar on a terminal."""
     slots = asyncio.Semaphore(concurrency)
@@ -91,13 +95,23 @@ async def rescore(
                 problem = await generate_with_retry(pool.generate, group.recipe)
             except GenerationError as error:
                 kept = f"the problem can't be regenerated: {error}"
-                return Rescored(before=group, after=group, made_with=made_with, kept=kept)
+                return Rescored(
+                    before=group,
+                    after=group,
+                    made_with=made_with,
+                    kept=kept,
+                )
             if {rollout.question for rollout in group.rollouts} != {problem.question}:
                 how = f": generated with {library} {stored}, installed is {installed}"
                 if stored == installed:
                     how = f" with the same {library} {installed}"
                 kept = f"the recipe gives another question{how}"
-                return Rescored(before=group, after=group, made_with=made_with, kept=kept)
+                return Rescored(
+                    before=group,
+                    after=group,
+                    made_with=made_with,
+                    kept=kept,
+                )
             after = await _rescore_group(group, problem, pool, settings)
             return Rescored(before=group, after=after, made_with=made_with)
 
@@ -105,7 +119,10 @@ async def rescore(
 
 
 async def _rescore_group(
-    group: StoredGroup, problem: Problem, pool: TaskPool, settings: ScoringSettings
+    group: StoredGroup,
+    problem: Problem,
+    pool: TaskPool,
+    settings: ScoringSettings,
 ) -> StoredGroup:
     """Rescore the rollouts that have a completion."""
     given = [rollout for rollout in group.rollouts if rollout.tokens]

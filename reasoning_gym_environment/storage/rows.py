@@ -184,7 +184,13 @@ class StoredGroup(Struct, frozen=True, kw_only=True):
         ]
         other = _unknown(row, cls)
         other.pop("item_id")
-        return replace(group, recipe=recipe, rollouts=rollouts, other=other, file=file)
+        return replace(
+            group,
+            recipe=recipe,
+            rollouts=rollouts,
+            other=other,
+            file=file,
+        )
 
     @classmethod
     def from_result(

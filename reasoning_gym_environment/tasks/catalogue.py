@@ -114,7 +114,11 @@ def discover(
 
 
 def require_known(
-    names: Iterable[str], known: Collection[str], setting: str, *, what: str = "task or category"
+    names: Iterable[str],
+    known: Collection[str],
+    setting: str,
+    *,
+    what: str = "task or category",
 ) -> None:
     """Raise UnknownTaskError for the first unknown name, with the setting and close matches."""
     for name in names:
@@ -127,7 +131,11 @@ def require_known(
 
 
 def _exclusion_reason(
-    name: str, category: str, discovery: Discovery, include: Sequence[str], exclude: Sequence[str]
+    name: str,
+    category: str,
+    discovery: Discovery,
+    include: Sequence[str],
+    exclude: Sequence[str],
 ) -> str:
     if include and name not in include and category not in include:
         return NOT_INCLUDED

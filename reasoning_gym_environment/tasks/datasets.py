@@ -101,7 +101,12 @@ class Datasets:
 
         require_parameters_of_level(recipe, has_levels=has_curriculum(recipe.task))
         seed = recipe.seed % 2**32  # which numpy takes; the lowest bit stays
-        dataset = self._create(recipe.task, seed=seed, size=1, **recipe.parameters)
+        dataset = self._create(
+            recipe.task,
+            seed=seed,
+            size=1,
+            **recipe.parameters,
+        )
         seed_globals(seed)  # what the class fills once must not change what the item draws
         entry = dataset[0]
         question = entry["question"]
@@ -116,7 +121,12 @@ class Datasets:
         if task == "pool_matrix":
             seed %= 2**32  # it seeds numpy, which takes 32 bits
         if task in SEEDED_AT_CONSTRUCTION:
-            return self._create(task, seed=seed, size=1, **library_parameters(task, parameters))
+            return self._create(
+                task,
+                seed=seed,
+                size=1,
+                **library_parameters(task, parameters),
+            )
         dataset = self.get(task, parameters)
         dataset.seed = seed
         dataset.size = 1  # word_ladder sets 0 if it finds no item, and finds none from then on

@@ -268,7 +268,12 @@ def _figlet_font(entry: Entry) -> Fault | None:
     font = entry["metadata"]["font"]
     if font == "b_m__200":
         return _unanswerable("the font b_m__200 draws other signs than letters")
-    look_alike = {"runic": ["QXZ", "UV"], "smisome1": ["DO"], "stencil2": ["CI"], "test1": ["CE"]}
+    look_alike = {
+        "runic": ["QXZ", "UV"],
+        "smisome1": ["DO"],
+        "stencil2": ["CI"],
+        "test1": ["CE"],
+    }
     for letters in look_alike.get(font, ()):
         found = sorted(set(entry["answer"]) & set(letters))
         if found:
@@ -422,7 +427,13 @@ def _mahjong_puzzle(entry: Entry) -> Fault | None:
 Matrix = Sequence[Sequence[int]]
 
 
-def _operated(matrix: Matrix, operation: Mapping[str, Any], *, turn: int, swap: bool) -> Matrix:
+def _operated(
+    matrix: Matrix,
+    operation: Mapping[str, Any],
+    *,
+    turn: int,
+    swap: bool,
+) -> Matrix:
     """Return a matrix after an operation; `turn` and `swap` are as for `_after`."""
     match operation["transform"], operation.get("n", 0):
         case "rotate", _:

@@ -254,7 +254,12 @@ def _executed(dataset: Any) -> list[Entry]:
 
 MEASURES: Mapping[str, Measure] = MappingProxyType(
     {
-        "acre": Measure(relevant_experiments, 6, same_answer=True, entries=_all_cases),
+        "acre": Measure(
+            relevant_experiments,
+            6,
+            same_answer=True,
+            entries=_all_cases,
+        ),
         "arc_agi": Measure(question_length, 8),
         "codeio": Measure(question_length, 8, entries=_executed),
         # The fewer ways to reach 24, the harder.

@@ -68,7 +68,12 @@ class Parser(argparse.ArgumentParser):
         width = shutil.get_terminal_size((100, 24)).columns
         filled = "\n".join(textwrap.fill(line, width) for line in description.splitlines())
         given = {"prog": f"reasoning-gym-environment {command}", "formatter_class": _Help, **more}
-        super().__init__(description=filled, allow_abbrev=False, exit_on_error=False, **given)
+        super().__init__(
+            description=filled,
+            allow_abbrev=False,
+            exit_on_error=False,
+            **given,
+        )
 
     def option(self, names: str, about: str, **more: Any) -> None:
         """Add an argument, named as in `-o/--output`; the help shows its default."""
@@ -120,7 +125,13 @@ class _Help(argparse.RawDescriptionHelpFormatter):
         columns = shutil.get_terminal_size((120, 24)).columns - 2
         super().__init__(prog, max_help_position=min(37, columns // 3), width=min(118, columns))
 
-    def add_usage(self, usage: Any, actions: Any, groups: Any, prefix: str | None = None) -> None:
+    def add_usage(
+        self,
+        usage: Any,
+        actions: Any,
+        groups: Any,
+        prefix: str | None = None,
+    ) -> None:
         needed = [one for one in actions if one.required or not one.option_strings]
         others = argparse.Action(["options"], "options", nargs=0)
         super().add_usage(usage, [others, *needed], (), prefix)
@@ -320,7 +331,12 @@ def requirement(setting: FieldInfo) -> str:
     choices = choices_of(setting)
     if choices:
         return f"one of {', '.join(choices)}"
-    nouns = {bool: "true or false", int: "an integer", float: "a number", str: "text"}
+    nouns = {
+        bool: "true or false",
+        int: "an integer",
+        float: "a number",
+        str: "text",
+    }
     nouns |= {list: "a list", dict: "a mapping"}
     container = get_origin(setting.annotation)
     kinds = [container] if container in nouns else types

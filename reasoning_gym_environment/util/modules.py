@@ -80,7 +80,12 @@ def find_module(entry: str, setting: str) -> ModuleSource:
         )
     if shown == name:
         _require_importable(name, setting)
-    return ModuleSource(name=name, shown=shown, search_path=search_path, folder=str(Path.cwd()))
+    return ModuleSource(
+        name=name,
+        shown=shown,
+        search_path=search_path,
+        folder=str(Path.cwd()),
+    )
 
 
 def _require_importable(name: str, setting: str) -> None:

@@ -117,7 +117,12 @@ class Outage:
         return 0.0 if self._since is None else self._clock() - self._since
 
     def record_failure(
-        self, why: str = "", *, lost: int = 1, already: float = 0.0, request: object = None
+        self,
+        why: str = "",
+        *,
+        lost: int = 1,
+        already: float = 0.0,
+        request: object = None,
     ) -> None:
         """Count a failure.
 
@@ -209,7 +214,12 @@ async def _connect(url: str) -> None:
 
 
 async def require_reachable(
-    urls: Sequence[str], *, what: str, hint: str, seconds: float, interval: float = 10.0
+    urls: Sequence[str],
+    *,
+    what: str,
+    hint: str,
+    seconds: float,
+    interval: float = 10.0,
 ) -> None:
     """Wait until a server listens at one of the URLs.
 

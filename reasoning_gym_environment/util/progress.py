@@ -81,7 +81,14 @@ class Progress:
         self._log_every = log_every
         self._note = note
         self._begin = time.monotonic()
-        self.bar = tqdm(None, description, total, initial=done, disable=None, dynamic_ncols=True)
+        self.bar = tqdm(
+            None,
+            description,
+            total,
+            initial=done,
+            disable=None,
+            dynamic_ncols=True,
+        )
 
     @asynccontextmanager
     async def shown(self) -> AsyncIterator[None]:
@@ -129,7 +136,12 @@ async def with_progress(
 ) -> list[T]:
     """Await all jobs and show `Progress`; the first failure cancels the others."""
     tasks = [asyncio.ensure_future(job) for job in jobs]
-    progress = Progress(description, total=done + len(tasks), done=done, note=note)
+    progress = Progress(
+        description,
+        total=done + len(tasks),
+        done=done,
+        note=note,
+    )
     async with progress.shown():
         for task in tasks:
             task.add_done_callback(lambda job: progress.advance(not job.cancelled()))

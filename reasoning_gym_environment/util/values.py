@@ -92,7 +92,12 @@ def table(rows: Sequence[Sequence[str]], *, drop: Sequence[str] = ()) -> str:
         margin = "".join(f"{cell}  " for cell in first)
         indent = " " * (len(margin) or len(last) - len(last.lstrip()))
         room = max(width, len(margin) + 20)
-        text = textwrap.fill(margin + last, room, subsequent_indent=indent, break_on_hyphens=False)
+        text = textwrap.fill(
+            margin + last,
+            room,
+            subsequent_indent=indent,
+            break_on_hyphens=False,
+        )
         lines.append(text.rstrip())
     return "\n".join(lines)
 
