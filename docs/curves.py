@@ -17,7 +17,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from reasoning_gym_environment.records import Signal, Status
-from reasoning_gym_environment.rollouts.metrics import DriftCheck
+from reasoning_gym_environment.rollouts.changes import DriftCheck
 from reasoning_gym_environment.storage.rows import StoredGroup
 from reasoning_gym_environment.tasks.facts import known_categories
 from research.pictures import figure, legend_above, save

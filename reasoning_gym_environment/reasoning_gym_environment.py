@@ -48,16 +48,11 @@ from reasoning_gym_environment.atropos.config import (
     loading_tokenizer,
     with_template,
 )
-from reasoning_gym_environment.atropos.delivery import (
-    Delivery,
-    LostStateError,
-    TrainerApi,
-    completed,
-    task_of,
-    to_scored_data_group,
-)
+from reasoning_gym_environment.atropos.delivery import Delivery
 from reasoning_gym_environment.atropos.launch import run
+from reasoning_gym_environment.atropos.rows import completed, task_of, to_scored_data_group
 from reasoning_gym_environment.atropos.shared_curriculum import SharedCurriculum
+from reasoning_gym_environment.atropos.trainer_api import LostStateError, TrainerApi
 from reasoning_gym_environment.errors import ConfigurationError, FixableError
 from reasoning_gym_environment.evaluation.run import Evaluation, LeaderElection
 from reasoning_gym_environment.inference.client import InferenceClient
@@ -66,15 +61,10 @@ from reasoning_gym_environment.inference.errors import InferenceError
 from reasoning_gym_environment.inference.prompts import resolve_system_prompt
 from reasoning_gym_environment.problems.levels import curriculum_metrics
 from reasoning_gym_environment.problems.sampler import sampling_metrics
-from reasoning_gym_environment.problems.stream import TrainingProblems
+from reasoning_gym_environment.problems.training import TrainingProblems
 from reasoning_gym_environment.records import Completion, GroupResult, Problem, recipe_key
-from reasoning_gym_environment.rollouts.metrics import (
-    GroupOutcome,
-    ProgressReporter,
-    Statistics,
-    signal_line,
-    signal_lines,
-)
+from reasoning_gym_environment.rollouts.accounting import GroupOutcome, Statistics
+from reasoning_gym_environment.rollouts.progress import ProgressReporter, signal_line, signal_lines
 from reasoning_gym_environment.rollouts.rollouts import FailureBackoff, Rollouts
 from reasoning_gym_environment.sandbox.pool import StartWorker, TaskPool
 from reasoning_gym_environment.scoring.grading import ScoringSettings

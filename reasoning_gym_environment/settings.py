@@ -498,7 +498,7 @@ def check_start(command: str, settings: Settings) -> None:
         ConfigurationError: no task is left, or a parameter doesn't exist.
         UnwritableError: an output can't be written.
     """
-    from .problems.stream import require_names  # slow; help needs none
+    from .problems.selection import require_names
     from .tasks.catalogue import bundled_snapshot, select_tasks, task_weights
     from .tasks.modules import find_modules
 

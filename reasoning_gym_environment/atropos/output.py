@@ -27,7 +27,7 @@ from ..errors import FixableError
 from ..records import Problem
 from ..util.files import replacing
 from ..util.outages import Outage
-from .delivery import trained_tokens
+from .rows import trained_tokens
 
 _WANDB_ERRORS = (OSError, MailboxClosedError, wandb.errors.Error)
 

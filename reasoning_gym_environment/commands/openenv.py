@@ -12,7 +12,7 @@ import uvicorn
 from ..errors import FixableError
 from ..gym.blocking import ReasoningGym
 from ..problems.options import TaskOptions
-from ..problems.stream import PROBLEM_LOGGER
+from ..problems.training import PROBLEM_LOGGER
 from ..settings import add_settings, read_environment
 from ..util.command_line import Parser, number
 

@@ -18,7 +18,10 @@ from ..evaluation.store import read_results
 from ..inference.prompts import build_messages, resolve_system_prompt
 from ..integrations.nemo_gym import nemo_gym_row
 from ..integrations.shared import demonstration_row, problem_row
-from ..problems.stream import held_out_hashes, make_problems, select, set_recipes, skip_faulty
+from ..problems.held_out import held_out_hashes
+from ..problems.selection import select
+from ..problems.sets import make_problems, set_recipes
+from ..problems.stream import skip_faulty
 from ..records import Ladder, Problem, Recipe, recipe_key
 from ..sandbox.pool import TaskPool, generate_with_retry
 from ..settings import (

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ..errors import ConfigurationError, FixableError, GenerationError
-from ..problems.stream import held_out_hashes
+from ..problems.held_out import held_out_hashes
 from ..problems.suites import built_in, load_suite, question_sha256
 from ..proof.findings import known_findings
 from ..proof.proving import Proofs, prove_tasks

@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 def main(arguments: Sequence[str]) -> int:
     """Serve until SIGTERM or SIGINT; FixableError if it cannot start."""
     options = build_parser().parse(arguments)
-    from ..problems.stream import PROBLEM_LOGGER  # slow to import; --help does not need it
+    from ..problems.training import PROBLEM_LOGGER
     from ..service.app import serve
 
     names = [name for name, _ in options.contain]

@@ -17,7 +17,8 @@ from transformers import AutoTokenizer
 from ..atropos.config import ReasoningGymEnvConfig
 from ..reasoning_gym_environment import ReasoningGymEnv
 from ..records import FORMAT_FAILURES, Problem, Signal, Status
-from ..rollouts.metrics import Mean, Means, signal_line
+from ..rollouts.progress import signal_line
+from ..rollouts.values import Mean, Means
 from ..util.values import table
 from .policy import Learner, SimulatedPolicy, spread_skills
 from .server import PolicyServer, build_tokenizer

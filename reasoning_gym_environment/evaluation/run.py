@@ -20,8 +20,9 @@ from msgspec import structs
 from ..errors import INCOMPLETE, GenerationError
 from ..inference.dialects import SamplingParams
 from ..inference.errors import NO_ROOM, InferenceError
+from ..problems.held_out import held_out_hashes
 from ..problems.sampler import evaluation_recipe_at, evaluation_recipes
-from ..problems.stream import held_out_hashes, skip_faulty
+from ..problems.stream import skip_faulty
 from ..problems.suites import Suite, require_same_questions
 from ..records import (
     Attempt,
@@ -35,7 +36,7 @@ from ..records import (
     Verdict,
     recipe_key,
 )
-from ..rollouts.metrics import GROUPS, AnswerCheck, excerpt
+from ..rollouts.answer_check import GROUPS, AnswerCheck, excerpt
 from ..rollouts.rollouts import Rollouts
 from ..sandbox.pool import Generate, generate_with_retry
 from ..scoring.grading import ScoringSettings

@@ -12,19 +12,15 @@ from weakref import WeakSet
 from pydantic import BeforeValidator, Field
 
 from ..errors import ConfigurationError, GenerationError, PoolClosedError
+from ..problems.cache import ProblemCache
+from ..problems.gathering import GroupGathering
+from ..problems.held_out import fixed_exclusions, question_hash
 from ..problems.levels import require_difficulty_where_fixed
 from ..problems.options import StreamOptions
 from ..problems.sampler import sampling_metrics
-from ..problems.stream import (
-    GroupGathering,
-    ProblemCache,
-    TrainingProblems,
-    fixed_exclusions,
-    make_problems,
-    question_hash,
-    set_recipes,
-    skip_faulty,
-)
+from ..problems.sets import make_problems, set_recipes
+from ..problems.stream import skip_faulty
+from ..problems.training import TrainingProblems
 from ..records import Problem, Recipe, Score, Status, recipe_key
 from ..sandbox.pool import PoolSettings, StartWorker, TaskPool, default_processes
 from ..scoring.grading import verify_texts

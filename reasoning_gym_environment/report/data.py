@@ -26,7 +26,8 @@ from msgspec import structs
 from ..errors import ConfigurationError, FixableError, did_you_mean
 from ..evaluation.store import METRICS, PARTIAL_SAMPLES, RUN, SAMPLES, settings_in
 from ..records import FORMAT_FAILURES, Signal, Status
-from ..rollouts.metrics import GROUPS, NEARLY_ALL, AnswerCheck, DriftCheck
+from ..rollouts.answer_check import GROUPS, NEARLY_ALL, AnswerCheck
+from ..rollouts.changes import DriftCheck
 from ..storage.dumps import (
     FAILED,
     PARTIAL,

@@ -14,8 +14,8 @@ from fastapi import HTTPException
 from pydantic import BaseModel
 
 from ..gym.asynchronous import AsyncProblemStream, AsyncReasoningGym
+from ..problems.gathering import GroupGathering
 from ..problems.options import StreamOptions
-from ..problems.stream import GroupGathering
 from ..records import Problem, Recipe, Score, recipe_key
 from ..util.concurrency import DaemonWriter
 from ..util.files import UnwritableError, write_whole

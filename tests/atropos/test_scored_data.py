@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from json_values import ODD, places, with_value
 
-from reasoning_gym_environment.atropos.delivery import (
+from reasoning_gym_environment.atropos.rows import (
     COLUMNS,
     group_error,
     nine_digits,

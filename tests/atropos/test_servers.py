@@ -14,8 +14,9 @@ from atroposlib.envs.server_handling.server_manager import ServerManager
 from scripted_server import serving
 
 from reasoning_gym_environment.atropos.config import AtroposServer
-from reasoning_gym_environment.inference.client import Failover, InferenceClient
+from reasoning_gym_environment.inference.client import InferenceClient
 from reasoning_gym_environment.inference.dialects import ChatTokens, SamplingParams, TextSample
+from reasoning_gym_environment.inference.failover import Failover
 from reasoning_gym_environment.inference.servers import ServerClient
 
 pytestmark = pytest.mark.processes  # OpenAI's client asks for the system's name

@@ -7,7 +7,8 @@ from contextlib import asynccontextmanager
 from aiohttp import web
 from scripted_server import serving
 
-from reasoning_gym_environment.atropos.delivery import TrainerApi, pack
+from reasoning_gym_environment.atropos.rows import pack
+from reasoning_gym_environment.atropos.trainer_api import TrainerApi
 
 
 @asynccontextmanager

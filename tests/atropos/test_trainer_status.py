@@ -8,7 +8,7 @@ import pytest
 from clock import Clock
 from trainer_api import Api, api_and_between, let_in, pulled
 
-from reasoning_gym_environment.atropos.delivery import LostStateError, TrainerApi
+from reasoning_gym_environment.atropos.trainer_api import LostStateError, TrainerApi
 from reasoning_gym_environment.errors import ConfigurationError
 
 pytestmark = pytest.mark.processes

@@ -7,7 +7,7 @@ from reasoning_gym_environment.commands.demo import build_parser
 from reasoning_gym_environment.demo.session import DemoReport, progress_line, render
 from reasoning_gym_environment.errors import FixableError
 from reasoning_gym_environment.problems.levels import Curriculum
-from reasoning_gym_environment.rollouts.metrics import Means
+from reasoning_gym_environment.rollouts.values import Means
 
 LOG = Path("dumps/demo.log")
 COUNTS = {"groups/collected": 12, "groups/accepted": 9, "groups/sent": 8, "curriculum/moves": 3}

@@ -15,7 +15,7 @@ from scripted_server import Between
 from trainer_api import MAX_TOKEN_LEN, Api, api_and_between, let_in, pulled, until
 
 from reasoning_gym_environment import ReasoningGymEnv
-from reasoning_gym_environment.atropos.delivery import ApiRefusedError, LostStateError
+from reasoning_gym_environment.atropos.trainer_api import ApiRefusedError, LostStateError
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.errors import TRY_AGAIN

@@ -13,7 +13,7 @@ from serve_loop import HONEST, training_from, until_pulled
 from trainer_api import Api, begin_training, let_in, until, weight_of_a_newcomer
 
 from reasoning_gym_environment import ReasoningGymEnv
-from reasoning_gym_environment.atropos.delivery import LostStateError
+from reasoning_gym_environment.atropos.trainer_api import LostStateError
 from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.demo.trainer import ApiServer
 from reasoning_gym_environment.errors import FixableError

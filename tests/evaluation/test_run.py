@@ -29,13 +29,10 @@ from reasoning_gym_environment.evaluation.store import EvaluationResults, read_r
 from reasoning_gym_environment.inference.dialects import SamplingParams
 from reasoning_gym_environment.inference.errors import NO_ROOM, InferenceError
 from reasoning_gym_environment.inference.prompts import build_messages
+from reasoning_gym_environment.problems.held_out import question_hash
 from reasoning_gym_environment.problems.sampler import evaluation_recipes
-from reasoning_gym_environment.problems.stream import (
-    make_problems,
-    question_hash,
-    set_recipes,
-    skip_faulty,
-)
+from reasoning_gym_environment.problems.sets import make_problems, set_recipes
+from reasoning_gym_environment.problems.stream import skip_faulty
 from reasoning_gym_environment.records import GroupResult, Ladder, Problem, Recipe, Status, Verdict
 from reasoning_gym_environment.sandbox.pool import MAX_TIMEOUTS, TaskPool
 from reasoning_gym_environment.scoring.grading import ScoringSettings

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from clock import Clock
 
-from reasoning_gym_environment.inference.client import Failover
+from reasoning_gym_environment.inference.failover import Failover
 from reasoning_gym_environment.inference.servers import RateLimit
 from reasoning_gym_environment.util.outages import UnreachableError
 

@@ -6,8 +6,9 @@ from types import SimpleNamespace
 import pytest
 from clock import Clock
 
-from reasoning_gym_environment.inference.client import HangDetector, InferenceClient
+from reasoning_gym_environment.inference.client import InferenceClient
 from reasoning_gym_environment.inference.errors import HangingError
+from reasoning_gym_environment.inference.failover import HangDetector
 
 
 class Server:

@@ -13,7 +13,7 @@ from asked_completions import REQUEST
 from atroposlib.envs.server_handling.server_baseline import APIServerConfig
 from scripted_server import http, replying
 
-from reasoning_gym_environment.atropos.delivery import ApiRefusedError, TrainerApi
+from reasoning_gym_environment.atropos.trainer_api import ApiRefusedError, TrainerApi
 from reasoning_gym_environment.errors import ConfigurationError
 from reasoning_gym_environment.inference._negotiation import Requirements, probe
 from reasoning_gym_environment.inference.errors import ReplyError, describe, is_transient

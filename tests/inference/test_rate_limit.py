@@ -17,8 +17,9 @@ from yarl import URL
 
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
-from reasoning_gym_environment.inference.client import Failover, InferenceClient
+from reasoning_gym_environment.inference.client import InferenceClient
 from reasoning_gym_environment.inference.dialects import SamplingParams
+from reasoning_gym_environment.inference.failover import Failover
 from reasoning_gym_environment.inference.servers import (
     RateLimit,
     ServerClient,

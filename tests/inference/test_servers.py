@@ -14,8 +14,9 @@ from atroposlib.envs.server_handling.server_baseline import APIServerConfig
 from clock import Clock
 from scripted_server import answering, serving
 
-from reasoning_gym_environment.inference.client import Failover, InferenceClient
+from reasoning_gym_environment.inference.client import InferenceClient
 from reasoning_gym_environment.inference.errors import describe
+from reasoning_gym_environment.inference.failover import Failover
 from reasoning_gym_environment.inference.servers import ServerClient
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from group_values import completion, group
 
-from reasoning_gym_environment.atropos.delivery import to_scored_data_group
+from reasoning_gym_environment.atropos.rows import to_scored_data_group
 from reasoning_gym_environment.records import Completion, GroupResult
 
 TEMPERATURE = 0.7

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reasoning_gym_environment.problems.stream import (
+from reasoning_gym_environment.problems.gathering import (
     MAX_AWAITED,
     MAX_PARTIAL,
     GatheredGroup,

@@ -10,14 +10,9 @@ import pytest
 import pytest_asyncio
 
 from reasoning_gym_environment.errors import GenerationError, PoolClosedError
+from reasoning_gym_environment.problems.held_out import fixed_exclusions, question_hash
 from reasoning_gym_environment.problems.sampler import Sampler
-from reasoning_gym_environment.problems.stream import (
-    MAX_FAILED,
-    MAX_SKIPPED,
-    RecipeStream,
-    fixed_exclusions,
-    question_hash,
-)
+from reasoning_gym_environment.problems.stream import MAX_FAILED, MAX_SKIPPED, RecipeStream
 from reasoning_gym_environment.records import Problem, Recipe
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
 

@@ -8,7 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from reasoning_gym_environment.errors import ConfigurationError, GenerationError
-from reasoning_gym_environment.problems.stream import ProblemCache, make_problems, question_hash
+from reasoning_gym_environment.problems.cache import ProblemCache
+from reasoning_gym_environment.problems.held_out import question_hash
+from reasoning_gym_environment.problems.sets import make_problems
 from reasoning_gym_environment.records import Problem, Recipe
 
 

@@ -10,7 +10,7 @@ from json_values import places, with_value
 
 from reasoning_gym_environment.problems.levels import Curriculum
 from reasoning_gym_environment.problems.sampler import Sampler
-from reasoning_gym_environment.problems.stream import require_stream_state
+from reasoning_gym_environment.problems.training import require_stream_state
 
 LADDERS = {
     task: tuple({"max_value": n} for n in range(height))

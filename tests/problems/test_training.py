@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from reasoning_gym_environment.errors import ConfigurationError
+from reasoning_gym_environment.problems.held_out import fixed_exclusions
 from reasoning_gym_environment.problems.options import TaskOptions
-from reasoning_gym_environment.problems.stream import TrainingProblems, fixed_exclusions
+from reasoning_gym_environment.problems.training import TrainingProblems
 from reasoning_gym_environment.sandbox.pool import TaskPool
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

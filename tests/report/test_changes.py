@@ -21,7 +21,7 @@ from report.invented_run import (
 
 from reasoning_gym_environment.commands import report
 from reasoning_gym_environment.report.live import LiveIndex
-from reasoning_gym_environment.rollouts.metrics import DriftCheck
+from reasoning_gym_environment.rollouts.changes import DriftCheck
 from reasoning_gym_environment.storage.rows import StoredGroup
 
 CATEGORIES = {task: category for category, tasks in TASKS.items() for task in tasks}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reasoning_gym_environment.rollouts.metrics import GroupOutcome, Statistics
+from reasoning_gym_environment.rollouts.accounting import GroupOutcome, Statistics
 
 
 class LostError(Exception):

@@ -20,7 +20,7 @@ from reasoning_gym_environment.records import (
     Status,
     Verdict,
 )
-from reasoning_gym_environment.rollouts.metrics import Mean, Means, attempt_values, group_values
+from reasoning_gym_environment.rollouts.values import Mean, Means, attempt_values, group_values
 
 CATEGORIES = {"gcd": "arithmetic", "lcm": "arithmetic", "sudoku": "games"}
 

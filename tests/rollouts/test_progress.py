@@ -10,13 +10,9 @@ from clock import Clock
 from group_values import completion, group
 
 from reasoning_gym_environment.records import GroupResult, Status
-from reasoning_gym_environment.rollouts.metrics import (
-    GROUPS,
-    AnswerCheck,
-    ProgressReporter,
-    Statistics,
-    excerpt,
-)
+from reasoning_gym_environment.rollouts.accounting import Statistics
+from reasoning_gym_environment.rollouts.answer_check import GROUPS, AnswerCheck, excerpt
+from reasoning_gym_environment.rollouts.progress import ProgressReporter
 
 
 class Reported:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from group_values import group
 
-from reasoning_gym_environment.rollouts.metrics import Statistics
+from reasoning_gym_environment.rollouts.accounting import Statistics
 
 
 def counting() -> Statistics:

@@ -7,7 +7,7 @@ from reasoning_gym_environment.errors import (
     GenerationError,
     GenerationTimeoutError,
 )
-from reasoning_gym_environment.problems.stream import require_values
+from reasoning_gym_environment.problems.selection import require_values
 from reasoning_gym_environment.records import Problem, Recipe
 from reasoning_gym_environment.sandbox.pool import MAX_ATTEMPTS, MAX_TIMEOUTS, generate_with_retry
 

@@ -20,7 +20,7 @@ from worker_stock import WorkerStock
 
 from reasoning_gym_environment.errors import ConfigurationError, GenerationError, WorkerStartError
 from reasoning_gym_environment.problems.options import TaskOptions
-from reasoning_gym_environment.problems.stream import select
+from reasoning_gym_environment.problems.selection import select
 from reasoning_gym_environment.records import Recipe, Status
 from reasoning_gym_environment.sandbox.pool import PoolSettings, StartWorker, TaskPool
 from reasoning_gym_environment.scoring.grading import ScoringSettings, grade

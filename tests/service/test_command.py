@@ -22,7 +22,7 @@ from reasoning_gym_environment import AsyncReasoningGym
 from reasoning_gym_environment.cli import main
 from reasoning_gym_environment.commands.rewards import build_parser, read_token
 from reasoning_gym_environment.errors import FixableError
-from reasoning_gym_environment.problems.stream import PROBLEM_LOGGER
+from reasoning_gym_environment.problems.training import PROBLEM_LOGGER
 from reasoning_gym_environment.service.app import ServiceSettings, serve
 from reasoning_gym_environment.service.server import raise_file_limit
 

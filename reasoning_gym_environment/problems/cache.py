@@ -1,0 +1,54 @@
+"""The latest problems, kept in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from ..records import Problem, Recipe, recipe_key
+
+
+class ProblemCache:
+    """The latest problems of recipes: concurrent and later callers share one problem.
+
+    Args:
+        most: bytes of the problems that are kept.
+    """
+
+    def __init__(self, *, most: int = 64 * 2**20) -> None:
+        self._most = most
+        self._bytes = 0
+        self._making: dict[str, asyncio.Task[Problem]] = {}
+        self._kept: dict[str, Problem] = {}  # the last used is last
+
+    async def get(self, generate: Callable[[Recipe], Any], recipe: Recipe) -> Problem:
+        """Make the problem of a recipe unless it is kept; raise GenerationError as `generate`."""
+        key = recipe_key(recipe)
+        if key in self._kept:
+            problem = self._kept[key] = self._kept.pop(key)
+            return problem
+        if key not in self._making:
+            self._making[key] = asyncio.create_task(generate(recipe))
+            self._making[key].add_done_callback(partial(self._keep, key))
+        return await asyncio.shield(self._making[key])
+
+    def _keep(self, key: str, made: asyncio.Task[Problem]) -> None:
+        """Keep a problem that could be made, and forget the oldest beyond the limit."""
+        del self._making[key]
+        if made.cancelled() or made.exception():
+            return
+        self._kept[key] = made.result()
+        self._bytes += _kept_bytes(key, made.result())
+        while self._bytes > self._most:
+            oldest = next(iter(self._kept))
+            self._bytes -= _kept_bytes(oldest, self._kept.pop(oldest))
+
+
+def _kept_bytes(key: str, problem: Problem) -> int:
+    """Estimate the memory of a problem with its key, twice for its parameters, and of objects."""
+    return 4096 + sum(
+        map(sys.getsizeof, (key, key, problem.question, problem.oracle, problem.entry))
+    )

@@ -1,0 +1,324 @@
+"""The problems that a run trains on: one class, which holds the tasks and their one stream."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from msgspec import UNSET, Struct, UnsetType
+
+from ..errors import ConfigurationError, GenerationError
+from ..records import GroupResult, Problem, Recipe
+from ..sandbox.pool import TaskPool
+from ..tasks.recipes import read_recipe
+from ..util.values import shorten, validate
+from .held_out import ExcludedQuestions
+from .levels import Count, Curriculum, DefaultLevels
+from .options import TaskOptions
+from .sampler import Sampler, SamplerState, count_group
+from .selection import Selection, select
+from .stream import MAX_SKIPPED, RecipeStream, skip_faulty
+
+logger = logging.getLogger(__name__)
+
+
+PROBLEM_LOGGER = logging.getLogger(f"{__name__}.problems")
+"""For a line per problem; the commands show them only under debug_logging."""
+
+
+class StreamState(Struct):
+    """The stored state of a run's stream; prompt_room rows are (task, level, fits, questions)."""
+
+    sampler: SamplerState
+    ahead: list[Any]
+    prompt_room: list[tuple[str, Count, bool, Count]]
+    max_token_length: Count | UnsetType = UNSET
+
+
+def require_stream_state(state: Any) -> None:
+    """Raise ValueError, with the value's path, for an invalid stream state, `ahead` aside."""
+    sampler = validate(state, StreamState).sampler
+    dated = [(f"signal of {shorten(task)}", since) for task, *_, since in sampler.signal]
+    memory = sampler.memory
+    dated += [(f"the level of {shorten(task)}", since) for task, *_, since in memory.levels]
+    for recipe, _, _, _, _, since, *_ in (*memory.ready, *memory.awaited):
+        dated.append((f"a problem of {read_recipe(recipe).task} in the memory", since))
+    for what, since in dated:
+        if since > sampler.draw:
+            raise ValueError(f"{what} is from draw {since}, after the last, {sampler.draw}")
+
+
+class TrainingProblems:
+    """A run's stream of training problems, with its tasks and curriculum.
+
+    Args:
+        counts: counts the skipped problems.
+        tasks: tasks and categories to use; empty means all.
+        skip_faulty_items: whether to draw again where an item is known to be faulty.
+        max_token_length: of prompt and completion; levels whose questions don't fit are left out.
+            None if tokens are not counted.
+
+    Attributes:
+        selection: the run's tasks; empty before `prepare`.
+        sampling: counts of the groups recorded so far, for `sampling_metrics`.
+        step: the trainer's step; None if unknown.
+        max_token_length: as given; a trainer may allow less.
+        limit: what limits prompt and completion, for messages.
+    """
+
+    def __init__(
+        self,
+        options: TaskOptions,
+        pool: TaskPool,
+        counts: Counter[str],
+        *,
+        tasks: Sequence[str],
+        seed: int,
+        skip_faulty_items: bool,
+        max_token_length: int | None = None,
+    ) -> None:
+        self._options = options
+        self._tasks = tasks
+        self._seed = seed
+        self._skip_faulty_items = skip_faulty_items
+        self.max_token_length = max_token_length
+        self.limit = f"max_token_length {max_token_length}"
+        self._pool = pool
+        self._counts = counts
+        self.selection = Selection(
+            categories={},
+            weights={},
+            ladders={},
+            levels=DefaultLevels(),
+        )
+        self.sampling: Counter[str] = Counter()
+        self.step: int | None = None
+        # By task, level and whether the question fits.
+        self._questions: Counter[tuple[str, int, bool]] = Counter()
+        self._sampler: Sampler | None = None
+        self._stream: RecipeStream | None = None
+
+    async def prepare(self, *, with_ladders: bool) -> None:
+        """Select the tasks; see `select` for the argument and the errors."""
+        self.selection = await select(
+            self._pool,
+            self._options,
+            tasks=self._tasks,
+            with_ladders=with_ladders,
+        )
+
+    def start_stream(self, replica: str, *, prefetch: int, excluded: ExcludedQuestions) -> None:
+        """Start the training stream.
+
+        Args:
+            replica: this replica's name; others draw different problems.
+            prefetch: the number of problems to make ahead of demand.
+            excluded: returns the questions of a task that training must not see.
+        """
+        self._sampler = Sampler(
+            self.selection.weights,
+            run_seed=self._seed,
+            replica=replica,
+            levels=self.selection.levels,
+            overrides=self._options.task_parameters,
+            by_signal=self._options.sampling == "signal",
+        )
+        generate = skip_faulty(self._pool.generate, self._counts, skip=self._skip_faulty_items)
+        self._stream = RecipeStream(
+            self._sampler,
+            generate,
+            prefetch=prefetch,
+            excluded=excluded,
+            counts=self._counts,
+        )
+
+    @property
+    def started(self) -> bool:
+        return self._stream is not None
+
+    def fill(self) -> None:
+        """Start to make the stream's first problems."""
+        assert self._stream is not None
+        self._stream.fill()
+
+    async def next(self, has_room: Callable[[Problem], Awaitable[bool]] | None = None) -> Problem:
+        """Return the next training problem whose prompt leaves room for a completion.
+
+        Args:
+            has_room: whether a prompt does; None accepts all.
+
+        Raises:
+            ConfigurationError: too many prompts in a row leave none.
+        """
+        assert self._stream is not None
+        tries = 0
+        while tries < MAX_SKIPPED:
+            problem = await self._stream.next_problem()
+            recipe = problem.recipe
+            if self._sampler and self._sampler.is_asked_again(recipe):
+                problem = replace(problem, asked_again=True)
+            fits = has_room is None or await has_room(problem)
+            level = "default" if recipe.level is None else str(recipe.level)
+            described = (recipe.task, recipe.seed, level)
+            tries = 0 if self._cap_if_too_long(recipe, fits=fits) else tries + 1
+            if fits:
+                PROBLEM_LOGGER.info("Selected %s (seed %d, level %s)", *described)
+                return problem
+            self._counts["sampling/prompts_too_long"] += 1
+            PROBLEM_LOGGER.info("Skipping %s (seed %d, level %s): prompt too long", *described)
+        raise ConfigurationError(
+            f"{self.limit} leaves no room after any of {MAX_SKIPPED} prompts: raise it, or shorten "
+            "system_prompt"
+        )
+
+    async def make(
+        self, recipe: Recipe, has_room: Callable[[Problem], Awaitable[bool]]
+    ) -> Problem | None:
+        """Make the problem of a recipe that another run chose.
+
+        Returns:
+            None if it can't be made, is in the evaluation set, or leaves no room for a completion.
+        """
+        assert self._stream is not None
+        try:
+            problem = await self._stream.make(recipe)
+        except GenerationError as error:
+            logger.warning("Skipping an item that can't be generated: %s", error)
+            return None
+        if problem is None or await has_room(problem):
+            return problem
+        self._counts["sampling/prompts_too_long"] += 1
+        return None
+
+    def _cap_if_too_long(self, recipe: Recipe, *, fits: bool) -> bool:
+        """Cap the ladder below a level whose questions mostly don't fit; return whether it did."""
+        assert self._sampler is not None
+        task = recipe.task
+        level = recipe.level
+        if not level:
+            return False
+        self._questions[task, level, fits] += 1
+        too_long = self._questions[task, level, False]
+        if too_long < 5 or too_long <= self._questions[task, level, True]:
+            return False
+        if not self._sampler.cap(task, level - 1):
+            return False
+        logger.warning(
+            "%s: capping the ladder below level %d, whose questions exceed %s",
+            *(task, level, self.limit),
+        )
+        return True
+
+    def group_finished(self, group: GroupResult) -> None:
+        """Update levels and task sampling with a training group."""
+        recipe = group.problem.recipe
+        again = group.problem.asked_again
+        self.report_result(
+            recipe,
+            solved=group.solved,
+            scored=len(group.scored),
+            asked_again=again,
+        )
+
+    def report_result(
+        self,
+        recipe: Recipe,
+        *,
+        solved: int,
+        scored: int,
+        asked_again: bool = False,
+    ) -> None:
+        """Update the curriculum and the sampler with a group: `solved` of its `scored` rollouts."""
+        assert self._sampler is not None
+        own = self._sampler.is_asked_again(recipe)
+        count_group(
+            self.sampling,
+            asked_again=asked_again or own,
+            solved=solved,
+            scored=scored,
+        )
+        if asked_again and not own:
+            return  # a shared curriculum chose it: learn from first groups alone
+        move = self._sampler.report_result(
+            recipe,
+            solved=solved,
+            scored=scored,
+            step=self.step,
+        )
+        if move is not None:
+            self._counts["curriculum/moves"] += 1
+            PROBLEM_LOGGER.info("Curriculum: %s", move)
+
+    def curriculum_stats(self) -> dict[str, Any]:
+        """Return the curriculum's state as JSON.
+
+        Returns:
+            `curriculum_mode`, whether there is a curriculum. If so, `target_accuracy`,
+            `total_tasks_tracked`, `tasks_with_adjustments`, `average_complexity` in [0, 1], and
+            `task_details` by task: `level`, `difficulty`, recent `solved_share` and more.
+        """
+        levels = self.selection.levels
+        if not isinstance(levels, Curriculum):
+            return {"curriculum_mode": False}
+        target = self._options.curriculum_target_accuracy
+        return {"curriculum_mode": True, "target_accuracy": target, **levels.stats()}
+
+    def state_dict(self, unfinished: Sequence[Problem]) -> dict[str, Any]:
+        """Return the stream's state as JSON.
+
+        Args:
+            unfinished: problems handed out but not yet trained on; a resumed stream repeats them.
+        """
+        assert self._stream is not None
+        state = self._stream.state_dict()
+        budget = self.max_token_length
+        return {
+            **state,
+            **({} if budget is None else {"max_token_length": budget}),
+            "ahead": [p.recipe.to_json() for p in unfinished] + state["ahead"],
+            "prompt_room": [[*key, count] for key, count in self._questions.items()],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue a stored stream.
+
+        Drops problems of tasks that this run does not use, and the caps on levels if the token
+        budget has changed.
+
+        Raises:
+            ValueError: the state is invalid, or has another seed, another replica or only other
+                tasks.
+            ConfigurationError: a problem drawn ahead has an invalid recipe.
+        """
+        assert self._stream is not None
+        assert self._sampler is not None
+        require_stream_state(state)
+        try:
+            drawn = [read_recipe(recipe) for recipe in state["ahead"]]
+        except ValueError as error:
+            message = f"the checkpoint holds an invalid problem: {error}"
+            raise ConfigurationError(message) from error
+        ahead = [r.to_json() for r in drawn if self.selection.weights.get(r.task, 0) > 0]
+        sampler = state["sampler"]
+        self._sampler.require_own(sampler)
+        if drawn and not ahead:
+            tasks = ", ".join(sorted({recipe.task for recipe in drawn})[:5])
+            raise ValueError(f"this run uses none of the state's tasks, such as {tasks}")
+        dropped = len(drawn) - len(ahead)
+        if dropped:
+            logger.info("Dropped %d problems of tasks that this run does not use", dropped)
+        if state.get("max_token_length") == self.max_token_length:
+            self._questions = Counter(
+                {(task, level, fits): n for task, level, fits, n in state["prompt_room"]}
+            )
+        else:
+            sampler = {**sampler, "levels": {**sampler.get("levels", {}), "caps": {}}}
+        self._stream.load_state_dict({"sampler": sampler, "ahead": ahead})
+
+    def close(self) -> None:
+        """Drop all pending problems."""
+        if self._stream is not None:
+            self._stream.cancel()

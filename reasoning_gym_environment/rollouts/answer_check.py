@@ -1,0 +1,112 @@
+"""Finds answers that share one fault: no answer, no end, or one text for all problems."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from ..records import Status
+from ..util.values import escape_control_characters
+
+if TYPE_CHECKING:
+    pass
+
+
+GROUPS = 50
+"""Groups after which the warning is due."""
+
+
+NEARLY_ALL = 0.95
+
+
+_FAULTS = MappingProxyType(
+    {
+        "truncated": (
+            "are truncated at max_token_length",
+            "a larger max_token_length, on the server and the trainer too; a model that thinks "
+            "less; for a model that thinks by itself, system_prompt: direct.",
+        ),
+        "filtered": (
+            "are withheld by the server's content filter (finish_reason content_filter)",
+            "a server or a setting of it without the filter; another system_prompt.",
+        ),
+        "empty": (
+            "are empty",
+            "look at a reply of the server itself: a parser of thoughts may return the text in a "
+            "field of its own; another chat template; a larger max_token_length.",
+        ),
+        "unanswered": (
+            "have no answer between <answer> and </answer>",
+            "train it on demonstrations first (`export --format sft` makes them from rollouts of a "
+            "model that answers); another system_prompt; another chat template, if this one opens "
+            "a thought that the prompt asks for again (docs/inference.md); answer_tolerance, if "
+            "the tags hold the answer in another form.",
+        ),
+    }
+)
+"""Why completions have no answer, the most specific first: what they are, and hints."""
+
+
+class AnswerCheck:
+    """Counts completions without an answer, to warn if nearly all are."""
+
+    def __init__(self) -> None:
+        self._total = 0
+        self._faults: Counter[str] = Counter()
+        self._examples: list[str] = []
+
+    def add(self, completions: Iterable[tuple[str, str, Status]]) -> None:
+        """Count one problem's completions (text, finish reason, status); keep an example."""
+        example = None
+        for text, finish_reason, status in completions:
+            faults = {
+                "truncated": finish_reason == "length",
+                "filtered": finish_reason == "content_filter",
+                "empty": not text.strip(),
+                "unanswered": status is Status.NO_ANSWER,
+            }
+            self._total += 1
+            self._faults.update(name for name, found in faults.items() if found)
+            if faults["unanswered"] and example is None and len(self._examples) < 2:
+                example = excerpt(text) or "(nothing)"
+                self._examples.append(example)
+
+    def finding(self, subject: str) -> str | None:
+        """Return which fault nearly all completions of a subject have; None if none has."""
+        shares = self._shares()
+        fault = self._common_fault()
+        if fault is None:
+            return None
+        others = [f"{s:.0%} {name}" for name, s in shares.items() if name != "unanswered"]
+        more = f" ({', '.join(others)})" if fault == "unanswered" else ""
+        return f"{shares[fault]:.0%} of the completions of {subject} {_FAULTS[fault][0]}{more}"
+
+    def warning(self, subject: str, *, consequence: str) -> str | None:
+        """Explain why a subject has no answers and what to do; None if there are some."""
+        fault = self._common_fault()
+        if fault is None:
+            return None
+        examples = "\n".join(f"  {example}" for example in self._examples)
+        return (
+            f"{self.finding(subject)}: {consequence}. The model wrote:\n{examples}\n"
+            f"Ways out: {_FAULTS[fault][1]}"
+        )
+
+    def _common_fault(self) -> str | None:
+        return next((name for name, share in self._shares().items() if share >= NEARLY_ALL), None)
+
+    def _shares(self) -> dict[str, float]:
+        return {name: self._faults[name] / max(1, self._total) for name in _FAULTS}
+
+
+def excerpt(text: str) -> str:
+    """Return the beginning and the end of a text on one line that is safe to print.
+
+    Example:
+        >>> excerpt("The answer\\nis 4.")
+        'The answer is 4.'
+    """
+    line = escape_control_characters(" ".join(text.split()))
+    return line if len(line) <= 160 else f"{line[:79]} … {line[-78:]}"
