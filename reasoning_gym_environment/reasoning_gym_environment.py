@@ -168,7 +168,7 @@ class ReasoningGymEnv(BaseEnv):
         self._reported_sampling: Counter[str] = Counter()
         self._retries: Counter[str] = Counter()
         # Saves whose workers were cancelled; the next worker on the problem takes one over.
-        self._left_saves: list[tuple[tuple[str, str], asyncio.Task[GroupResult]]] = []
+        self._orphaned_saves: list[tuple[tuple[str, str], asyncio.Task[GroupResult]]] = []
         self._make_parts(config, system_prompt, start_worker)
         if config.suppress_base_env_logs:
             logging.getLogger("atroposlib.envs.base").setLevel(logging.WARNING)
@@ -486,7 +486,7 @@ class ReasoningGymEnv(BaseEnv):
         if "checkpoints" in self.__dict__:
             disks.append(self.checkpoints.close)
         await asyncio.gather(*map(asyncio.to_thread, disks))  # each waits 10 s if it hangs
-        saves = [save for _, save in self._left_saves]
+        saves = [save for _, save in self._orphaned_saves]
         for save in saves:
             if not save.cancel() and not save.exception():
                 self.statistics.record(GroupOutcome.CANCELLED)
@@ -534,10 +534,10 @@ class ReasoningGymEnv(BaseEnv):
             self.api.until_trainer, "POST", "/register-env", interval=self.progress_interval
         )
         if config.replica:
-            self.checkpoint_dir = (await register(self.api.witness))["checkpoint_dir"]
+            self.checkpoint_dir = (await register(self.api.note_probe))["checkpoint_dir"]
             self.wandb_prepend = f"{config.wandb_name}_{config.replica}"
             note = await self.checkpoints.claim()
-            await self.api.disconnect_ghost(note, keep=self.checkpoints.leave_note)
+            await self.api.disconnect_stale_registration(note, keep=self.checkpoints.leave_note)
         body = {
             "max_token_length": config.max_token_length,
             "desired_name": config.wandb_name,
@@ -561,7 +561,7 @@ class ReasoningGymEnv(BaseEnv):
         self.max_token_len = (await self.api.request("GET", "/info"))["max_token_len"]
         self.problems.max_token_length = self.length_limit
         if not (config.replica and self.checkpoints.leave_note(self.api.note(self.env_id))):
-            self.api.warn_of_ghost(self.env_id, config.min_batch_allocation)
+            self.api.warn_of_stale_registration(self.env_id, config.min_batch_allocation)
         saves = data["checkpoint_interval"] > 0
         if saves:
             self.checkpoints.require_writable()
@@ -573,7 +573,7 @@ class ReasoningGymEnv(BaseEnv):
 
     async def register_env(self) -> None:
         await super().register_env()
-        await self.api.register_sentinel()
+        await self.api.register_restart_probe()
 
     async def get_server_info(self) -> None:
         """Get the trainer's settings, then start generating, since Atropos waits a few seconds."""
@@ -627,10 +627,10 @@ class ReasoningGymEnv(BaseEnv):
 
         problems = self._started_problems()
         if self._shared is not None and (shared := await self._shared.next()):
-            recipe, asked_again = shared
+            recipe, replayed = shared
             problem = await problems.make(recipe, has_room)
             if problem:
-                return replace(problem, asked_again=asked_again)
+                return replace(problem, replayed=replayed)
             self._shared.withdraw(recipe)
         return await problems.next(has_room)
 
@@ -652,10 +652,12 @@ class ReasoningGymEnv(BaseEnv):
                 drawn.result()
             return self.backlog.pop() if self.backlog else None
 
-        stand_in: Any = copy.copy(self)  # what Atropos asks; a subclass's own calls stay its own
-        stand_in.get_next_item = draw_in_time
-        stand_in.handle_env = self.handle_env
-        await BaseEnv.add_train_workers(stand_in)
+        # Atropos draws until it has enough; this copy returns None after half a second. What a
+        # subclass calls on itself stays its own.
+        time_boxed_view: Any = copy.copy(self)
+        time_boxed_view.get_next_item = draw_in_time
+        time_boxed_view.handle_env = self.handle_env
+        await BaseEnv.add_train_workers(time_boxed_view)
 
     async def handle_env(self, item_uuid: str) -> Any:
         """Collect and deliver an item's groups, as Atropos's own does."""
@@ -693,7 +695,7 @@ class ReasoningGymEnv(BaseEnv):
             self._fatal = self._fatal or self._limit.record_failure(error)
         else:
             self._fatal = self._fatal or self.delivery.fatal
-            if self.processing and (why := subclass.nothing_delivered(groups, backlog, work)):
+            if self.processing and (why := subclass.why_nothing_delivered(groups, backlog, work)):
                 groups = None
                 self._fatal = self._fatal or self._limit.record_failure(why)
             else:
@@ -714,9 +716,9 @@ class ReasoningGymEnv(BaseEnv):
         subclass.require_problem(item, self.categories, type(self).__name__)
         statistics = self.statistics
         key = (recipe_key(item.recipe), item.question)
-        left = next((one for one in self._left_saves if one[0] == key), None)
+        left = next((one for one in self._orphaned_saves if one[0] == key), None)
         if left:
-            self._left_saves.remove(left)
+            self._orphaned_saves.remove(left)
             save = left[1]
         else:
             try:
@@ -729,7 +731,7 @@ class ReasoningGymEnv(BaseEnv):
         try:
             group = await asyncio.shield(save)
         except asyncio.CancelledError:
-            self._left_saves.append((key, save))
+            self._orphaned_saves.append((key, save))
             raise
         if not group.scored:
             statistics.record(GroupOutcome.UNSCORED)

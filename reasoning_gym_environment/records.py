@@ -14,10 +14,10 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from typing import Any
 
-UPSTREAM_THRESHOLD = 0.5
+ATROPOS_SOLVED_SCORE = 0.5
 """The verifier score from which upstream's rules count an answer as correct."""
 
-MASKED = -100
+IGNORE_INDEX = -100
 """Mask of a token that is not trained on; counting this very object is fastest."""
 
 Ladder = tuple[Mapping[str, Any], ...]
@@ -140,9 +140,9 @@ class Problem:
         entry: the library's entry, pickled by its generator because JSON would break the
             entries of two tasks. Only worker processes unpickle it.
         fault: what is known to be wrong with the item.
-        asked_again: whether its run asked it before.
+        replayed: whether its run asked it before.
         source: the user's module that has its task; empty for the library's.
-        chance: what the best constant solves of such a task, if its proof says so.
+        constant_baseline: what the best constant solves of such a task, if its proof says so.
     """
 
     recipe: Recipe
@@ -150,9 +150,9 @@ class Problem:
     oracle: str | None
     entry: bytes
     fault: Fault | None = None
-    asked_again: bool = False
+    replayed: bool = False
     source: str = ""
-    chance: float | None = None
+    constant_baseline: float | None = None
 
     def __repr__(self) -> str:
         """Return its recipe and the beginning of its question; the entry would be unreadable."""
@@ -170,7 +170,7 @@ class Completion:
     Attributes:
         text: the completion without the prompt, reasoning included.
         tokens: prompt and completion token ids.
-        masks: as long as `tokens`; MASKED on the prompt, the token id elsewhere.
+        masks: as long as `tokens`; IGNORE_INDEX on the prompt, the token id elsewhere.
         logprobs: as long as `tokens`, 1.0 on the prompt; None if the server returns none.
         finish_reason: "stop", or "length" for a truncated completion.
         usage: numbers of tokens of prompt and completion, where `tokens` is empty.
@@ -188,7 +188,7 @@ class Completion:
     completion_tokens: int = field(init=False)
 
     def __post_init__(self) -> None:
-        prompt = self.masks.count(MASKED)
+        prompt = self.masks.count(IGNORE_INDEX)
         prompt, own = self.usage or (prompt, len(self.masks) - prompt)
         object.__setattr__(self, "length", prompt + own)  # frozen
         object.__setattr__(self, "completion_tokens", own)

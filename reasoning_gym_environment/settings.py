@@ -26,7 +26,7 @@ from .errors import ConfigurationError
 from .inference.prompts import CHAT_TEMPLATES, SYSTEM_PROMPTS, resolve_system_prompt
 from .problems.levels import require_difficulty_where_fixed
 from .problems.options import Names, TaskOptions, option, split_names
-from .records import UPSTREAM_THRESHOLD
+from .records import ATROPOS_SOLVED_SCORE
 from .scoring.grading import ScoreMode
 from .util.command_line import ENV, SERVER, Given, Section, build, limits, read_given, types_of
 from .util.files import UnwritableError, require_place
@@ -185,13 +185,13 @@ class EnvironmentSettings(AtroposEnvironment, TaskOptions):
     score_mode: ScoreMode = option(
         "partial",
         "Reward before the length penalty: partial (the verifier's score), threshold (0 below "
-        f"solved_threshold, default {UPSTREAM_THRESHOLD}) or binary (1 at full credit, else 0).",
+        f"solved_threshold, default {ATROPOS_SOLVED_SCORE}) or binary (1 at full credit, else 0).",
         begins="Scoring",
     )
     solved_threshold: float | None = option(
         None,
         "Minimum score of a solved answer; by default full credit, or less where less is right. "
-        f"Upstream's is {UPSTREAM_THRESHOLD}.",
+        f"Upstream's is {ATROPOS_SOLVED_SCORE}.",
         gt=0,
         le=1,
     )

@@ -18,7 +18,7 @@ from reasoning_gym_environment.proof.answers import TOLERATED_SHARE
 from reasoning_gym_environment.proof.checks import Result
 from reasoning_gym_environment.proof.findings import DEGENERATE, Finding, Kind
 from reasoning_gym_environment.proof.proving import Proofs
-from reasoning_gym_environment.records import UPSTREAM_THRESHOLD
+from reasoning_gym_environment.records import ATROPOS_SOLVED_SCORE
 from reasoning_gym_environment.tasks.facts import LIBRARY, Floor, Floors, floors
 from reasoning_gym_environment.util.values import group_by
 
@@ -137,7 +137,7 @@ def as_markdown(data: Mapping[str, Any]) -> str:
     for why, own in group_by(lambda finding: finding["why"], data["findings"]).items():
         found = "; ".join(f"`{one['task']}` {one['finding']}: {one['detail']}" for one in own)
         table.append("| {} | {} |".format(*(text.replace("|", "\\|") for text in (why, found))))
-    head = _HEAD.format(summary=data["summary"], score=UPSTREAM_THRESHOLD, share=TOLERATED_SHARE)
+    head = _HEAD.format(summary=data["summary"], score=ATROPOS_SOLVED_SCORE, share=TOLERATED_SHARE)
     lines = [
         head,
         *(table if data["findings"] else ["No findings."]),

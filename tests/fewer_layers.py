@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from reasoning_gym_environment.sandbox import _children, _limits, _verifier_child
+from reasoning_gym_environment.sandbox import _children, _landlock, _limits, _verifier_child
 from reasoning_gym_environment.sandbox._fork_server import ForkServer
 from reasoning_gym_environment.sandbox._function_host import PROGRAM
 from reasoning_gym_environment.sandbox._protocol import FormScores, Outcome
@@ -73,6 +73,7 @@ def leave_out_landlock() -> None:
     def refuse(*, write: bool) -> int:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
+    _landlock.landlock_rules = refuse
     _limits.landlock_rules = refuse
 
 

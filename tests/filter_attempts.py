@@ -44,7 +44,7 @@ FORBIDDEN = {
 
 PROLOGUE = """
 import ctypes, mmap, os, socket, sys, threading, time
-from reasoning_gym_environment.sandbox import _limits as system_calls
+from reasoning_gym_environment.sandbox import _limits, _seccomp as system_calls
 path, parent, own = sys.argv[1], os.getppid(), os.getpid()
 libc = ctypes.CDLL(None, use_errno=True)
 memory = mmap.mmap(-1, 8192)

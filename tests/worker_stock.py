@@ -18,7 +18,7 @@ class LentWorker:
         self._worker = worker
         self._give_back = give_back
         self._last_request: asyncio.Task[bytes] | None = None
-        self.gaps = worker.gaps
+        self.missing_protections = worker.missing_protections
 
     @property
     def pid(self) -> int:

@@ -18,7 +18,7 @@ from ..util.concurrency import LARGE, DaemonWriter, offload
 from ..util.files import append_whole
 from ..util.outages import Outage, UnreachableError
 from .rows import COLUMNS, group_error, pack, task_of
-from .trainer_api import _CLOSE_SECONDS, ApiRefusedError, LostStateError, TrainerApi
+from .trainer_api import CLOSE_SECONDS, ApiRefusedError, LostStateError, TrainerApi
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class Delivery:
         """Wait a few seconds for the groups in flight, then cancel them."""
         in_flight = list(self._in_flight)
         if in_flight:
-            await asyncio.wait(in_flight, timeout=_CLOSE_SECONDS)
+            await asyncio.wait(in_flight, timeout=CLOSE_SECONDS)
         for task in in_flight:
             task.cancel()
         for error in await asyncio.gather(*in_flight, return_exceptions=True):

@@ -209,11 +209,11 @@ def _configure_logging(
     package = __package__.partition(".")[0]
     if options.quiet or options.json_logs:
         os.environ.setdefault("WANDB_SILENT", "true")
-    line = f"{package}.rollouts.metrics.line"
+    line = f"{package}.rollouts.progress.line"
     lines = {"quiet": options.quiet, "as_json": options.json_logs, "debug": env.debug_logging}
     configure_logging(redactor, live=line, **lines)
     if not env.debug_logging:  # these log a line or more per group
-        for name in ("problems.stream.problems", "scoring.grading", "storage.dumps"):
+        for name in ("problems.training.problems", "scoring.grading", "storage.dumps"):
             logging.getLogger(f"{package}.{name}").setLevel(logging.WARNING)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from ..records import MASKED, Attempt, GroupResult, Problem, Status
+from ..records import IGNORE_INDEX, Attempt, GroupResult, Problem, Status
 from ..util.values import replace_surrogates
 
 COLUMNS = ("tokens", "masks", "inference_logprobs")
@@ -132,9 +132,9 @@ def _row_error(
     if wrong.any():
         token = tokens[int(wrong.argmax())]
         return f"{token!r} among its tokens, not an id of a vocabulary of {vocabulary}"
-    wrong = (labels != MASKED) & (labels != ids)
+    wrong = (labels != IGNORE_INDEX) & (labels != ids)
     if wrong.any():
-        return f"the mask {masks[int(wrong.argmax())]!r}, neither {MASKED} nor its token"
+        return f"the mask {masks[int(wrong.argmax())]!r}, neither {IGNORE_INDEX} nor its token"
     if logprobs is None:
         return None
     if len(logprobs) != len(masks):
@@ -143,7 +143,7 @@ def _row_error(
     wrong = ~np.isfinite(values)
     if wrong.any():
         return f"the logprob {logprobs[int(wrong.argmax())]!r}"
-    trained = values[labels != MASKED]
+    trained = values[labels != IGNORE_INDEX]
     if len(trained) and trained.max() > 0:
         return f"the logprob {float(trained.max())!r} of a trained token, above 0"
     return None
@@ -173,8 +173,8 @@ def _numbers(row: Sequence[Any], kind: type) -> np.ndarray[Any, Any]:
 def trained_tokens(masks: Sequence[int]) -> int:
     """Return how many tokens of a row are trained on."""
     if isinstance(masks, array):
-        return int(np.count_nonzero(np.asarray(masks) != MASKED))
-    return len(masks) - masks.count(MASKED)
+        return int(np.count_nonzero(np.asarray(masks) != IGNORE_INDEX))
+    return len(masks) - masks.count(IGNORE_INDEX)
 
 
 def pack(body: Mapping[str, Any]) -> bytes:

@@ -81,12 +81,12 @@ class SharedCurriculum:
                     await asyncio.wait({self._fetching}, timeout=1.0)
         if not self._ahead:
             return None
-        recipe, asked_again = self._ahead.popleft()
+        recipe, replayed = self._ahead.popleft()
         self._awaited[recipe_key(recipe)] = None
         if len(self._awaited) > _MAX_PENDING:
             del self._awaited[next(iter(self._awaited))]
         self._counts["curriculum/shared_problems"] += 1
-        return recipe, asked_again
+        return recipe, replayed
 
     async def _fetch_again(self) -> None:
         try:

@@ -102,7 +102,7 @@ async def collect_groups(env: Any, item: Any) -> tuple[Any, list[Any]]:
     return groups, backlog or []
 
 
-def nothing_delivered(groups: Any, backlog: list[Any], work: Mapping[str, int]) -> str:
+def why_nothing_delivered(groups: Any, backlog: list[Any], work: Mapping[str, int]) -> str:
     """Say why an item's work has delivered no group; "" if it has, lost one, or more follows."""
     if groups is None and not backlog and not work["lost"]:
         return "nothing was collected: no group, or none with a score"

@@ -31,7 +31,7 @@ from msgspec import Meta
 
 from ..errors import TRY_AGAIN, ConfigurationError, FixableError
 from ..inference.errors import error_message, start_of_body
-from ..rollouts.progress import line_logger
+from ..rollouts.progress import progress_logger
 from ..util.outages import LOG_INTERVAL, Outage, Retry, UnreachableError, is_loopback
 from ..util.values import validate
 from .rows import pack
@@ -39,7 +39,7 @@ from .rows import pack
 logger = logging.getLogger(__name__)
 
 
-_CLOSE_SECONDS = 5.0
+CLOSE_SECONDS = 5.0
 """How long groups in flight and the goodbye have to arrive at the end of a run."""
 
 
@@ -90,7 +90,7 @@ class TrainerApi:
 
     Attributes:
         waiting: why the trainer waits, if it has taken no batch for a minute; else empty.
-        witness: the registration that proves, when it is known, that an API was not restarted.
+        note_probe: the registration that proves, when it is known, that an API was not restarted.
     """
 
     def __init__(self, url: str, clock: Callable[[], float] = time.monotonic) -> None:
@@ -99,9 +99,9 @@ class TrainerApi:
         self._url = url  # without a trailing slash
         self._is_away = not is_loopback(urlsplit(url).hostname or "")
         self._outage = Outage(server=f"The Atropos API at {url}")
-        self._sentinel = _bystander(f"sentinel-{uuid.uuid4()}")
-        self.witness = _bystander(f"witness-{uuid.uuid4()}")
-        self._sentinels = 0
+        self._restart_probe = zero_weight_registration(f"sentinel-{uuid.uuid4()}")
+        self.note_probe = zero_weight_registration(f"witness-{uuid.uuid4()}")
+        self._earlier_probes = 0
         self._unverified = False
         self._verifying = asyncio.Lock()
         self.waiting = ""
@@ -133,7 +133,7 @@ class TrainerApi:
                     await self._require_same_api()
                     return await self._ask(this, method, path, content)
                 except _TRANSIENT as error:
-                    self._unverified = bool(self._sentinels)
+                    self._unverified = bool(self._earlier_probes)
                     why = str(error) or f"no answer within {self.patience:g} s"
                     self._outage.record_failure(why, lost=0, request=this)
                     if not await retry.wait():
@@ -218,7 +218,7 @@ class TrainerApi:
                 return reply
             waiting.record_failure()
             if waiting.should_log:
-                line_logger.warning(
+                progress_logger.warning(
                     "Waiting for a trainer, %.0f s: start it with the Atropos API at %s; to try "
                     "without one, run `reasoning-gym-environment demo --trainer-only %s`",
                     *(waiting.seconds, self._url, self._url),
@@ -226,10 +226,10 @@ class TrainerApi:
             await asyncio.sleep(1)
 
     def note(self, env_id: int) -> str:
-        """Return what `disconnect_ghost` needs if this process is killed."""
-        return f"environment {env_id} {self.witness['desired_name']}"
+        """Return what `disconnect_stale_registration` needs if this process is killed."""
+        return f"environment {env_id} {self.note_probe['desired_name']}"
 
-    def warn_of_ghost(self, env_id: int, min_batch_allocation: float | None) -> None:
+    def warn_of_stale_registration(self, env_id: int, min_batch_allocation: float | None) -> None:
         """Say what stays at the API if this process is killed, and the ways out."""
         logger.log(
             logging.INFO if min_batch_allocation is None else logging.WARNING,
@@ -240,7 +240,9 @@ class TrainerApi:
             *(env_id, env_id, self._url),
         )
 
-    async def disconnect_ghost(self, note: str, *, keep: Callable[[str], object]) -> None:
+    async def disconnect_stale_registration(
+        self, note: str, *, keep: Callable[[str], object]
+    ) -> None:
         """Disconnect a former process's environment, unless the API was restarted since.
 
         `keep` gets the note of an API that knows it: the next process may need it. Failures are
@@ -250,9 +252,11 @@ class TrainerApi:
         if not found:
             return
         env_id = int(found[1])
-        try:  # the witness is asked once: a second time, each API knows it
-            reply = await self._once("POST", "/register-env", pack(_bystander(found[2])))
-            if _number_of_namesakes(reply) < 1:
+        try:  # the probe is asked for once: a second time, each API knows it
+            reply = await self._once(
+                "POST", "/register-env", pack(zero_weight_registration(found[2]))
+            )
+            if earlier_registrations(reply) < 1:
                 return
             keep(note)
             logger.info("Disconnecting environment %d of this replica's last process", env_id)
@@ -309,25 +313,25 @@ class TrainerApi:
                 )
         return status
 
-    async def register_sentinel(self) -> None:
-        """Register the sentinel, right after this environment; raises the errors of `request`."""
-        reply = await self.request("POST", "/register-env", self._sentinel)
-        self._sentinels = _number_of_namesakes(reply) + 1
-        if self._sentinels < 1:
+    async def register_restart_probe(self) -> None:
+        """Register the restart probe right after this environment; raises as `request` does."""
+        reply = await self.request("POST", "/register-env", self._restart_probe)
+        self._earlier_probes = earlier_registrations(reply) + 1
+        if self._earlier_probes < 1:
             raise self.mark_lost("it was restarted while this environment registered")
 
     async def _require_same_api(self) -> None:
-        """Raise LostStateError if the API no longer knows the sentinel after a failed request."""
+        """Raise LostStateError if the API no longer knows the probe after a failed request."""
         if self.lost:
             raise self.lost
         async with self._verifying:  # registrations are numbered: two could overtake each other
             if not self._unverified:
                 return
-            reply = await self._once("POST", "/register-env", pack(self._sentinel))
-            number = _number_of_namesakes(reply)
-            if number < self._sentinels:
+            reply = await self._once("POST", "/register-env", pack(self._restart_probe))
+            number = earlier_registrations(reply)
+            if number < self._earlier_probes:
                 raise self.mark_lost("it does not know this environment")
-            self._sentinels = number + 1
+            self._earlier_probes = number + 1
             self._unverified = False
 
     async def disconnect(self, env_id: int) -> None:
@@ -336,7 +340,7 @@ class TrainerApi:
             return
         try:
             goodbye = self._once("POST", "/disconnect-env", pack({"env_id": env_id}))
-            await asyncio.wait_for(goodbye, _CLOSE_SECONDS)
+            await asyncio.wait_for(goodbye, CLOSE_SECONDS)
         except (*_TRANSIENT, ApiRefusedError) as error:
             self._warn_of_connected(env_id, error)
 
@@ -356,7 +360,7 @@ class TrainerApi:
         return self.lost
 
 
-def _bystander(name: str) -> dict[str, Any]:
+def zero_weight_registration(name: str) -> dict[str, Any]:
     """Return the registration of an environment that takes no share of anything."""
     weight = 1e-30  # the API divides by the sum of all weights
     return {
@@ -380,6 +384,6 @@ def _unfilled(batch_size: int, group_size: int) -> str:
     )
 
 
-def _number_of_namesakes(reply: Mapping[str, Any]) -> int:
+def earlier_registrations(reply: Mapping[str, Any]) -> int:
     """Return how many environments of that name the API knew before; -1 without a trainer."""
     return int(reply.get("wandb_name", "_-1").rpartition("_")[2])

@@ -11,7 +11,7 @@ from typing import Any
 from ..errors import FixableError
 from ..evaluation.comparison import compare, comparison_table
 from ..evaluation.store import EvaluationResults, read_results
-from ..records import UPSTREAM_THRESHOLD
+from ..records import ATROPOS_SOLVED_SCORE
 from ..tasks.facts import LIBRARY
 from ..util.command_line import Parser
 from ..util.values import escape_control_characters, table
@@ -74,7 +74,8 @@ def main(arguments: Sequence[str]) -> int:
 def require_comparable(before: EvaluationResults, after: EvaluationResults) -> None:
     """Raise FixableError if different scores count as solved, or the suites differ."""
     rules = [
-        results.settings.get("solved_threshold", UPSTREAM_THRESHOLD) for results in (before, after)
+        results.settings.get("solved_threshold", ATROPOS_SOLVED_SCORE)
+        for results in (before, after)
     ]
     if rules[0] != rules[1]:
         one, other = (

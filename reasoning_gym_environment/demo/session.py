@@ -160,7 +160,7 @@ class DemoReport:
 
     Attributes:
         seconds: of serving, without the start.
-        means: over the whole run, named as in `rollouts.metrics`.
+        means: over the whole run, named as in `rollouts.values`.
         counts: of the environment's events.
         curriculum: the statistics of the curriculum at the end.
         batches, pulled: batches and groups that the trainer received.

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import NamedTuple
 
-from ..records import FORMAT_FAILURES, UPSTREAM_THRESHOLD, Status
+from ..records import ATROPOS_SOLVED_SCORE, FORMAT_FAILURES, Status
 from ..storage.rows import StoredGroup, StoredRollout
 from ..tasks.facts import LIBRARY, floors, level_chance
 from ..util.values import group_by, table
@@ -206,7 +206,7 @@ def _breakdown(samples: Sequence[StoredGroup], baselines: Baselines) -> Breakdow
         by_items=_slice(samples, baselines),
         by_tasks=_by_tasks(list(tasks.values()), baselines),
         statuses={status: statuses.count(status) / len(statuses) for status in Status},
-        percent_correct=fmean(s >= UPSTREAM_THRESHOLD for s in scores) if scores else None,
+        percent_correct=fmean(s >= ATROPOS_SOLVED_SCORE for s in scores) if scores else None,
         sources={name: _slice(own, baselines) for name, own in sorted(sources.items())},
         categories={name: _slice(own, baselines) for name, own in sorted(categories.items())},
         tasks={name: _slice(own, baselines) for name, own in sorted(tasks.items())},

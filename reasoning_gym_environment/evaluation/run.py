@@ -46,7 +46,7 @@ from ..util.outages import Outage
 from ..util.progress import with_progress
 from ..util.values import table
 from .metrics import Baselines, EvaluationReport, evaluation_report, evaluation_table, headline
-from .store import EvaluationStore, locked, unused
+from .store import EvaluationStore, locked, next_free_folder
 
 logger = logging.getLogger(__name__)
 
@@ -292,7 +292,7 @@ class Evaluation:
         )
         self._resumable = step is None  # while serving, the model changes under its name
         if self.has_run or not self._resumable:
-            self.folder = unused(self.folder)
+            self.folder = next_free_folder(self.folder)
         self.has_run = True
         at = {"step": self.settings.eval_step if step is None else step}
         with (

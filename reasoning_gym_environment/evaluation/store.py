@@ -155,7 +155,7 @@ def write_metrics(path: Path, report: EvaluationReport) -> None:
     write_whole(path, json.dumps(content, indent=2) + "\n")
 
 
-def unused(folder: Path) -> Path:
+def next_free_folder(folder: Path) -> Path:
     """Return the folder or, if it exists, the same name with a number."""
     numbered = (folder.with_name(f"{folder.name}-{n}") for n in itertools.count(2))
     return next(path for path in itertools.chain([folder], numbered) if not path.exists())

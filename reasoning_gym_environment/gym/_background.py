@@ -125,9 +125,9 @@ class LazyPool(Generic[Pool]):
             return self.pool
 
     @property
-    def gaps(self) -> list[str]:
+    def missing_protections(self) -> list[str]:
         """What the sandbox does not enforce on this system; empty before the start as well."""
-        return [] if self.pool is None else self.pool.gaps
+        return [] if self.pool is None else self.pool.missing_protections
 
     async def close(self) -> None:
         """Stop all processes. Safe to call again; `start` then fails."""

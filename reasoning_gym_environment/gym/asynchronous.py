@@ -262,9 +262,9 @@ class AsyncReasoningGym:
         return self._pool.pool is not None and self._pool.pool.ready
 
     @property
-    def gaps(self) -> list[str]:
+    def missing_protections(self) -> list[str]:
         """What the sandbox does not enforce on this system; empty before the start as well."""
-        return self._pool.gaps
+        return self._pool.missing_protections
 
     def require_own_loop(self) -> None:
         """Raise PoolClosedError in another event loop than that of the first call."""

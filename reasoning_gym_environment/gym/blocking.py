@@ -54,9 +54,9 @@ class ReasoningGym:
         return dict(self._gym.counts)
 
     @property
-    def gaps(self) -> list[str]:
+    def missing_protections(self) -> list[str]:
         """What the sandbox does not enforce on this system; empty before the start as well."""
-        return self._gym.gaps
+        return self._gym.missing_protections
 
     def modules(self) -> dict[str, str]:
         """Return the digest of each module: see `AsyncReasoningGym.modules`."""

@@ -296,6 +296,6 @@ class ContainedFunction:
         return pool is not None and bool(pool.pids)
 
     @property
-    def gaps(self) -> list[str]:
+    def missing_protections(self) -> list[str]:
         """What the sandbox does not enforce on this system; empty before the start as well."""
-        return self._background.client.gaps
+        return self._background.client.missing_protections

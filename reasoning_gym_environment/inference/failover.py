@@ -200,7 +200,7 @@ class Failover:
         self, request: Callable[[ServerClient], Coroutine[None, None, T]], split: str
     ) -> T:
         failures: list[Exception] = []
-        for number in self._order():
+        for number in self._claim_order():
             try:
                 answer = await self._try_one(number, request, split)
             except Exception as error:  # noqa: BLE001 - raised below if no server answers
@@ -227,7 +227,7 @@ class Failover:
         self._outage.record_failure()
         raise worst
 
-    def _order(self) -> list[int]:
+    def _claim_order(self) -> list[int]:
         """Return all servers' numbers, the one to try first in front."""
         now = self._clock()
         cooling = {n for n, at in self._failed_at.items() if now - at < 30.0}

@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import ConfigurationError, did_you_mean
-from ..records import MASKED, Completion
+from ..records import IGNORE_INDEX, Completion
 from ..scoring.extraction import opened_thought
 from ..util.values import replace_surrogates
 
@@ -189,7 +189,7 @@ def completions_from_texts(
             Completion(
                 text=opening + in_tags(text),
                 tokens=(*prompt_tokens, *own[:room]),
-                masks=(MASKED,) * len(prompt_tokens) + tuple(own[:room]),
+                masks=(IGNORE_INDEX,) * len(prompt_tokens) + tuple(own[:room]),
                 logprobs=None,
                 finish_reason="length" if len(own) > room else reason,
             )
@@ -228,7 +228,7 @@ def completion_from_tokens(
     return Completion(
         text=text,
         tokens=prompt + own,
-        masks=array("i", [MASKED]) * len(prompt) + own,
+        masks=array("i", [IGNORE_INDEX]) * len(prompt) + own,
         logprobs=array("d", [1.0]) * len(prompt) + array("d", logprobs),
         finish_reason=finish_reason,
     )

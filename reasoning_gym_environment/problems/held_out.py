@@ -23,7 +23,7 @@ def held_out_hashes(task: str, question: str, oracle: str | None) -> frozenset[b
     return frozenset(question_hash(text) for text in (question, disguised) if text is not None)
 
 
-def _is_held_out(problem: Problem, excluded: Collection[bytes]) -> bool:
+def is_held_out(problem: Problem, excluded: Collection[bytes]) -> bool:
     own = held_out_hashes(problem.recipe.task, problem.question, problem.oracle)
     return not own.isdisjoint(excluded)
 

@@ -35,7 +35,7 @@ from .levels import Amount, Count, DefaultLevels, LevelPolicy, LevelsState, leve
 WAIT = 200
 """Draws before a problem is asked again, so that the policy has moved."""
 
-MAX_ASKINGS = 5
+MAX_ATTEMPTS = 5
 """Times that a problem is asked at the most."""
 
 FRESH_SHARE = 0.3
@@ -78,8 +78,8 @@ class _Level:
 
 
 @dataclass(slots=True)
-class _Known:
-    """A problem that was asked, `askings` times.
+class ReplayedProblem:
+    """A problem that was asked, `attempts` times.
 
     Attributes:
         size: scored rollouts of the last group.
@@ -90,7 +90,7 @@ class _Known:
     """
 
     recipe: Recipe
-    askings: int = 0
+    attempts: int = 0
     size: int = 0
     solved: float = 0.0
     failed: float = 0.0
@@ -124,13 +124,13 @@ def signal_probability(solved: float, failed: float, size: int) -> float:
 def count_group(
     counts: Counter[str],
     *,
-    asked_again: bool,
+    replayed: bool,
     solved: int,
     scored: int,
 ) -> None:
     """Count a group for `sampling_metrics`; one without scored rollouts counts nowhere."""
     if scored:
-        kind = "asked_again" if asked_again else "fresh"
+        kind = "asked_again" if replayed else "fresh"
         counts["rollouts"] += scored
         counts[kind] += 1
         counts[f"{kind}_with_signal"] += 0 < solved < scored
@@ -165,7 +165,7 @@ KnownRow = tuple[
     Count | None,
     Annotated[float, Meta(ge=0, le=1)],
 ]
-"""A stored problem: recipe, askings, size, solved, failed, last draw, step, expected signal."""
+"""A stored problem: recipe, attempts, size, solved, failed, last draw, step, expected signal."""
 
 
 class MemoryState(Struct):
@@ -190,12 +190,12 @@ class ReplayBuffer:
         self._room = max(8, min(256, MAX_PROBLEMS // len(tasks)))  # compared in a draw
         self._level_half_life = HALF_LIFE * len(tasks)
         self._levels: dict[str, dict[int | None, _Level]] = {task: {} for task in tasks}
-        self._ready: dict[str, dict[int, _Known]] = {task: {} for task in tasks}
-        self._awaited: dict[tuple[str, int], _Known] = {}
+        self._ready: dict[str, dict[int, ReplayedProblem]] = {task: {} for task in tasks}
+        self._awaited: dict[tuple[str, int], ReplayedProblem] = {}
         self._step: int | None = None
         self._mixed = self._expected = 10.0  # a prior of ten groups as expected
 
-    def is_asked_again(self, recipe: Recipe) -> bool:
+    def is_replayed(self, recipe: Recipe) -> bool:
         """Return whether a recipe was handed out by `take` and has no result yet."""
         return (recipe.task, recipe.seed) in self._awaited
 
@@ -255,7 +255,7 @@ class ReplayBuffer:
         self._step = step
         known = self._awaited.pop((recipe.task, recipe.seed), None)
         again = known is not None
-        known = known or _Known(recipe=recipe)
+        known = known or ReplayedProblem(recipe=recipe)
         if again:
             self._mixed = 0.99 * self._mixed + (0 < solved < scored)
             self._expected = 0.99 * self._expected + known.expected
@@ -268,15 +268,15 @@ class ReplayBuffer:
         keep = 0.5 ** ((draw - known.since) / PROBLEM_HALF_LIFE)
         known.solved = keep * known.solved + solved
         known.failed = keep * known.failed + scored - solved
-        known.askings += 1
+        known.attempts += 1
         known.size = scored
         known.since = draw
         known.step = step
-        if 0 < solved < scored and known.askings < MAX_ASKINGS:
+        if 0 < solved < scored and known.attempts < MAX_ATTEMPTS:
             self._keep(known)
         return again
 
-    def _keep(self, known: _Known) -> None:
+    def _keep(self, known: ReplayedProblem) -> None:
         ready = self._ready[known.recipe.task]
         ready[known.recipe.seed] = known
         if len(ready) > self._room:
@@ -314,16 +314,18 @@ class ReplayBuffer:
             self._awaited[known.recipe.task, known.recipe.seed] = known
 
 
-def _row(known: _Known) -> list[Any]:
+def _row(known: ReplayedProblem) -> list[Any]:
     _, *numbers = (getattr(known, field.name) for field in fields(known))
     return [known.recipe.to_json(), *numbers]
 
 
-def _read(rows: Iterable[KnownRow], is_drawn: Callable[[Recipe], bool]) -> Iterator[_Known]:
-    for data, askings, size, solved, failed, since, step, expected in rows:
+def _read(
+    rows: Iterable[KnownRow], is_drawn: Callable[[Recipe], bool]
+) -> Iterator[ReplayedProblem]:
+    for data, attempts, size, solved, failed, since, step, expected in rows:
         recipe = Recipe.from_json(data)
         if is_drawn(recipe):
-            yield _Known(recipe, askings, size, solved, failed, since, step, expected)
+            yield ReplayedProblem(recipe, attempts, size, solved, failed, since, step, expected)
 
 
 SEED_BITS = 53
@@ -544,9 +546,9 @@ class Sampler:
         index = bisect.bisect_right(self._cumulative, uniform * self._cumulative[-1])
         return self._tasks[min(index, len(self._tasks) - 1)]
 
-    def is_asked_again(self, recipe: Recipe) -> bool:
+    def is_replayed(self, recipe: Recipe) -> bool:
         """Return whether a recipe without a result yet is one that was asked before."""
-        return self._memory.is_asked_again(recipe)
+        return self._memory.is_replayed(recipe)
 
     def report_result(
         self,

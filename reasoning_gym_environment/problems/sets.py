@@ -10,7 +10,7 @@ from typing import Any
 from ..errors import ConfigurationError, GenerationError
 from ..records import Problem, Recipe
 from ..sandbox.pool import Generate
-from .held_out import _is_held_out
+from .held_out import is_held_out
 from .sampler import split_seed
 from .stream import MAX_FAILED, MAX_SKIPPED
 
@@ -52,7 +52,7 @@ async def make_problems(
             problem = await generate(recipe)
         except GenerationError as error:
             return error
-        if _is_held_out(problem, excluded):
+        if is_held_out(problem, excluded):
             on_excluded()
             return None
         on_made()

@@ -17,7 +17,7 @@ from typing import Any
 from ..errors import GenerationError
 from ..records import FaultKind, Problem, Recipe
 from ..sandbox.pool import Generate
-from .held_out import ExcludedQuestions, _is_held_out
+from .held_out import ExcludedQuestions, is_held_out
 from .sampler import Sampler, redrawn_seed
 
 logger = logging.getLogger(__name__)
@@ -96,7 +96,7 @@ class RecipeStream:
         problem, excluded = await asyncio.gather(
             self._generate(recipe), self._excluded(recipe.task)
         )
-        return None if _is_held_out(problem, excluded) else problem
+        return None if is_held_out(problem, excluded) else problem
 
     def fill(self) -> None:
         """Start to make problems until `prefetch` are pending: of restored recipes, then new."""

@@ -158,8 +158,8 @@ class TrainingProblems:
         while tries < MAX_SKIPPED:
             problem = await self._stream.next_problem()
             recipe = problem.recipe
-            if self._sampler and self._sampler.is_asked_again(recipe):
-                problem = replace(problem, asked_again=True)
+            if self._sampler and self._sampler.is_replayed(recipe):
+                problem = replace(problem, replayed=True)
             fits = has_room is None or await has_room(problem)
             level = "default" if recipe.level is None else str(recipe.level)
             described = (recipe.task, recipe.seed, level)
@@ -215,12 +215,12 @@ class TrainingProblems:
     def group_finished(self, group: GroupResult) -> None:
         """Update levels and task sampling with a training group."""
         recipe = group.problem.recipe
-        again = group.problem.asked_again
+        again = group.problem.replayed
         self.report_result(
             recipe,
             solved=group.solved,
             scored=len(group.scored),
-            asked_again=again,
+            replayed=again,
         )
 
     def report_result(
@@ -229,18 +229,18 @@ class TrainingProblems:
         *,
         solved: int,
         scored: int,
-        asked_again: bool = False,
+        replayed: bool = False,
     ) -> None:
         """Update the curriculum and the sampler with a group: `solved` of its `scored` rollouts."""
         assert self._sampler is not None
-        own = self._sampler.is_asked_again(recipe)
+        own = self._sampler.is_replayed(recipe)
         count_group(
             self.sampling,
-            asked_again=asked_again or own,
+            replayed=replayed or own,
             solved=solved,
             scored=scored,
         )
-        if asked_again and not own:
+        if replayed and not own:
             return  # a shared curriculum chose it: learn from first groups alone
         move = self._sampler.report_result(
             recipe,

@@ -13,7 +13,7 @@ from typing import Any
 from ..errors import GenerationError
 from ..problems.sampler import evaluation_recipes
 from ..problems.stream import skip_faulty
-from ..records import UPSTREAM_THRESHOLD, Problem, Status, Verdict
+from ..records import ATROPOS_SOLVED_SCORE, Problem, Status, Verdict
 from ..sandbox.pool import TaskPool
 from ..util.values import group_by, shorten
 from .findings import DEGENERATE, EXECUTED, HOSTILE, Finding, Kind, Probe, constants_for, probes_for
@@ -42,7 +42,7 @@ class Observation:
     def paid(self) -> bool:
         """Whether it earns what a right answer does; a near miss may earn its share."""
         is_near = self.probe.kind is Kind.NEAR_MISS
-        return self.solved if is_near else self.score >= UPSTREAM_THRESHOLD
+        return self.solved if is_near else self.score >= ATROPOS_SOLVED_SCORE
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -226,9 +226,9 @@ class LiveIndex:
         self._old: dict[Path, int] = {}
         self._old = {path: modified for modified, path in self._found()} if only_new else {}
         self._lock = threading.Lock()
-        self._start()
+        self._reset()
 
-    def _start(self) -> None:
+    def _reset(self) -> None:
         """Forget everything."""
         self._generation = secrets.token_hex(4)
         self._looked = 0.0
@@ -306,7 +306,7 @@ class LiveIndex:
         restarts = file.restarts
         lines = file.next_lines()
         if file.restarts > restarts and file.path.name in (SAMPLES, PARTIAL_SAMPLES):
-            self._start()  # a resumed evaluation asks its unscored items again
+            self._reset()  # a resumed evaluation asks its unscored items again
             return
         number = self._read_as.setdefault((file.path, file.restarts), len(self._read_from))
         self._read_from += [file.path] if number == len(self._read_from) else []
@@ -485,7 +485,9 @@ class LiveServer:
             Route("/healthz", self._healthz),
         ]
         names = {"localhost", socket.gethostname(), host, *allowed_hosts}
-        app = Gate(Starlette(routes=routes), token=token, names={name.lower() for name in names})
+        app = LocalOnlyMiddleware(
+            Starlette(routes=routes), token=token, names={name.lower() for name in names}
+        )
         self._server = HttpServer(
             app,
             host=host,
@@ -579,7 +581,7 @@ class LiveServer:
         return Response(body, headers=headers, media_type="application/json")
 
 
-class Gate:
+class LocalOnlyMiddleware:
     """Middleware that lets only this machine's own pages read, with the token if there is one.
 
     Args:

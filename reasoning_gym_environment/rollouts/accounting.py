@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     pass
 from .values import Means, group_values
 
-_WORK: ContextVar[Counter[str]] = ContextVar("work")
+item_counts: ContextVar[Counter[str]] = ContextVar("work")
 """Counts of the item at work, in this task and those that it started: groups that the statistics
 know, that were handed out, delivered and lost."""
 
@@ -77,12 +77,12 @@ class Statistics:
     def generating(self, *, lost_on: type[BaseException]) -> Iterator[None]:
         """Start a group; `lost_on` counts it as lost, any other exception as interrupted."""
         self.counts["groups/started"] += 1
-        _WORK.get(Counter())["known"] += 1
+        item_counts.get(Counter())["known"] += 1
         try:
             yield
         except lost_on:
             self.counts["groups/lost"] += 1
-            _WORK.get(Counter())["lost"] += 1
+            item_counts.get(Counter())["lost"] += 1
             raise
         except BaseException:
             self.counts["groups/interrupted"] += 1
@@ -94,11 +94,11 @@ class Statistics:
 
     def hand_out(self) -> None:
         """Note that a collected group leaves for delivery, perhaps through a subclass."""
-        _WORK.get(Counter()).update(["known", "handed_out"])
+        item_counts.get(Counter()).update(["known", "handed_out"])
 
     def begin_delivery(self) -> None:
         """Note that a group is delivered; beyond those handed out, a subclass has made it."""
-        work = _WORK.get(None)
+        work = item_counts.get(None)
         if work is not None:
             if work["delivered"] == work["handed_out"]:
                 self._collect_own()
@@ -117,7 +117,7 @@ class Statistics:
         """
         work = Counter[str]()
         outcome = GroupOutcome.CANCELLED
-        token = _WORK.set(work)
+        token = item_counts.set(work)
         try:
             yield work
             outcome = GroupOutcome.DROPPED
@@ -131,7 +131,7 @@ class Statistics:
                     raise
             raise
         finally:
-            _WORK.reset(token)
+            item_counts.reset(token)
             for _ in range(work["handed_out"] - work["delivered"]):
                 self.record(outcome)
 
@@ -149,7 +149,7 @@ class Statistics:
 
     def record(self, outcome: GroupOutcome) -> None:
         self.counts[f"groups/{outcome.value}"] += 1
-        _WORK.get(Counter()).update(["known", outcome.value])
+        item_counts.get(Counter()).update(["known", outcome.value])
 
     def unaccounted(self) -> dict[str, int]:
         """Count the groups without an outcome by stage; empty before the first group."""

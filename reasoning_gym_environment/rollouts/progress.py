@@ -24,7 +24,7 @@ from .values import Means
 logger = logging.getLogger(__name__)
 
 
-line_logger = logging.getLogger(f"{__name__}.line")
+progress_logger = logging.getLogger(f"{__name__}.line")
 """Logs the progress line; a terminal shows its last message below all others."""
 
 
@@ -163,7 +163,7 @@ class ProgressReporter:
                 await asyncio.sleep(seconds)
                 line = self.line()
                 if line:
-                    line_logger.info("%s", line)
+                    progress_logger.info("%s", line)
 
         task = asyncio.ensure_future(log_forever())
         try:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..records import UPSTREAM_THRESHOLD, Attempt, GroupResult, Signal, Status
+from ..records import ATROPOS_SOLVED_SCORE, Attempt, GroupResult, Signal, Status
 from ..scoring.grading import signal
 from ..tasks.facts import LIBRARY, known_categories
 
@@ -87,7 +87,7 @@ def attempt_values(attempt: Attempt) -> dict[str, float]:
     values["completion_tokens"] = float(completion.completion_tokens)
     if verdict.status is not Status.UNSCORED and verdict.score is not None:
         values["solved"] = float(verdict.status is Status.SOLVED)
-        values["percent_correct"] = float(verdict.score >= UPSTREAM_THRESHOLD)
+        values["percent_correct"] = float(verdict.score >= ATROPOS_SOLVED_SCORE)
         values["score"] = verdict.score
         values["reward"] = attempt.reward.value
     return values

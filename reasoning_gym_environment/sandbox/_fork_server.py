@@ -67,7 +67,7 @@ class WorkerProcess:
     Our end of the socket closes with this process, however it ends; the worker then ends as well.
 
     Attributes:
-        gaps: what the worker can't enforce on this system, known once it is ready.
+        missing_protections: what the worker can't enforce on this system, known once it is ready.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class WorkerProcess:
         server: ForkServer,
     ) -> None:
         self.pid = pid
-        self.gaps = ""
+        self.missing_protections = ""
         self._reader = reader
         self._writer = writer
         self._server = server
@@ -91,7 +91,7 @@ class WorkerProcess:
 
     async def wait_until_ready(self) -> None:
         """Read the worker's first message; raise WorkerLostError if none comes."""
-        self.gaps = (await self._reply(START_TIMEOUT)).decode()
+        self.missing_protections = (await self._reply(START_TIMEOUT)).decode()
         self._initial_size = address_space(self.pid)
 
     async def request(self, payload: bytes, *, timeout: float) -> bytes:

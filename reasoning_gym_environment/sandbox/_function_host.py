@@ -135,7 +135,7 @@ def run(
         "allow": frozenset(source.allow),
     }
     enter: Callable[..., Any] = partial(limits.enter_function_child, **own)
-    protocol.write_frame(replies, limits.function_gaps(**own).encode())
+    protocol.write_frame(replies, limits.missing_in_function(**own).encode())
 
     def call_in_child(deadline: float, calls: Sequence[FunctionCall]) -> list[FormScores]:
         [(text, data)] = calls

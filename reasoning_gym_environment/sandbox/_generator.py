@@ -85,11 +85,11 @@ def run(
     """
     os.chdir(tempfile.gettempdir())  # programs of codeio may leave files where they run
     # before the thread: a filter does not bind running ones
-    gaps = limits.enter_host() if module else limits.enter_generator()
+    missing_protections = limits.enter_host() if module else limits.enter_generator()
     datasets.limit_memory(limits.address_space, limits.address_space() + limits.DATASET_MEMORY)
     inbox: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_feed, args=(requests, inbox), daemon=True).start()
-    protocol.write_frame(replies, " ".join(gaps).encode())
+    protocol.write_frame(replies, " ".join(missing_protections).encode())
     while True:
         try:
             reply = answer(pickle.loads(inbox.get()), datasets, module)

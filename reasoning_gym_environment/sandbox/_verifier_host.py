@@ -277,8 +277,12 @@ def run(
     """Serve until the parent goes away or memory is used up; first report what is not enforced."""
     limits.enter_host()
     datasets.limit_memory(limits.address_space, limits.address_space() + limits.DATASET_MEMORY)
-    gaps = limits.function_gaps(**OWN_LIMITS, seconds=1) if module else limits.verifier_gaps()
-    protocol.write_frame(replies, gaps.encode())
+    missing_protections = (
+        limits.missing_in_function(**OWN_LIMITS, seconds=1)
+        if module
+        else limits.missing_in_verifier()
+    )
+    protocol.write_frame(replies, missing_protections.encode())
     host = VerifierHost(datasets)
     while (frame := protocol.read_frame(requests)) is not None:
         try:

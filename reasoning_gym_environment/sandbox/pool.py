@@ -142,15 +142,17 @@ class WorkerGroup:
     async def start(self) -> None:
         """Start all workers at once; raise WorkerStartError if one does not start."""
         await asyncio.gather(*(self._add_worker() for _ in range(self._size)))
-        for gap in self.gaps:
+        for gap in self.missing_protections:
             logger.warning("Sandbox incomplete: %s", gap)
 
     @property
-    def gaps(self) -> list[str]:
+    def missing_protections(self) -> list[str]:
         """What this system does not enforce, one sentence for each kind of worker."""
         return [
-            f"{self._role} processes: {gaps}"
-            for gaps in sorted({worker.gaps for worker in self._workers} - {""})
+            f"{self._role} processes: {missing_protections}"
+            for missing_protections in sorted(
+                {worker.missing_protections for worker in self._workers} - {""}
+            )
         ]
 
     async def _add_worker(self) -> None:
@@ -255,9 +257,9 @@ class WorkerPool:
         return all(group.pids for group in self._groups)
 
     @property
-    def gaps(self) -> list[str]:
+    def missing_protections(self) -> list[str]:
         """What this system does not enforce; empty while all workers are contained."""
-        return [gap for group in self._groups for gap in group.gaps]
+        return [gap for group in self._groups for gap in group.missing_protections]
 
     async def __aenter__(self: Own) -> Own:
         await self.start()
@@ -273,10 +275,11 @@ class WorkerPool:
         """
         try:
             await asyncio.gather(*(group.start() for group in self._groups))
-            if self._require_containment and self.gaps:
+            if self._require_containment and self.missing_protections:
                 raise ConfigurationError(
-                    f"require_containment: the sandbox is incomplete ({'; '.join(self.gaps)}); run "
-                    "on Linux with seccomp and Landlock, or leave it out to run without"
+                    "require_containment: the sandbox is incomplete "
+                    f"({'; '.join(self.missing_protections)}); run on Linux with seccomp and "
+                    "Landlock, or leave it out to run without"
                 )
             await self._prepare()
         except BaseException:
@@ -334,7 +337,7 @@ class TaskPool(WorkerPool):
         self._stateless = settings.stateless or frozenset()
         self._raised: Counter[str] = Counter()  # of users' own verifiers, by task
         self.modules: dict[str, ModuleTasks] = {}
-        self._chance: dict[str, float] = {}
+        self._constant_baselines: dict[str, float] = {}
         servers = []
         for module in (None, *settings.modules):
             server = ForkServer(
@@ -383,7 +386,9 @@ class TaskPool(WorkerPool):
             self._by_task |= dict.fromkeys(found.categories, source)
             self.modules[source.module.name] = found
             proof = read_proof(source.module, found.digest)
-            self._chance |= proof.chance if self._settings.solved_threshold is None else {}
+            self._constant_baselines |= (
+                proof.chance if self._settings.solved_threshold is None else {}
+            )
             if self._settings.stateless is None:
                 proved = found.categories.keys() == proof.proved
                 logger.info("%s is %sproved", source.module.shown, "" if proved else "not ")
@@ -475,7 +480,7 @@ class TaskPool(WorkerPool):
             entry=entry,
             fault=made.fault,
             source=self.module_of(recipe.task) or "",
-            chance=self._chance.get(recipe.task),
+            constant_baseline=self._constant_baselines.get(recipe.task),
         )
 
     async def inspect(self, recipe: Recipe) -> Inspection:

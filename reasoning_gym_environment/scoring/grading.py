@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, NamedTuple, Protocol
 
 from ..records import (
+    ATROPOS_SOLVED_SCORE,
     FORMAT_FAILURES,
-    UPSTREAM_THRESHOLD,
     Attempt,
     Completion,
     GroupResult,
@@ -64,7 +64,7 @@ def shape_rewards(
     max_length: int,
     penalty_start: float,
     mode: ScoreMode = "partial",
-    threshold: float = UPSTREAM_THRESHOLD,
+    threshold: float = ATROPOS_SOLVED_SCORE,
 ) -> list[Reward]:
     """Return the rewards of one group, in order.
 
@@ -179,7 +179,7 @@ async def grade_texts(
         max_length=settings.max_token_length,
         penalty_start=settings.length_penalty_start,
         mode=settings.score_mode,
-        threshold=settings.solved_threshold or UPSTREAM_THRESHOLD,
+        threshold=settings.solved_threshold or ATROPOS_SOLVED_SCORE,
     )
     return [
         Grade(answer, verdict, reward)

@@ -89,8 +89,9 @@ class NamedStreams:
         self._most_files = most_files
         self._unwritable = Outage()
         self._streams: dict[str, _Stream] = {}  # the last used is last
-        self._left: dict[str, GroupGathering] = {}  # of closed streams; the last closed is last
-        self._untold: dict[str, list[tuple[Recipe, Sequence[Score]]]] = {}
+        # Groups of closed streams, by the stream's name; the last closed is last.
+        self._closed_groups: dict[str, GroupGathering] = {}
+        self.pending_scores: dict[str, list[tuple[Recipe, Sequence[Score]]]] = {}
         self._keys: dict[tuple[str, str, str], None] = {}  # the newest is last
         self._opening = asyncio.Lock()
         self._disk = DaemonWriter(folder or Path())
@@ -118,7 +119,7 @@ class NamedStreams:
                 if name not in self._streams:
                     self._streams[name] = await self._open(name, options)
         stream = self._streams[name] = self._streams.pop(name)
-        for recipe, scores in self._untold.pop(name, ()):
+        for recipe, scores in self.pending_scores.pop(name, ()):
             stream.changed |= stream.problems.report_scores(recipe, scores)
         stream.users += 1
         try:
@@ -147,7 +148,7 @@ class NamedStreams:
             problems = await self._gym.open_stream(options)
             stream = _Stream(problems, options)
             if stored is not None:
-                stream.restore(stored, self._left.pop(name, None))
+                stream.restore(stored, self._closed_groups.pop(name, None))
         except ValueError as error:  # a ConfigurationError, or an invalid file
             raise HTTPException(422, f"cannot start stream {name!r}: {error}") from None
         except OSError as error:
@@ -171,9 +172,9 @@ class NamedStreams:
                 stream.problems.close()
                 del self._streams[idle]
                 if stream.learns:
-                    self._left[idle] = stream.problems.gathering
-                if len(self._left) > 256:
-                    del self._left[next(iter(self._left))]
+                    self._closed_groups[idle] = stream.problems.gathering
+                if len(self._closed_groups) > 256:
+                    del self._closed_groups[next(iter(self._closed_groups))]
 
     def _path(self, name: str) -> Path:
         if self._folder is None:
@@ -234,17 +235,17 @@ class NamedStreams:
             self._keys[told] = None
             if len(self._keys) > 8192:
                 del self._keys[next(iter(self._keys))]
-        self._untold.setdefault(name, []).append((recipe, scores))
+        self.pending_scores.setdefault(name, []).append((recipe, scores))
 
     async def save(self) -> None:
         """Write the states of streams that changed; log while they cannot be written."""
-        for name in list(self._untold):
+        for name in list(self.pending_scores):
             try:
                 async with self._use(name, None):
                     pass
             except HTTPException as error:
-                if "Retry-After" not in (error.headers or {}) and name in self._untold:
-                    del self._untold[name]
+                if "Retry-After" not in (error.headers or {}) and name in self.pending_scores:
+                    del self.pending_scores[name]
                     logger.error("Cannot tell a stream its scores: %s", error.detail)
         for name, stream in list(self._streams.items()):
             if stream.changed:

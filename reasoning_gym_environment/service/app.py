@@ -242,7 +242,7 @@ class Endpoints:
             request.stream, request.count, request.options
         )
         streamed = [
-            StreamedProblem(problem.recipe.to_json(), problem.question, problem.asked_again)
+            StreamedProblem(problem.recipe.to_json(), problem.question, problem.replayed)
             for problem in problems
         ]
         return ProblemsReply(streamed, sampling, await self._scorer.gym.modules())
@@ -272,11 +272,13 @@ class _Scorers(Collector):
         return self.gym.ready and all(function.ready for function in self.functions.values())
 
     @property
-    def gaps(self) -> list[str]:
+    def missing_protections(self) -> list[str]:
         functions = (
-            f"{name}: {gap}" for name, function in self.functions.items() for gap in function.gaps
+            f"{name}: {gap}"
+            for name, function in self.functions.items()
+            for gap in function.missing_protections
         )
-        return [*self.gym.gaps, *functions]
+        return [*self.gym.missing_protections, *functions]
 
     async def start(self) -> None:
         """Start all worker processes; raise WorkerStartError if one fails to start."""
@@ -291,7 +293,7 @@ class _Scorers(Collector):
         yield GaugeMetricFamily(
             "reasoning_gym_sandbox_gaps",
             "What this system does not contain; /health has the sentences.",
-            value=len(self.gaps),
+            value=len(self.missing_protections),
         )
         counts = [self.gym.counts, *(function.counts for function in self.functions.values())]
         yield CounterMetricFamily(
@@ -420,7 +422,7 @@ def _add_information_routes(app: FastAPI) -> None:
         response.status_code = 200 if ready else 503
         return messages.HealthReply(
             status="ready" if ready else "starting",
-            sandbox_gaps=scorers.gaps,
+            sandbox_gaps=scorers.missing_protections,
             modules=await scorers.gym.modules() if ready else {},
         )
 

@@ -141,7 +141,7 @@ async def _rescore_group(
         library_versions={**group.library_versions, **installed, **pool.versions},
         fault=fault_of(problem),
         source=problem.source,
-        chance=problem.chance,
+        chance=problem.constant_baseline,
     )
 
 

@@ -204,9 +204,9 @@ class StoredGroup(Struct, frozen=True, kw_only=True):
             recipe=problem.recipe,
             oracle=problem.oracle,
             fault=fault_of(problem),
-            asked_again=problem.asked_again,
+            asked_again=problem.replayed,
             source=problem.source,
-            chance=problem.chance,
+            chance=problem.constant_baseline,
             other=other,
             **{key: value for key, value in run.items() if key not in other},
         )

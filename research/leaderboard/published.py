@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from reasoning_gym_environment.errors import ConfigurationError, GenerationError
 from reasoning_gym_environment.problems.suites import question_sha256
-from reasoning_gym_environment.records import MASKED, Attempt, Completion, Problem, Recipe
+from reasoning_gym_environment.records import IGNORE_INDEX, Attempt, Completion, Problem, Recipe
 from reasoning_gym_environment.sandbox.pool import TaskPool, generate_with_retry
 from reasoning_gym_environment.scoring.grading import Grade, ScoringSettings, grade_texts
 from reasoning_gym_environment.storage.rows import (
@@ -37,7 +37,7 @@ STORED_SCORE = "stored_score"
 """The key of a rollout with the score that its publishers gave."""
 
 _ITEMS_AT_ONCE = 4
-_UNKNOWN = (MASKED,)
+_UNKNOWN = (IGNORE_INDEX,)
 """The tokens of a completion whose number is unknown; a row without any has no completion."""
 _LONGEST_LINE = 1 << 26
 """Bytes; what is longer is no JSON, and inflates without end."""

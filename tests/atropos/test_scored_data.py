@@ -21,13 +21,13 @@ from reasoning_gym_environment.atropos.rows import (
     trained_tokens,
 )
 from reasoning_gym_environment.inference.prompts import completion_from_tokens
-from reasoning_gym_environment.records import MASKED
+from reasoning_gym_environment.records import IGNORE_INDEX
 
 VOCABULARY = 10
 
 ids = st.integers(0, VOCABULARY - 1)
 logprobs = st.floats(max_value=0.0, allow_infinity=False, allow_nan=False)
-odd_ids = ids | st.sampled_from([-1, VOCABULARY, MASKED, 2**31 - 1, -(2**31)])
+odd_ids = ids | st.sampled_from([-1, VOCABULARY, IGNORE_INDEX, 2**31 - 1, -(2**31)])
 odd_logprobs = st.floats() | st.sampled_from([0.0, -0.0, 1.0, 1e-3, math.nan, math.inf, -math.inf])
 
 
@@ -36,7 +36,7 @@ def rows(draw: st.DrawFn) -> tuple[list[int], list[int], list[float]]:
     """Tokens, masks and logprobs as they are to be, or with something else somewhere."""
     tokens = draw(st.lists(ids, min_size=1, max_size=6))
     prompt = draw(st.integers(0, len(tokens) - 1))
-    masks = [MASKED] * prompt + tokens[prompt:]
+    masks = [IGNORE_INDEX] * prompt + tokens[prompt:]
     own = draw(st.lists(logprobs, min_size=len(tokens) - prompt, max_size=len(tokens) - prompt))
     columns: tuple[Any, Any, Any] = (tokens, masks, [1.0] * prompt + own)
     for column, odd in zip(columns, (odd_ids, odd_ids, odd_logprobs), strict=True):
@@ -64,14 +64,14 @@ def is_sound(tokens: list[Any], masks: list[Any], row: list[Any] | None) -> bool
     """What `group_error` says of one row, number by number."""
     ids = all(type(token) is int and 0 <= token < VOCABULARY for token in tokens)
     labels = all(
-        type(mask) is int and mask in (MASKED, token)
+        type(mask) is int and mask in (IGNORE_INDEX, token)
         for token, mask in zip(tokens, masks, strict=False)
     )
-    sound = len(tokens) == len(masks) and ids and labels and bool({*masks} - {MASKED})
+    sound = len(tokens) == len(masks) and ids and labels and bool({*masks} - {IGNORE_INDEX})
     if row is None or not sound:
         return sound
     finite = all(type(p) in (int, float) and math.isfinite(p) for p in row)
-    trained = [p for mask, p in zip(masks, row, strict=False) if mask != MASKED]
+    trained = [p for mask, p in zip(masks, row, strict=False) if mask != IGNORE_INDEX]
     return len(row) == len(tokens) and finite and max(trained) <= 0
 
 
@@ -236,7 +236,7 @@ def test_a_rounded_logprob_is_short_and_close(logprobs: list[float]) -> None:
 
 @given(st.lists(odd_ids))
 def test_tokens_are_trained_on_that_are_not_masked(masks: list[int]) -> None:
-    expected = sum(mask != MASKED for mask in masks)
+    expected = sum(mask != IGNORE_INDEX for mask in masks)
     assert trained_tokens(masks) == trained_tokens(array("i", masks)) == expected
     text = completion_from_tokens("", [], masks, [0.0] * len(masks), finish_reason="stop")
     assert text.completion_tokens == expected
@@ -245,7 +245,7 @@ def test_tokens_are_trained_on_that_are_not_masked(masks: list[int]) -> None:
 def test_a_completion_of_a_servers_tokens_is_spliced_with_its_prompt() -> None:
     made = completion_from_tokens("so", (5, 6), [7, 8, 9], [-0.5, 0.0, -1.5], finish_reason="stop")
     assert list(made.tokens) == [5, 6, 7, 8, 9]
-    assert list(made.masks) == [MASKED, MASKED, 7, 8, 9]
+    assert list(made.masks) == [IGNORE_INDEX, IGNORE_INDEX, 7, 8, 9]
     assert made.logprobs is not None
     assert list(made.logprobs) == [1.0, 1.0, -0.5, 0.0, -1.5]
     assert made.completion_tokens == 3

@@ -1,4 +1,4 @@
-"""What the API tells a client: ghosts of killed processes, weights, batches that never come."""
+"""What the API tells a client: stale registrations, weights, batches that never come."""
 
 from pathlib import Path
 from typing import Any
@@ -24,9 +24,9 @@ ENVIRONMENT = {
 
 async def registered(api: TrainerApi) -> int:
     """Register as a replica does; gives the id."""
-    for body in (api.witness, ENVIRONMENT):
+    for body in (api.note_probe, ENVIRONMENT):
         reply = await api.until_trainer("POST", "/register-env", body, interval=10.0)
-    await api.register_sentinel()
+    await api.register_restart_probe()
     return int(reply["env_id"])
 
 
@@ -52,7 +52,7 @@ async def test_a_ghost_takes_weight_and_batches_until_it_is_disconnected(
         env_id = await registered(follower)
         await status(follower, env_id)
         assert not caplog.messages
-        ghost = await registered(killed)
+        stale = await registered(killed)
         clock.now = 75.0
         assert (await status(follower, env_id))["env_weight"] == 0.5
         assert follower.waiting == ""  # no group waits
@@ -65,7 +65,7 @@ async def test_a_ghost_takes_weight_and_batches_until_it_is_disconnected(
             "(min_batch_allocation)"
         )
         assert await pulled(running.url) == []
-        await follower.disconnect_ghost(killed.note(ghost), keep=[].append)
+        await follower.disconnect_stale_registration(killed.note(stale), keep=[].append)
         assert (await status(follower, env_id))["env_weight"] == 1.0
         assert follower.waiting == said
         assert len(await pulled(running.url)) == 2
@@ -84,14 +84,14 @@ async def test_the_note_of_a_ghost_that_stays_is_kept_and_the_way_out_is_said(
     kept: list[str] = []
     async with api_and_between(tmp_path) as (url, between):
         killed, follower, last = TrainerApi(url), TrainerApi(between.url), TrainerApi(url)
-        ghost = await registered(killed)
+        stale = await registered(killed)
         follower.patience = 0.0
         between.lies["/disconnect-env"] = ""
-        await follower.disconnect_ghost(killed.note(ghost), keep=kept.append)
-        assert caplog.messages[-1].startswith(f"Could not disconnect environment {ghost} (the Atr")
-        way_out = f'POST {{"env_id": {ghost}}} to {between.url}/disconnect-env'
+        await follower.disconnect_stale_registration(killed.note(stale), keep=kept.append)
+        assert caplog.messages[-1].startswith(f"Could not disconnect environment {stale} (the Atr")
+        way_out = f'POST {{"env_id": {stale}}} to {between.url}/disconnect-env'
         assert caplog.messages[-1].endswith(way_out)
-        await last.disconnect_ghost(kept.pop(), keep=kept.append)
+        await last.disconnect_stale_registration(kept.pop(), keep=kept.append)
         assert (await status(last, await registered(last)))["env_weight"] == 1.0
 
 
@@ -99,26 +99,26 @@ async def test_no_environment_of_a_restarted_api_is_disconnected(tmp_path: Path)
     """Its ids are used again, and the killed process may have found out that it was restarted."""
     async with Api(tmp_path) as running:
         killed, follower = TrainerApi(running.url), TrainerApi(running.url)
-        ghost = await registered(killed)
+        stale = await registered(killed)
         await running.start_anew(step=0)
-        for _ in range(ghost + 1):
+        for _ in range(stale + 1):
             stranger = await let_in(running.url, "stranger")
-        assert stranger["env_id"] == ghost
+        assert stranger["env_id"] == stale
         killed._unverified = True  # a request failed
         with pytest.raises(LostStateError):
             await killed.request("GET", "/info")
-        await follower.disconnect_ghost(killed.note(ghost), keep=[].append)
+        await follower.disconnect_stale_registration(killed.note(stale), keep=[].append)
         mine = await registered(follower)
-        assert (await status(follower, mine))["env_weight"] == 1 / (ghost + 2)
+        assert (await status(follower, mine))["env_weight"] == 1 / (stale + 2)
 
 
 async def test_a_note_that_is_not_one_disconnects_nothing(caplog: pytest.LogCaptureFixture) -> None:
     api = TrainerApi("http://127.0.0.1:9")
     api.patience = 0.0
     for note in ("", "environment 0", "environment x witness-1", "environment 0 another"):
-        await api.disconnect_ghost(note, keep=[].append)
+        await api.disconnect_stale_registration(note, keep=[].append)
     assert caplog.messages == []  # it asked nobody, and nobody is there
-    await api.disconnect_ghost("environment 0 witness-1", keep=[].append)
+    await api.disconnect_stale_registration("environment 0 witness-1", keep=[].append)
     assert caplog.messages != []
 
 

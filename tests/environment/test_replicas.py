@@ -200,7 +200,7 @@ async def test_a_killed_replica_loses_no_evaluation_and_its_place_is_taken(
 async def test_killed_replicas_leave_no_process_and_no_ghost_behind(
     bench: Any, tokenizer: Any, tmp_path: Path
 ) -> None:
-    """A ghost would keep the batches from the trainer until the API is restarted."""
+    """A stale would keep the batches from the trainer until the API is restarted."""
     async with PolicyServer(HONEST, tokenizer) as server, training(tmp_path) as (api, trainer):
         settings = {"rollout_server_url": api, "max_token_length": 2048, "total_steps": 100_000}
         settings |= {"ensure_scores_are_not_same": False, "min_batch_allocation": 0.5}

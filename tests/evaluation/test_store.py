@@ -15,9 +15,9 @@ from reasoning_gym_environment.evaluation.store import (
     SAMPLES,
     EvaluationStore,
     locked,
+    next_free_folder,
     read_results,
     samples_in,
-    unused,
 )
 from reasoning_gym_environment.storage.rows import StoredGroup
 
@@ -144,10 +144,10 @@ async def test_a_sample_that_cannot_be_written_is_reported(tmp_path: Path) -> No
 
 def test_a_folder_in_use_gets_a_number(tmp_path: Path) -> None:
     wanted = tmp_path / "step-5"
-    assert unused(wanted) == wanted
+    assert next_free_folder(wanted) == wanted
     for name in ("step-5", "step-5-2"):
         (tmp_path / name).mkdir()
-    assert unused(wanted) == tmp_path / "step-5-3"
+    assert next_free_folder(wanted) == tmp_path / "step-5-3"
 
 
 async def test_results_are_read_from_any_folder_and_from_a_file(tmp_path: Path) -> None:

@@ -191,7 +191,7 @@ async def test_a_stream_asks_problems_with_signal_again(gym: AsyncReasoningGym) 
     for _ in range(WAIT + 50):
         problems.append(await stream.next())
         stream.observe(problems[-1], solved=4, attempts=8)
-    again = [problem for problem in problems if problem.asked_again]
+    again = [problem for problem in problems if problem.replayed]
     assert {problem.question for problem in again} < {one.question for one in problems[:50]}
     account = stream.sampling()
     assert account["sampling/asked_again"] == len(again) / len(problems) > 0

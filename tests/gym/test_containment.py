@@ -426,7 +426,9 @@ def test_a_system_without_a_filter_is_named_and_refused_on_demand(
         assert reward.score("loops").status is Status.TIMEOUT
         assert reward.score("raises").status is Status.VERIFIER_ERROR
         assert reward.score("exits_at_once").status is Status.CRASHED
-        assert reward.gaps == ["function processes: No system call filter: left out."]
+        assert reward.missing_protections == [
+            "function processes: No system call filter: left out."
+        ]
     refused = contain(equal, processes=1, require_containment=True)
     with pytest.raises(ConfigurationError, match=r"the sandbox is incomplete .function processes"):
         refused.start()

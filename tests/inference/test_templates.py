@@ -17,7 +17,7 @@ from reasoning_gym_environment.inference.prompts import (
     render_prompt,
     text_of_tokens,
 )
-from reasoning_gym_environment.records import MASKED, Completion
+from reasoning_gym_environment.records import IGNORE_INDEX, Completion
 from reasoning_gym_environment.scoring.extraction import (
     extract_answer,
     opened_thought,
@@ -144,7 +144,7 @@ class Model:
 
     def written(self, completion: Completion) -> str:
         """The text of the unmasked tokens."""
-        return str(self.tokenizer.decode([m for m in completion.masks if m != MASKED]))
+        return str(self.tokenizer.decode([m for m in completion.masks if m != IGNORE_INDEX]))
 
 
 @pytest.fixture(params=TEMPLATES, ids=lambda template: template.name, scope="module")
@@ -165,7 +165,7 @@ def test_the_prompt_is_what_the_template_makes_of_the_messages(model: Model) -> 
 
 def test_the_mask_covers_everything_but_the_completion_and_its_end_of_turn(model: Model) -> None:
     completion = model.complete(model.template.written)
-    masked = [mask == MASKED for mask in completion.masks]
+    masked = [mask == IGNORE_INDEX for mask in completion.masks]
     assert masked == sorted(masked, reverse=True)
     assert list(completion.tokens[: masked.count(True)]) == model.prompt_tokens
     assert model.written(completion) == model.template.written + model.template.special[-1]

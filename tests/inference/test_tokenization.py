@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
 from reasoning_gym_environment.inference.prompts import (
-    MASKED,
+    IGNORE_INDEX,
     completions_from_texts,
     end_of_turn,
     join_reasoning,
@@ -92,8 +92,8 @@ def test_the_prompt_is_text_that_ends_where_the_assistant_begins(tokenizer: Any)
 def test_the_prompt_is_masked_and_the_completion_is_not(tokenizer: Any) -> None:
     _, prompt_tokens, completion = complete(tokenizer)
     size = len(prompt_tokens)
-    assert MASKED == -100
-    assert completion.masks[:size] == (MASKED,) * size
+    assert IGNORE_INDEX == -100
+    assert completion.masks[:size] == (IGNORE_INDEX,) * size
     assert completion.masks[size:] == completion.tokens[size:]
     assert len(completion.masks) == len(completion.tokens)
     assert completion.tokens[:size] == tuple(prompt_tokens)

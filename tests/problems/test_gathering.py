@@ -105,7 +105,7 @@ def test_results_of_other_problems_change_nothing() -> None:
     assert add(gathering, 0, True, True) == []
 
 
-def test_a_problem_that_is_asked_again_is_a_new_group() -> None:
+def test_a_problem_that_is_replayed_is_a_new_group() -> None:
     gathering = expecting(1, 1)
     for _ in range(2):
         assert len(add(gathering, 0, True)) == 1

@@ -14,7 +14,7 @@ from reasoning_gym_environment.demo.policy import Learner, Skill
 from reasoning_gym_environment.problems.levels import Curriculum, LevelPolicy, RandomLevels
 from reasoning_gym_environment.problems.sampler import (
     FRESH_SHARE,
-    MAX_ASKINGS,
+    MAX_ATTEMPTS,
     MAX_PROBLEMS,
     WAIT,
     ReplayBuffer,
@@ -70,7 +70,7 @@ def test_problems_with_signal_alone_are_asked_again_a_few_times_after_many_draws
     again = {key for key, number in times.items() if number > 1}
     assert len(again) > 200
     assert all(uneven(Recipe(task=task, seed=seed)) == 4 for task, seed in again)
-    assert max(times.values()) == MAX_ASKINGS
+    assert max(times.values()) == MAX_ATTEMPTS
     last: dict[tuple[str, int], int] = {}
     for draw, recipe in enumerate(recipes):
         key = (recipe.task, recipe.seed)
@@ -131,7 +131,7 @@ def test_a_problem_whose_result_never_comes_is_let_go() -> None:
     sampler = by_signal()
     for _ in range(3 * MAX_PROBLEMS):
         recipe = sampler.next_recipe()
-        if not sampler.is_asked_again(recipe):
+        if not sampler.is_replayed(recipe):
             sampler.report_result(recipe, solved=4, scored=SIZE)
     memory = sampler.state_dict()["memory"]
     assert len(memory["awaited"]) <= MAX_PROBLEMS
@@ -192,7 +192,7 @@ def test_the_account_tells_fresh_groups_from_those_asked_again() -> None:
     counts: Counter[str] = Counter()
     assert sampling_metrics(counts) == {}
     for asked_again, solved, scored in ((False, 0, 8), (False, 3, 8), (True, 4, 8), (True, 0, 0)):
-        count_group(counts, asked_again=asked_again, solved=solved, scored=scored)
+        count_group(counts, replayed=asked_again, solved=solved, scored=scored)
     assert sampling_metrics(counts) == {
         "sampling/asked_again": 1 / 3,
         "sampling/fresh_with_signal": 0.5,

@@ -21,7 +21,7 @@ from sandbox_attacks import ELSEWHERE, ON_A_PROCESS, program
 from reasoning_gym_environment import ContainedFunction, Status, contain
 from reasoning_gym_environment.errors import ConfigurationError, WorkerStartError
 from reasoning_gym_environment.records import Recipe
-from reasoning_gym_environment.sandbox import _limits, functions
+from reasoning_gym_environment.sandbox import _landlock, functions
 from reasoning_gym_environment.sandbox.pool import PoolSettings
 from reasoning_gym_environment.tasks.facts import EXECUTES_ANSWERS
 
@@ -33,7 +33,7 @@ ALL = ["network", "processes", "write"]
 
 def has_landlock() -> bool:
     try:
-        return _limits.landlock_rules(write=True) > 0
+        return _landlock.landlock_rules(write=True) > 0
     except OSError:
         return False
 
@@ -70,7 +70,7 @@ async def test_a_text_that_runs_reaches_nothing_else(allow: list[str], terminal:
         attacks = program({**ON_A_PROCESS, **ELSEWHERE}, everyone, terminal=terminal)
         verdict = await reward.score_async(attacks)
         assert (verdict.status, verdict.detail) == (Status.SOLVED, "")
-        assert reward.gaps == []
+        assert reward.missing_protections == []
 
 
 @pytest.mark.parametrize("allow", [[], ALL])
@@ -83,7 +83,7 @@ async def test_without_landlock_it_reaches_no_worker_and_the_gap_is_named(
         verdict = await reward.score_async(program(ON_A_PROCESS, pids, terminal=""))
         assert (verdict.status, verdict.detail) == (Status.SOLVED, "")
         gap = "No Landlock: the kernel refuses it (Function not implemented)."
-        assert reward.gaps == [f"function processes: {gap}"]
+        assert reward.missing_protections == [f"function processes: {gap}"]
     refused = contain("contained_functions:executes", processes=1, require_containment=True)
     with pytest.raises(ConfigurationError, match=r"the sandbox is incomplete .*No Landlock"):
         refused.start()
@@ -166,9 +166,9 @@ async def test_no_call_sees_what_another_wrote_to_memory_that_the_import_shares(
 LINKED = """
 import os, sys
 from pathlib import Path
-from reasoning_gym_environment.sandbox import _limits
+from reasoning_gym_environment.sandbox import _landlock
 os.chroot(sys.argv[1])
-assert _limits.isolate(write=True) is None
+assert _landlock.isolate(write=True) is None
 Path("/tmp/file").write_text("")
 try:
     Path("/link/file").write_text("")

@@ -101,7 +101,7 @@ async def test_an_answer_that_ends_its_process_is_no_victim(
 class Dying:
     """A worker that dies of every request."""
 
-    gaps = ""
+    missing_protections = ""
     pid = 0
 
     async def request(self, payload: bytes, *, timeout: float) -> bytes:

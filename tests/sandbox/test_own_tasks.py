@@ -205,7 +205,7 @@ async def test_rescore_counts_the_rows_that_another_module_made(own: TaskPool) -
 class Scripted:
     """A worker that replies with the same bytes to whatever is asked."""
 
-    pid, gaps, growth = 1, "", 0
+    pid, missing_protections, growth = 1, "", 0
 
     def __init__(self, reply: bytes) -> None:
         self._reply = reply

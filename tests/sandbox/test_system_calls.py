@@ -21,7 +21,8 @@ from filter_attempts import ALLOW, FORBIDDEN, KILL, PROLOGUE, REFUSE, decision, 
 
 from reasoning_gym_environment.errors import GenerationError
 from reasoning_gym_environment.records import Problem, Recipe
-from reasoning_gym_environment.sandbox import _limits as system_calls
+from reasoning_gym_environment.sandbox import _limits
+from reasoning_gym_environment.sandbox import _seccomp as system_calls
 from reasoning_gym_environment.sandbox.pool import TaskPool
 
 pytestmark = pytest.mark.processes
@@ -103,8 +104,8 @@ read_end, write_end = (end.detach() for end in socket.socketpair())
 child = os.fork()
 if child == 0:
     os.setsid()
-    gaps = [system_calls.protect_process(), system_calls.filter_verifier_child(write_end)]
-    outcome = str(gaps).encode()
+    missing = [_limits.protect_process(), system_calls.filter_verifier_child(write_end)]
+    outcome = str(missing).encode()
     try:
         os.fork()
     except PermissionError:
@@ -148,11 +149,11 @@ def ask(option):
     result = libc.prctl(option, ctypes.byref(value), 0, 0, 0)
     return result if option == 3 else value.value
 assert (ask(3), ask(2)) == (1, 0)
-assert system_calls.protect_process() is None
+assert _limits.protect_process() is None
 child = os.fork()
 if child == 0:
     inherited = (ask(3), ask(2)) == (0, 0)
-    os._exit(0 if inherited and not system_calls.protect_process() and ask(2) == 9 else 1)
+    os._exit(0 if inherited and not _limits.protect_process() and ask(2) == 9 else 1)
 print(ask(3), ask(2), os.waitpid(child, 0)[1], end="")
 """
     done = run(script, tmp_path)
@@ -426,7 +427,7 @@ async def test_a_generator_under_its_limits_serves_and_says_what_is_not_enforced
     with pytest.raises(GenerationError):
         await pool.generate(Recipe(task="gcd", seed=2, parameters={"max_value": "1"}))
     assert (await pool.generate(Recipe(task="figlet_font", seed=2))).question
-    assert any(gap.startswith("generator processes: ") for gap in pool.gaps) == (
+    assert any(gap.startswith("generator processes: ") for gap in pool.missing_protections) == (
         sys.platform != "linux" or os.uname().machine not in ("x86_64", "aarch64")
     )
 
@@ -447,8 +448,8 @@ def scores(score: Callable[[str, Any], float], entries: list[bytes]) -> list[flo
 
 
 def test_a_child_that_fails_to_enter_its_limits_is_a_gap() -> None:
-    assert system_calls._gaps_in_child(lambda *_: []) == ""
-    gap = system_calls._gaps_in_child(lambda *_: os._exit(3))
+    assert _limits._missing_in_child(lambda *_: []) == ""
+    gap = _limits._missing_in_child(lambda *_: os._exit(3))
     assert gap == "a child that enters the limits ends with status 768"
 
 

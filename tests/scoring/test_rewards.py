@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from reasoning_gym_environment.records import UPSTREAM_THRESHOLD, Reward, Status, Verdict
+from reasoning_gym_environment.records import ATROPOS_SOLVED_SCORE, Reward, Status, Verdict
 from reasoning_gym_environment.sandbox._protocol import FormScores, Outcome, to_verdict
 from reasoning_gym_environment.scoring.grading import (
     ScoreMode,
@@ -29,15 +29,15 @@ lengths = st.integers(0, 400_000)
 
 
 def scored(score: float) -> Verdict:
-    status = Status.SOLVED if score >= UPSTREAM_THRESHOLD else Status.WRONG
+    status = Status.SOLVED if score >= ATROPOS_SOLVED_SCORE else Status.WRONG
     return Verdict(score=score, status=status)
 
 
 UNSCORED = Verdict(score=None, status=Status.UNSCORED)
 
 verdicts = scores.map(scored)
-solved_verdicts = st.floats(UPSTREAM_THRESHOLD, 1.0).map(scored)
-wrong_verdicts = st.floats(0.0, UPSTREAM_THRESHOLD, exclude_max=True).map(scored)
+solved_verdicts = st.floats(ATROPOS_SOLVED_SCORE, 1.0).map(scored)
+wrong_verdicts = st.floats(0.0, ATROPOS_SOLVED_SCORE, exclude_max=True).map(scored)
 
 
 def groups(members: st.SearchStrategy[Verdict]) -> st.SearchStrategy[list[tuple[Verdict, int]]]:

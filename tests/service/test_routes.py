@@ -114,7 +114,11 @@ async def test_the_root_says_what_this_is_and_health_that_its_workers_are_ready(
 ) -> None:
     async with session.get(f"{service.url}/health") as response:
         assert response.status == 200
-        assert await response.json() == {"status": "ready", "sandbox_gaps": gym.gaps, "modules": {}}
+        assert await response.json() == {
+            "status": "ready",
+            "sandbox_gaps": gym.missing_protections,
+            "modules": {},
+        }
     async with session.get(f"{service.url}/") as response:
         described = await response.json()
     assert described["service"] == "reasoning-gym rewards"

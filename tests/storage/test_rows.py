@@ -57,7 +57,7 @@ def test_a_row_of_an_earlier_version_has_no_step() -> None:
 @pytest.mark.parametrize("asked_again", [True, False])
 def test_a_row_tells_whether_its_problem_was_asked_again(asked_again: bool) -> None:
     fresh = group(0.0, 1.0)
-    result = replace(fresh, problem=replace(fresh.problem, asked_again=asked_again))
+    result = replace(fresh, problem=replace(fresh.problem, replayed=asked_again))
     stored = StoredGroup.from_result(result, [], {}).to_json()
     assert stored.get("asked_again", False) is asked_again
     assert StoredGroup.from_json(stored).asked_again is asked_again
@@ -65,7 +65,7 @@ def test_a_row_tells_whether_its_problem_was_asked_again(asked_again: bool) -> N
 
 def test_a_row_of_an_own_task_names_its_module_and_its_chance() -> None:
     fresh = group(0.0, 1.0)
-    own = replace(fresh, problem=replace(fresh.problem, source="my_tasks", chance=0.0))
+    own = replace(fresh, problem=replace(fresh.problem, source="my_tasks", constant_baseline=0.0))
     stored = StoredGroup.from_result(own, [], {}).to_json()
     assert (stored["source"], stored["chance"]) == ("my_tasks", 0.0)
     assert StoredGroup.from_json(stored).chance == 0.0
