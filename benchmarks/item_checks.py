@@ -20,7 +20,8 @@ from typing import Any
 from reasoning_gym_environment.problems.sampler import evaluation_recipes
 from reasoning_gym_environment.records import FaultKind, Recipe
 from reasoning_gym_environment.tasks.datasets import Datasets
-from reasoning_gym_environment.tasks.item_checks import CHECKS, Entry, item_fault
+from reasoning_gym_environment.tasks.item_checks import CHECKS, item_fault
+from reasoning_gym_environment.tasks.item_checks.faults import Entry
 from reasoning_gym_environment.tasks.ladders import build_ladders
 
 

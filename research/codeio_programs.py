@@ -3,8 +3,8 @@
     python -m research.codeio_programs
 
 Runs every program on INPUTS generated inputs in two processes with different hash seeds, outside
-the sandbox, and writes `tasks/unpredictable_programs.json` in the package: the CRC-32 of each
-program that draws from chance, the clock, the order of a set, or an address.
+the sandbox, and writes `tasks/item_checks/unpredictable_programs.json` in the package: the CRC-32
+of each program that draws from chance, the clock, the order of a set, or an address.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from reasoning_gym.data import get_data_file_path
 
 INPUTS = 5
 SECONDS = 10
-TABLE = Path("reasoning_gym_environment/tasks/unpredictable_programs.json")
+TABLE = Path("reasoning_gym_environment/tasks/item_checks/unpredictable_programs.json")
 
 
 Run = tuple[str, str]

@@ -23,7 +23,6 @@ from ..util.values import replace_surrogates
 COLUMNS = ("tokens", "masks", "inference_logprobs")
 """The parts of a group that have a row of numbers for each completion."""
 
-
 _ZEROED = "set_advantage_to_zero"
 
 

@@ -38,7 +38,6 @@ from .rows import pack
 
 logger = logging.getLogger(__name__)
 
-
 CLOSE_SECONDS = 5.0
 """How long groups in flight and the goodbye have to arrive at the end of a run."""
 
@@ -59,9 +58,7 @@ class _FailingError(Exception):
 
 _COUNT: Any = Annotated[int, Meta(ge=0, lt=2**53)]
 
-
 _LIMIT: Any = Annotated[int, Meta(ge=-1)]  # -1 for none
-
 
 _REPLIES: Mapping[str, Mapping[str, Any]] = {
     "/wandb_info": {"group": str | None, "project": str | None},
@@ -80,7 +77,6 @@ _REPLIES: Mapping[str, Mapping[str, Any]] = {
     },
 }
 """Types of the values in the API's replies, by path."""
-
 
 _TRANSIENT = (aiohttp.ClientError, OSError, asyncio.TimeoutError, _FailingError)
 

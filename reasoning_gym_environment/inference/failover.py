@@ -21,7 +21,6 @@ from .servers import ServerClient, is_rate_limited
 
 logger = logging.getLogger(__name__)
 
-
 T = TypeVar("T")
 
 

@@ -11,10 +11,8 @@ from ..records import Recipe, recipe_key
 
 logger = logging.getLogger(__name__)
 
-
 MAX_AWAITED = 4096
 """Problems that may await their first result; beyond that the oldest is forgotten."""
-
 
 MAX_PARTIAL = 1024
 """Groups that may be partly scored; beyond that the one without news for longest is closed."""

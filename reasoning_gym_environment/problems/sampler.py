@@ -389,7 +389,6 @@ def evaluation_recipe_at(
 TaskSampling = Literal["uniform", "signal"]
 """How the next task is drawn: by weight alone, or by weight and signal."""
 
-
 FLOOR = 0.05
 """The lowest acceptance probability, so that every level is sampled again."""
 

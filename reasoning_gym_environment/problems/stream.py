@@ -22,10 +22,8 @@ from .sampler import Sampler, redrawn_seed
 
 logger = logging.getLogger(__name__)
 
-
 MAX_SKIPPED = 1000
 """Give up after this many items in a row that are faulty, can't be made or are excluded."""
-
 
 MAX_FAILED = 20
 """Give up if this many items can't be made before any other."""

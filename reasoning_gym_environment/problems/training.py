@@ -24,7 +24,6 @@ from .stream import MAX_SKIPPED, RecipeStream, skip_faulty
 
 logger = logging.getLogger(__name__)
 
-
 PROBLEM_LOGGER = logging.getLogger(f"{__name__}.problems")
 """For a line per problem; the commands show them only under debug_logging."""
 

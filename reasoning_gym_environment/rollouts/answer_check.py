@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 GROUPS = 50
 """Groups after which the warning is due."""
 
-
 NEARLY_ALL = 0.95
-
 
 _FAULTS = MappingProxyType(
     {

@@ -23,7 +23,6 @@ from .values import Means
 
 logger = logging.getLogger(__name__)
 
-
 progress_logger = logging.getLogger(f"{__name__}.line")
 """Logs the progress line; a terminal shows its last message below all others."""
 

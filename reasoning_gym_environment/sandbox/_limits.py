@@ -70,11 +70,9 @@ def keep_shared_memory_private() -> None:
 VERIFIER_MEMORY = 512 * 2**20
 """Address space in bytes that a verifier's child may have beyond what its host has."""
 
-
 WORKER_MEMORY = 4 * 2**30
 """Address space in bytes that a generator or verifier host may have beyond the loaded library: many
 times what the hungriest level needs."""
-
 
 DATASET_MEMORY = 512 * 2**20
 """Bytes by which a worker may grow before it evicts datasets."""

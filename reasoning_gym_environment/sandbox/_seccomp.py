@@ -28,7 +28,6 @@ from ._system import PR_SET, prctl
 AUDIT = MappingProxyType({"x86_64": 0xC000003E, "aarch64": 0xC00000B7})
 """The kernel's identifiers of the architectures, AUDIT_ARCH_*, by the machine's name in `uname`."""
 
-
 _TABLE = """
     mmap 9 222, mprotect 10 226, munmap 11 215, brk 12 214, mremap 25 216, madvise 28 233,
     read 0 63, write 1 64, open 2 -, close 3 57, stat 4 -, fstat 5 80, lstat 6 -, poll 7 -,
@@ -61,7 +60,6 @@ _TABLE = """
 """Name, number on x86_64, number on aarch64: memory, files, sockets, processes, time, identity;
 from `alarm` on, what contained functions may do besides, always or where it is allowed."""
 
-
 SYSTEM_CALLS: Mapping[str, list[int | None]] = MappingProxyType(
     {
         name: [int(number) if number.isdigit() else None for number in numbers]
@@ -69,7 +67,6 @@ SYSTEM_CALLS: Mapping[str, list[int | None]] = MappingProxyType(
     }
 )
 """Numbers in the order of `AUDIT`; None where an architecture lacks the call."""
-
 
 _OFFSETS = MappingProxyType(
     {
@@ -104,7 +101,6 @@ def _instruction(
 
 
 _ALLOW = _instruction("return", 0x7FFF0000)
-
 
 _REFUSE = _instruction("return", 0x00050000 | errno.EPERM)
 
@@ -144,12 +140,9 @@ def _allow(names: str) -> dict[str, Sequence[bytes]]:
 # Not CLONE_NEW*, CLONE_UNTRACED, CLONE_PARENT, CLONE_PTRACE, CLONE_VM
 _PLAIN_FORK = _unless_any_bit("first", 0x7E82A100)
 
-
 _THREAD = _if_one_of("first", 0x3D0F00, 0x7D0F00)  # pthread_create's flags, of glibc and of musl
 
-
 _CONNECTED_PAIR = _if_one_of("second", 0x80001)  # SOCK_STREAM | SOCK_CLOEXEC: to each other alone
-
 
 _COMPUTE: _Rules = {
     "mmap": _unless_any_bit("third", 0x4),  # PROT_EXEC
@@ -159,7 +152,6 @@ _COMPUTE: _Rules = {
     **_allow("sched_yield rt_sigreturn restart_syscall exit exit_group"),
 }
 """What a running interpreter needs: memory that is not executable, the clock, and an end."""
-
 
 _FORK_AND_WAIT: _Rules = {
     "clone": _PLAIN_FORK,
@@ -172,7 +164,6 @@ _FORK_AND_WAIT: _Rules = {
 
 It can't kill: a filter can't tell its own children from other processes.
 """
-
 
 _GENERATE: _Rules = {
     "open": _unless_any_bit("second", 0x243),  # O_WRONLY, O_RDWR, O_CREAT, O_TRUNC
@@ -205,7 +196,6 @@ _GENERATE: _Rules = {
 """What all tasks, and the programs of `codeio`, need to make problems: no file is written, no
 process started or signaled, no socket opened to anybody."""
 
-
 _FUNCTION: _Rules = {
     **_GENERATE,
     "prlimit64": _if_null("third"),  # reads limits alone: root could raise them
@@ -213,7 +203,6 @@ _FUNCTION: _Rules = {
     **_allow("fadvise64"),
 }
 """What contained functions need: as making problems, and alarms, which end some computations."""
-
 
 OPTIONAL_PERMISSIONS: Mapping[str, _Rules] = MappingProxyType(
     {

@@ -17,7 +17,6 @@ PR_SET = MappingProxyType(
     }
 )
 
-
 LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 

@@ -15,7 +15,7 @@ from reasoning_gym_environment.tasks.facts import PAYS_ANY_ANSWER
 
 JUNK = ("qwxz", "~ ~ ~")
 ACCEPTED = {"syllogism", "prime_factorization"}
-"""`Yes`, and a number that is prime: right on some items, see `scoring/guards.py`."""
+"""`Yes`, and a number that is prime: right on some items, see `scoring/guards/`."""
 
 
 def scores(verdicts: list[Verdict]) -> list[tuple[float | None, Status]]:

@@ -1,0 +1,78 @@
+"""Guards of tasks of the category arithmetic."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    pass
+from .oracle import closeness
+
+
+def decimal_digits(answer: str, entry: Mapping[str, Any]) -> float:
+    """Refuse wrong digits: the verifier allows an error of 0.001, however many digits are shown.
+
+    An answer may be rounded to fewer digits. The last ones of a label that has as many digits as
+    the question allows depend on how each step is rounded.
+    """
+    try:
+        value = Decimal(answer)
+        right = Decimal(entry["answer"])
+        most = re.findall(r"maximum of (\d+) significant digits", entry["question"])[0]
+        is_rounded = len(right.as_tuple().digits) >= int(most)
+        allowed = max(_half_a_unit(value), 20 * _half_a_unit(right) if is_rounded else Decimal(0))
+        return 1.0 if abs(value - right) <= allowed else 0.0
+    except (ArithmeticError, ValueError):  # not a number, or not finite
+        return 0.0
+
+
+def _half_a_unit(number: Decimal) -> Decimal:
+    """Return half of the place value of the last digit; raise ValueError if it is not finite."""
+    return Decimal("0.5").scaleb(int(number.as_tuple().exponent))
+
+
+def chosen_number(answer: str, entry: Mapping[str, Any]) -> float:
+    """Refuse other candidates: the verifier allows an error of 0.01, and theirs are closer."""
+    try:
+        found, right = (float(text.replace(",", "")) for text in (answer, entry["answer"]))
+    except ValueError:
+        return 0.0
+    return float(math.isclose(found, right, rel_tol=1e-14))  # as written with fifteen digits
+
+
+def duration(answer: str, entry: Mapping[str, Any]) -> float:
+    """Pay by relative error: on the scale of the whole range any constant is near."""
+    kind = entry["metadata"]["task_type"]
+    try:
+        actual = _seconds(answer, kind)
+    except (ValueError, IndexError, OverflowError):  # no time: the verifier reads `12:00:00.-5`
+        return 0.0
+    return closeness(actual, _seconds(entry["answer"], kind))
+
+
+def _seconds(text: str, kind: str) -> float:
+    """Read a duration as the verifier does (days instead of seconds for `date`)."""
+    if kind == "date":
+        return float(int(text.split()[0]))
+    days = 0
+    clock = text
+    if not kind.startswith("time"):
+        days = int(text.split(" days,")[0])
+        clock = text.split(",")[1]
+    hours, minutes, *rest = clock.strip().split(":")
+    return days * 86_400 + int(hours) * 3600 + int(minutes) * 60 + float(rest[0] if rest else 0)
+
+
+def prime_factors(answer: str, entry: Mapping[str, Any]) -> float:
+    """Refuse factors that aren't primes of the number: the number itself has the right product."""
+    try:
+        factors = {
+            int(factor) for factor in answer.split("\N{MULTIPLICATION SIGN}") if factor.strip()
+        }
+    except ValueError:  # the verifier raises
+        return 0.0
+    return 1.0 if factors <= set(entry["metadata"]["factors"]) else 0.0

@@ -1,0 +1,18 @@
+"""Guards of tasks of the category geometry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..extraction import is_angle
+
+if TYPE_CHECKING:
+    pass
+
+
+def exact_angle(answer: str, entry: Mapping[str, Any]) -> float:
+    """Refuse angles off by more than their places: the verifier compares two of the three asked."""
+    exact = entry["metadata"].get("angle_ABC_degrees")
+    # As the verifier for another number.
+    return 1.0 if exact is None or is_angle(answer, exact) else 0.05

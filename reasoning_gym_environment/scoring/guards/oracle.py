@@ -1,0 +1,180 @@
+"""Guards that compare an answer with the oracle, whatever the task; helpers of all categories."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import string
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..extraction import is_same_number, strip_formatting
+
+if TYPE_CHECKING:
+    pass
+
+
+def longer_text(answer: str, entry: Mapping[str, Any]) -> float:
+    """Refuse text beside the oracle that could be an answer: the library's default scoring pays."""
+    return _longer(answer, entry["answer"])
+
+
+def longer_number(answer: str, entry: Mapping[str, Any]) -> float:
+    """Refuse as `longer_text` does, without thousands separators."""
+    return _longer(answer.replace(",", ""), entry["answer"].replace(",", ""))
+
+
+def longer_matrix(answer: str, entry: Mapping[str, Any]) -> float:
+    """Refuse as `longer_text` does, with runs of spaces reduced to one."""
+    rows = [" ".join(row.split()) for row in answer.strip().split("\n")]
+    return _longer("\n".join(rows), entry["answer"].strip())
+
+
+def longer_move(answer: str, entry: Mapping[str, Any]) -> float:
+    """Refuse as `longer_text` does, in upper case."""
+    return _longer(answer.strip().upper(), entry["answer"].strip())
+
+
+def one_object(answer: str, entry: Mapping[str, Any]) -> float:
+    """Refuse text around the one object: it lowers the score by half of its share only.
+
+    Text that isn't one object is paid if it contains the right one. Similarity is an edit distance
+    over the longer length as ASCII, so content that is long and cheap to leave out (empty keys,
+    emoji) makes an object similar to any other.
+    """
+    right = entry["answer"].strip()
+    answer = strip_formatting(answer.strip())
+    begin = answer.find("{")
+    end = answer.rfind("}")
+    if begin < 0 or end < 0 or answer == right:
+        return 1.0
+    if _has_words(answer[:begin] + answer[end + 1 :]):
+        return 0.0
+    try:
+        found = json.loads(answer[begin : end + 1])
+        length = len(json.dumps(found))
+    except (ValueError, RecursionError):
+        return 0.0
+    is_short = length <= 1.25 * len(right) + 8
+    return 1.0 if is_short or found == json.loads(right) else 0.0
+
+
+def longer_fraction(answer: str, entry: Mapping[str, Any]) -> float:
+    r"""Refuse words after a `\frac{…}{…}`: the verifier ignores them."""
+    fraction = re.compile(r"\\d?frac\s*{\s*\d+\s*}\s*{\s*\d+\s*}", re.IGNORECASE)
+    match = fraction.match(answer.strip().strip("$").strip())
+    return 0.0 if match and _has_words(match.string[match.end() :]) else 1.0
+
+
+def first_number(answer: str, entry: Mapping[str, Any]) -> float:
+    """Refuse a wrong sign: the verifier reads the first number of a text without its sign."""
+    first = re.search(r"((?<![\w.)])[-\u2212])?\d", answer)
+    is_negative = first is not None and first[1] is not None
+    return 0.0 if is_negative and float(entry["answer"]) > 0 else 1.0
+
+
+def _longer(answer: str, oracle: str) -> float:
+    if not oracle or oracle not in answer:
+        return 1.0
+    if strip_formatting(answer) == oracle or is_same_number(answer, oracle):
+        return 1.0
+    before, _, after = answer.partition(oracle)
+    joined = before[-1:].isalnum() or after[:1].isalnum() or before.endswith(("-", "\u2212"))
+    return 0.0 if joined or _offers_more(before + " " + after, oracle) else 1.0
+
+
+def _offers_more(rest: str, oracle: str) -> bool:
+    """Return whether the text beside the oracle could be an answer, too."""
+    if any(character.isdigit() for character in oracle):
+        return any(character.isdigit() for character in rest)
+    # Sets of possible answers, each with the word that negates them.
+    for choices in (
+        {"true", "false", "not"},
+        {"yes", "no", "not"},
+        {"on", "off", "undetermined", "not"},
+        {"peng", "chi", "pass", "not"},
+    ):
+        if oracle.lower() in choices:
+            return not choices.isdisjoint(re.findall(r"[^\W_]+", rest.lower()))
+    return _has_words(rest) or any(character in oracle for character in "".join(rest.split()))
+
+
+def is_denied(answer: str, oracle: str) -> bool:
+    """Return whether an answer has a word or sign of denial that the right one lacks.
+
+    Example:
+        >>> is_denied("It is not 4", "4"), is_denied("4 (this is wrong)", "4")
+        (True, True)
+        >>> is_denied("No", "No"), is_denied("4, no more", "4"), is_denied("4? No.", "4")
+        (False, False, True)
+    """
+    no = "no"
+    if not any(map(str.isalpha, oracle)):  # `42 (no remainder)` tells more of the number
+        no = r"no(?!\s+(?!answer|chance|good|longer|right|correct|solution|way)[^\W\d_])"
+    denial = re.compile(  # `false` and `None` alone may be values
+        rf"\b(?:not|{no}|never|neither|nor|none of|cannot|wrong\w*|incorrect\w*|is false|untrue"
+        r"|invalid|impossible|mistaken?|except|unlike|anything but|(?:other|rather) than|instead of"
+        r"|(?:is|are|was|do|does|did|ca|wo)nt)\b|n['\u2019]t\b|~~|\u2260|!=|\u00ac",
+        re.IGNORECASE,
+    )
+    found, right = ({m[0].lower() for m in denial.finditer(text)} for text in (answer, oracle))
+    return not found <= right
+
+
+def _has_words(text: str) -> bool:
+    return any(character.isalnum() for character in text)
+
+
+def credit_above_chance(
+    found: Sequence[Any],
+    shown: Sequence[Any],
+    right: Sequence[Any],
+    *,
+    chance: float = 0.0,
+) -> float:
+    """Return the share of unshown items that are right, above what guessing gets.
+
+    Args:
+        found: the items of the answer.
+        shown: the items of the question in the same places.
+        right: the items of the oracle in the same places.
+        chance: the share that a guess gets.
+    """
+    if len(found) != len(right):
+        return 0.0
+    is_open: list[bool] = [a != b for a, b in zip(shown, right, strict=True)]
+    if not any(is_open):
+        return 1.0 if list(found) == list(right) else 0.0
+    hits = [a == b for a, b, counts in zip(found, right, is_open, strict=True) if counts]
+    share: float = sum(hits) / len(hits)
+    return max(0.0, (share - chance) / (1 - chance))
+
+
+def bare(word: str) -> str:
+    return word.lower().strip(string.punctuation + string.whitespace)
+
+
+def closeness(actual: float, expected: float) -> float:
+    """Return 1 if equal, falling linearly to 0 at a relative error of 2 %."""
+    if actual == expected:
+        return 1.0
+    error = abs(actual - expected)
+    limit = 0.02 * abs(expected)
+    return 1 - error / limit if error < limit else 0.0
+
+
+UNREADABLE = (SyntaxError, ValueError, TypeError, RecursionError, MemoryError, ArithmeticError)
+
+
+def literal(answer: str, entry: Mapping[str, Any]) -> float:
+    """Accept only literals: the answer is evaluated where the oracle is in reach."""
+    if answer.strip() == entry["answer"].strip():
+        return 1.0
+    if answer in entry["metadata"].get("valid_answers", ()):
+        return 1.0
+    try:
+        ast.literal_eval(answer.strip())
+    except UNREADABLE:
+        return 0.0
+    return 1.0
