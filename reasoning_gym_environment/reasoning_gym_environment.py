@@ -16,19 +16,16 @@ if not __package__:  # run or imported by path: this file shadows the package of
     importlib.import_module(__name__)
 
 import asyncio
-import copy
 import functools
 import gc
 import logging
-import os
 import shlex
 import sys
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -38,42 +35,46 @@ import wandb
 from atroposlib.envs.base import BaseEnv, EvalHandlingEnum
 from tenacity import RetryError  # which ends the retries of atroposlib
 
-from reasoning_gym_environment.atropos import output, subclass
+from reasoning_gym_environment.atropos import output, parts, registration, subclass
 from reasoning_gym_environment.atropos.config import (
     AtroposServer,
     ReasoningGymEnvConfig,
     ServerConfig,
     chat_template_text,
-    evaluation_settings,
     loading_tokenizer,
+    require_usable,
     with_template,
 )
 from reasoning_gym_environment.atropos.delivery import Delivery
+from reasoning_gym_environment.atropos.evaluation_schedule import EvaluationSchedule
+from reasoning_gym_environment.atropos.group_loop import GroupLoop
 from reasoning_gym_environment.atropos.launch import run
-from reasoning_gym_environment.atropos.rows import completed, task_of, to_scored_data_group
-from reasoning_gym_environment.atropos.shared_curriculum import SharedCurriculum
-from reasoning_gym_environment.atropos.trainer_api import LostStateError, TrainerApi
+from reasoning_gym_environment.atropos.rows import to_scored_data_group
+from reasoning_gym_environment.atropos.shared_curriculum import ProblemSource, shared_curriculum
+from reasoning_gym_environment.atropos.trainer_api import TrainerApi, stopped_answering
 from reasoning_gym_environment.errors import ConfigurationError, FixableError
-from reasoning_gym_environment.evaluation.run import Evaluation, LeaderElection
-from reasoning_gym_environment.inference.client import InferenceClient
-from reasoning_gym_environment.inference.dialects import SamplingParams
-from reasoning_gym_environment.inference.errors import InferenceError
+from reasoning_gym_environment.evaluation.run import Evaluation
 from reasoning_gym_environment.inference.prompts import resolve_system_prompt
-from reasoning_gym_environment.problems.levels import curriculum_metrics
 from reasoning_gym_environment.problems.sampler import sampling_metrics
 from reasoning_gym_environment.problems.training import TrainingProblems
-from reasoning_gym_environment.records import Completion, GroupResult, Problem, recipe_key
+from reasoning_gym_environment.records import Completion, GroupResult, Problem
 from reasoning_gym_environment.rollouts.accounting import GroupOutcome, Statistics
-from reasoning_gym_environment.rollouts.progress import ProgressReporter, signal_line, signal_lines
-from reasoning_gym_environment.rollouts.rollouts import FailureBackoff, Rollouts
+from reasoning_gym_environment.rollouts.progress import ProgressReporter, signal_lines
 from reasoning_gym_environment.sandbox.pool import StartWorker, TaskPool
-from reasoning_gym_environment.scoring.grading import ScoringSettings
-from reasoning_gym_environment.settings import RunFlags, Settings, pool_settings, settings_of
+from reasoning_gym_environment.scoring.grading import grade
+from reasoning_gym_environment.settings import (
+    RunFlags,
+    Settings,
+    pool_settings,
+    scoring_settings,
+)
 from reasoning_gym_environment.storage.checkpoints import STREAM, Checkpoints
-from reasoning_gym_environment.storage.dumps import DumpWriter, RunRecorder
 from reasoning_gym_environment.util.concurrency import graceful_shutdown, offload
 from reasoning_gym_environment.util.logs import SecretRedactor, ensure_handler, exit_status
-from reasoning_gym_environment.util.outages import Outage, UnreachableError, require_reachable
+from reasoning_gym_environment.util.outages import (
+    LogThrottle,
+    require_reachable,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -131,12 +132,7 @@ class ReasoningGymEnv(BaseEnv):
                 "testing must be false: Atropos's mock server completes no prompt; without a model "
                 "try `reasoning-gym-environment demo`"
             )
-        servers = server_configs if isinstance(server_configs, list) else [server_configs]
-        if not servers:
-            raise ConfigurationError("server_configs is empty: give the settings of a server")
-        config.require_places()
-        if slurm and "SLURM_JOB_NODELIST" not in os.environ:
-            raise ConfigurationError("slurm: SLURM_JOB_NODELIST is not set; or set --slurm false")
+        servers = require_usable(config, server_configs, slurm=slurm)
         # of a single `ServerBaseline` Atropos makes several servers, and drops their type
         kind = "" if servers is server_configs else servers[0].server_type
         self.server_cls = functools.partial(AtroposServer, server_type=kind)
@@ -157,18 +153,10 @@ class ReasoningGymEnv(BaseEnv):
             output.delete_empty_groups_file(config)
             raise
         self.run_id = str(uuid.uuid4())
-        self._fatal: FixableError | None = None
         self._closed = False
-        self._drawing: asyncio.Task[None] | None = None
-        self._election: LeaderElection | None = None
-        self._shared: SharedCurriculum | None = None
-        self._wandb_failure = Outage()
+        self._wandb_throttle = LogThrottle()
         self._is_set_up = False
-        self._limit = subclass.FailureLimit(type(self).__name__, self.max_consecutive_losses)
         self._reported_sampling: Counter[str] = Counter()
-        self._retries: Counter[str] = Counter()
-        # Saves whose workers were cancelled; the next worker on the problem takes one over.
-        self._orphaned_saves: list[tuple[tuple[str, str], asyncio.Task[GroupResult]]] = []
         self._make_parts(config, system_prompt, start_worker)
         if config.suppress_base_env_logs:
             logging.getLogger("atroposlib.envs.base").setLevel(logging.WARNING)
@@ -181,76 +169,51 @@ class ReasoningGymEnv(BaseEnv):
         self.statistics = Statistics()
         counts = self.statistics.counts
         self._pool = TaskPool(pool_settings(config), counts, start_worker=start_worker)
-        self.problems = TrainingProblems(
-            config,
-            self._pool,
-            counts,
-            tasks=config.include_tasks,
-            seed=config.seed,
-            skip_faulty_items=config.skip_faulty_items,
-            max_token_length=config.max_token_length,
+        self.problems = parts.training_problems(config, self._pool, counts)
+        self.inference = parts.inference_client(self.server, self.tokenizer, system_prompt)
+        self._dumps = parts.dump_writer(config, self.run_id, counts)
+        self._record = parts.run_recorder(
+            config, self.run_id, self._dumps, self.inference, self._recorded_state
         )
-        self.inference = InferenceClient(
-            [server.client for server in self.server.servers],
-            self.tokenizer,
-            system_prompt=system_prompt,
-            max_n=self.server.max_n_completions,
-        )
-        for server in self.server.servers:
-            server.inference = self.inference
-            server.tokenizer = self.tokenizer
-        self._make_dumps(config)
-        self._sampling = settings_of(SamplingParams, config, split="train")
-        self._rollouts = Rollouts(
+        self._sampling = parts.training_sampling(config)
+        self._scoring = scoring_settings(config)
+        self.evaluation = Evaluation(
+            parts.evaluation_settings(config, model=self.inference.model, run_id=self.run_id),
             self.inference,
             self._pool,
-            self._dumps,
-            scoring=settings_of(ScoringSettings, config),
-            dumped_kinds=config.dumped_kinds,
-            save_threshold=config.rollout_save_score_threshold,
-        )
-        self.evaluation = Evaluation(
-            evaluation_settings(config, model=self.inference.model, run_id=self.run_id),
-            self._rollouts,
             counts,
         )
         self.api = TrainerApi(config.rollout_server_url)
         vocabulary = len(self.tokenizer) if self.tokenizer else 0
         file = config.data_path_to_save_groups
         self.delivery = Delivery(self.api, self.statistics, vocabulary, file)
-        self.backoff = FailureBackoff()
+        self._schedule = EvaluationSchedule(config.steps_per_eval, self._evaluation_lock)
+        self._source = ProblemSource(self.problems, shared_curriculum(config, counts))
         self.progress = ProgressReporter(
             self.statistics, waiting=lambda: [self.inference.failover.waiting, self.api.waiting]
         )
-        self._observers: list[Callable[[GroupResult], None]] = [
-            self.backoff.group_finished,
-            self.problems.group_finished,
-            self.statistics.group_finished,
-            self.progress.group_finished,
-        ]
+        self._groups = GroupLoop(
+            self,
+            self._dumps,
+            sampling=self._sampling,
+            scoring=self._scoring,
+            observers=[
+                self._source.group_finished,
+                self.statistics.group_finished,
+                self.progress.group_finished,
+            ],
+            max_losses=self.max_consecutive_losses,
+        )
 
-    def _make_dumps(self, config: ReasoningGymEnvConfig) -> None:
+    def _recorded_state(self) -> dict[str, Any]:
+        """Return the changing fields of the run's record."""
         counts = self.statistics.counts
-        folder = Path(config.data_dumps_dir)
-        self._dumps = DumpWriter(
-            folder,
-            self.run_id,
-            counts,
-            synced=config.sync_dumps,
-            max_bytes=config.max_dump_bytes,
-        )
-        self._record = RunRecorder(
-            folder,
-            self.run_id,
-            disk=self._dumps.disk,
-            redactor=SecretRedactor(self.inference.keys),
-            state=lambda: {
-                "waiting": self.inference.failover.waiting,
-                "failures": self.backoff.failures,
-                "lost": counts["dumps/lost"],
-                "deleted": counts["dumps/deleted_files"],
-            },
-        )
+        return {
+            "waiting": self.inference.failover.waiting,
+            "failures": self._groups.backoff.failures,
+            "lost": counts["dumps/lost"],
+            "deleted": counts["dumps/deleted_files"],
+        }
 
     @classmethod
     def config_init(cls) -> tuple[ReasoningGymEnvConfig, list[ServerConfig]]:
@@ -331,13 +294,7 @@ class ReasoningGymEnv(BaseEnv):
             try:
                 await super().env_manager()
             except (aiohttp.ClientError, RetryError) as error:
-                cause: BaseException = error  # Atropos nests its retries
-                while isinstance(cause, RetryError) and (inner := cause.last_attempt.exception()):
-                    cause = inner
-                raise UnreachableError(
-                    f"the Atropos API at {url} stopped answering ({cause}): "
-                    "restart it, the trainer and this environment"
-                ) from error
+                raise stopped_answering(url, error) from error
             self.inference.give_up_after(self.failing_seconds)  # it may have ended as well
             at = self.curr_step, self.config.total_steps
             logger.info("Training ends at step %d, with what waits past total_steps %d", *at)
@@ -364,11 +321,11 @@ class ReasoningGymEnv(BaseEnv):
                 if item is None:
                     logger.info("get_next_item returned None: no more items to process")
                     break
-                if await self._work_on(item, sends=False) is not None:
+                if await self._groups.work_on(item, sends=False) is not None:
                     await self.wandb_log()
                     self.curr_step += 1
-                if self._fatal is not None:
-                    raise self._fatal
+                if self._groups.fatal is not None:
+                    raise self._groups.fatal
                 await asyncio.sleep(0)  # a subclass may never wait for anything
         collected = self.statistics.counts["groups/collected"]
         output.describe_output(self.config, self.run_id, collected=collected)
@@ -422,17 +379,8 @@ class ReasoningGymEnv(BaseEnv):
         )
         if "temperature" in self.inference.refused:
             self.evaluation.temperature = None
-        if self.trains and config.curriculum_url is not None:
-            options = {
-                **config.task_options(),
-                "tasks": config.include_tasks,
-                "seed": config.seed,
-                "group_size": config.group_size,
-                "replica": "shared",
-            }
-            self._shared = SharedCurriculum(config.curriculum_url, options, self.statistics.counts)
-            await self._shared.start()
-            self._observers.append(self._shared.group_finished)
+        if self.trains:
+            await self._source.start()
         selected = self.problems.selection
         self.evaluation.prepare(self._pool.generate, selected.categories, selected.ladders)
         gc.collect()
@@ -440,18 +388,16 @@ class ReasoningGymEnv(BaseEnv):
         sizes = len(self.categories), len(self.evaluation.set)
         logger.info("Set up: %d tasks, %d evaluation items, run %s", *sizes, self.run_id)
         if self.trains and config.dumped_kinds:
-            shown = {"seed", "group_size", "temperature", "top_p", "max_token_length"}
-            shown |= {"score_mode", "complexity_mode", "sampling"}
-            about = {
-                "command": "serve" if self.serves else "process",
-                "model_name": self.inference.model,
-                "server_type": self.inference.server_type,
-                "name": config.wandb_name,
-                **config.model_dump(mode="json", include=shown),
-                "tasks": sorted(self.categories),
-                "library_versions": self.identity()["library_versions"],
-            }
-            self._record.start(about)
+            command = "serve" if self.serves else "process"
+            self._record.start(
+                output.run_description(
+                    config,
+                    command,
+                    self.inference,
+                    tasks=sorted(self.categories),
+                    versions=self.identity()["library_versions"],
+                )
+            )
         self._is_set_up = True
 
     async def close(self) -> None:
@@ -464,17 +410,14 @@ class ReasoningGymEnv(BaseEnv):
             last_first.callback(output.delete_empty_groups_file, self.config)
             if self.serving:
                 last_first.push_async_callback(self.api.disconnect, self.env_id)
-            if self._election is not None:
-                last_first.callback(self._election.close)
+            last_first.callback(self._schedule.close)
             last_first.push_async_callback(self.inference.close)
             last_first.push_async_callback(self._end_saves)
             last_first.callback(self._record.close)
             last_first.push_async_callback(self._pool.close)
-            last_first.callback(self.problems.close)
-            if self._shared is not None:
-                last_first.push_async_callback(self._shared.close)
+            last_first.push_async_callback(self._source.close)
             last_first.push_async_callback(self.delivery.close)
-            others = filter(None, [self.eval_runner, self._drawing])
+            others = filter(None, [self.eval_runner, self._groups.drawing])
             running = [*self.workers, *self.eval_workers, *others]
             for task in running:
                 task.cancel()
@@ -486,30 +429,21 @@ class ReasoningGymEnv(BaseEnv):
         if "checkpoints" in self.__dict__:
             disks.append(self.checkpoints.close)
         await asyncio.gather(*map(asyncio.to_thread, disks))  # each waits 10 s if it hangs
-        saves = [save for _, save in self._orphaned_saves]
-        for save in saves:
-            if not save.cancel() and not save.exception():
-                self.statistics.record(GroupOutcome.CANCELLED)
-        await asyncio.gather(*saves, return_exceptions=True)
+        await self._groups.end_saves()
 
     def _report(self) -> None:
         """Report the outcome of all groups in the log and in wandb."""
         if self.serving and self._dumps.written:
             folder = shlex.quote(self.config.data_dumps_dir)
             logger.info("To see the rollouts: reasoning-gym-environment report %s", folder)
-        unaccounted = self.statistics.unaccounted()
-        if self.serving or unaccounted:  # else there were no groups: a failed start, or `evaluate`
-            logger.info("Groups: %s", self.statistics.accounting())
-            logger.info("Closed after %s", signal_line(self.statistics.total))
-        counts = self.statistics.counts
-        if counts:
-            said = ", ".join(f"{n:,} {name}" for name, n in sorted(counts.items()))
-            logger.info("Counts of this run: %s", said)
-        has_all_groups = self.serving or self.processing  # otherwise a caller has them
-        if has_all_groups and any(unaccounted.values()):
-            logger.error("Group accounting mismatch: %s", unaccounted)
+        output.report_run(
+            self.statistics,
+            serving=self.serving,
+            has_all_groups=self.serving or self.processing,
+        )
         if self.serving and wandb.run is not None:
-            with output.surviving_wandb(self._wandb_failure):
+            with output.surviving_wandb(self._wandb_throttle):
+                counts = self.statistics.counts
                 wandb.run.summary.update({f"perf/{name}": counts[name] for name in output.CURVES})
 
     # Atropos's API: registration and the trainer's step.
@@ -529,47 +463,7 @@ class ReasoningGymEnv(BaseEnv):
 
     async def _register_env(self) -> dict[str, Any]:
         """Claim the configured replica's name, if any, and register; return the API's reply."""
-        config = self.config
-        register = functools.partial(
-            self.api.until_trainer, "POST", "/register-env", interval=self.progress_interval
-        )
-        if config.replica:
-            self.checkpoint_dir = (await register(self.api.note_probe))["checkpoint_dir"]
-            self.wandb_prepend = f"{config.wandb_name}_{config.replica}"
-            note = await self.checkpoints.claim()
-            await self.api.disconnect_stale_registration(note, keep=self.checkpoints.leave_note)
-        body = {
-            "max_token_length": config.max_token_length,
-            "desired_name": config.wandb_name,
-            "weight": config.inference_weight,
-            "min_batch_allocation": config.min_batch_allocation,
-            "group_size": config.group_size,
-        }
-        data = await register(body)
-        self.env_id = data["env_id"]  # from here on, closing tells the API
-        if 0 <= config.total_steps < data["num_steps"]:
-            message = "This environment ends after step %d, the trainer wants %d: %s"
-            hint = "set --env.total_steps, -1 for the trainer's"
-            logger.warning(message, config.total_steps, data["num_steps"], hint)
-        if config.replica:
-            data["wandb_name"] = self.wandb_prepend
-            if data["checkpoint_dir"] != self.checkpoint_dir:  # the claimed name is not there
-                raise LostStateError("another trainer has begun: start this environment again")
-        self.wandb_prepend = data["wandb_name"]
-        self.checkpoint_dir = data["checkpoint_dir"]
-        # a checkpoint holds the token budget: the trainer's limit comes before it
-        self.max_token_len = (await self.api.request("GET", "/info"))["max_token_len"]
-        self.problems.max_token_length = self.length_limit
-        if not (config.replica and self.checkpoints.leave_note(self.api.note(self.env_id))):
-            self.api.warn_of_stale_registration(self.env_id, config.min_batch_allocation)
-        saves = data["checkpoint_interval"] > 0
-        if saves:
-            self.checkpoints.require_writable()
-        if saves and not config.replica:
-            await self.checkpoints.claim()
-        if saves and data["starting_step"] == 0:
-            self.save_checkpoint(0)
-        return data
+        return await registration.register(self)
 
     async def register_env(self) -> None:
         await super().register_env()
@@ -577,39 +471,32 @@ class ReasoningGymEnv(BaseEnv):
 
     async def get_server_info(self) -> None:
         """Get the trainer's settings, then start generating, since Atropos waits a few seconds."""
-        info = await self.api.request("GET", "/info")
-        config = self.config
-        if info["batch_size"] != -1:
-            config.batch_size = info["batch_size"]
-        if config.group_size > config.batch_size:
-            raise ConfigurationError(
-                f"group_size ({config.group_size}) must be at most the trainer's batch_size "
-                f"({config.batch_size}): lower --env.group_size"
-            )
-        if 0 < self.max_token_len < config.max_token_length:
-            self.problems.limit = f"the trainer's max_token_len {self.max_token_len}"
-            message = "max_token_length %d becomes %d: rows must be shorter than %s"
-            logger.warning(message, config.max_token_length, self.length_limit, self.problems.limit)
-        self._started_problems().fill()
+        await registration.adopt_trainer_settings(self)
+        self.started_problems().fill()
 
     async def get_status(self) -> None:
         """Get the trainer's step; raises FixableError if the API or inference fails for good."""
-        if self._fatal is not None:
-            raise self._fatal
-        status = functools.partial(self.api.status, self.env_id)
-        self.status_dict = await settings_of(status, self.config)
+        if self._groups.fatal is not None:
+            raise self._groups.fatal
+        config = self.config
+        self.status_dict = await self.api.status(
+            self.env_id,
+            group_size=config.group_size,
+            batch_size=config.batch_size,
+            inference_weight=config.inference_weight,
+            min_batch_allocation=config.min_batch_allocation,
+        )
         step = self.status_dict["current_step"]
         if step < self.curr_step:
             raise self.api.mark_lost(f"it went back from step {self.curr_step} to step {step}")
-        nodes = len(self.server.servers)
-        config = self.config
-        most = config.max_num_workers
-        self.max_num_workers = config.max_num_workers_per_node * nodes if most == -1 else most
+        self.max_num_workers = config.max_num_workers
+        if config.max_num_workers == -1:
+            self.max_num_workers = config.max_num_workers_per_node * len(self.server.servers)
         await self.server.update_weight(self.status_dict["env_weight"])
 
     # One group: drawn, collected, delivered; or lost and retried.
 
-    def _started_problems(self) -> TrainingProblems:
+    def started_problems(self) -> TrainingProblems:
         """Start the stream at its first use: it needs the replica's name."""
         if not self.problems.started:
             self.problems.start_stream(
@@ -625,83 +512,23 @@ class ReasoningGymEnv(BaseEnv):
         async def has_room(problem: Problem) -> bool:
             return await self.inference.has_room(problem.question, self.length_limit)
 
-        problems = self._started_problems()
-        if self._shared is not None and (shared := await self._shared.next()):
-            recipe, replayed = shared
-            problem = await problems.make(recipe, has_room)
-            if problem:
-                return replace(problem, replayed=replayed)
-            self._shared.withdraw(recipe)
-        return await problems.next(has_room)
+        self.started_problems()
+        return await self._source.next(has_room)
 
     async def add_train_workers(self) -> None:
         """Start workers for a moment at most: Atropos's loop looks at the trainer in between."""
-        end = time.monotonic() + 0.5
-
-        async def draw() -> None:
-            self.backlog.append(await self.get_next_item())
-
-        async def draw_in_time() -> Any:
-            if self._fatal is not None or time.monotonic() > end:
-                return None  # which ends the round
-            self._drawing = self._drawing or asyncio.create_task(draw())
-            await asyncio.wait({self._drawing}, timeout=end - time.monotonic())
-            if self._drawing.done():  # else the next round waits for it
-                drawn = self._drawing
-                self._drawing = None
-                drawn.result()
-            return self.backlog.pop() if self.backlog else None
-
-        # Atropos draws until it has enough; this copy returns None after half a second. What a
-        # subclass calls on itself stays its own.
-        time_boxed_view: Any = copy.copy(self)
-        time_boxed_view.get_next_item = draw_in_time
-        time_boxed_view.handle_env = self.handle_env
-        await BaseEnv.add_train_workers(time_boxed_view)
+        await self._groups.add_workers()
 
     async def handle_env(self, item_uuid: str) -> Any:
         """Collect and deliver an item's groups, as Atropos's own does."""
         item = self.running_items[item_uuid]["item"]
         begin = time.monotonic()
-        groups = await self._work_on(item, item_uuid, sends=True)
+        groups = await self._groups.work_on(item, item_uuid, sends=True)
         self.running_items.pop(item_uuid, None)
         seconds = time.monotonic() - begin
         self.task_duration.append(seconds)
         (self.succeeded_task_duration if groups else self.failed_task_duration).append(seconds)
         await self.cleanup()
-        return groups
-
-    async def _work_on(self, item: Any, item_uuid: str = "", *, sends: bool) -> Any:
-        """Collect and deliver an item's groups; return them, or None if none counts."""
-        groups = None
-        try:
-            with self.statistics.working(lost_on=InferenceError) as work:
-                try:
-                    if self.serving:
-                        await self.backoff.wait()
-                    groups, backlog = await subclass.collect_groups(self, item)
-                    self.backlog.extend(backlog)
-                    self.running_items.pop(item_uuid, None)
-                    await self.handle_send_to_api(groups, item, do_send_to_api=sends)
-                except asyncio.CancelledError:  # its problem is retried unless it was delivered
-                    kept = [*self.backlog, *(e["item"] for e in self.running_items.values())]
-                    if not work["delivered"] and not any(item is one for one in kept):
-                        self._retry(item)
-                    raise
-        except InferenceError as error:
-            self._handle_lost_group(item, error)
-        except Exception as error:  # noqa: BLE001 - logged, and it ends the run
-            groups = None
-            self._fatal = self._fatal or self._limit.record_failure(error)
-        else:
-            self._fatal = self._fatal or self.delivery.fatal
-            if self.processing and (why := subclass.why_nothing_delivered(groups, backlog, work)):
-                groups = None
-                self._fatal = self._fatal or self._limit.record_failure(why)
-            else:
-                self._limit.record_success()
-            if groups is not None:
-                self.backoff.group_finished()  # a subclass's groups pass no observer
         return groups
 
     async def collect_trajectories(self, item: Problem) -> tuple[dict[str, Any] | None, list[Any]]:
@@ -714,29 +541,13 @@ class ReasoningGymEnv(BaseEnv):
             gathered: tuple[Any, list[Any]] = await super().collect_trajectories(item)
             return gathered
         subclass.require_problem(item, self.categories, type(self).__name__)
-        statistics = self.statistics
-        key = (recipe_key(item.recipe), item.question)
-        left = next((one for one in self._orphaned_saves if one[0] == key), None)
-        if left:
-            self._orphaned_saves.remove(left)
-            save = left[1]
-        else:
-            try:
-                with statistics.generating(lost_on=InferenceError):
-                    group = await self._generate(item)
-            except InferenceError as error:
-                self._handle_lost_group(item, error)
-                return None, []
-            save = asyncio.create_task(self._save(group))
-        try:
-            group = await asyncio.shield(save)
-        except asyncio.CancelledError:
-            self._orphaned_saves.append((key, save))
-            raise
-        if not group.scored:
-            statistics.record(GroupOutcome.UNSCORED)
+        group = await self._groups.collect(item)
+        if group is None:
             return None, []
-        with statistics.delivering():
+        if not group.scored:
+            self.statistics.record(GroupOutcome.UNSCORED)
+            return None, []
+        with self.statistics.delivering():
             scored_data = to_scored_data_group(
                 group,
                 self.inference.prompt(item.question).messages,
@@ -744,33 +555,12 @@ class ReasoningGymEnv(BaseEnv):
                 mask_truncated=self.config.mask_too_long_completions,
                 include_messages=self.config.include_messages,
             )
-        statistics.hand_out()
+        self.statistics.hand_out()
         return scored_data, []
-
-    async def _generate(self, item: Problem) -> GroupResult:
-        """Return a scored group and tell all observers; raises InferenceError."""
-        completions = await self.inference.sample(
-            item.question,
-            n=self.config.group_size,
-            length_limit=self.length_limit,
-            sampling=self._sampling,
-        )
-        scored = await self.score(item, completions)
-        group = subclass.checked_score(scored, completions, type(self).__name__)
-        self._retries.pop(recipe_key(item.recipe), None)
-        self._started_problems().step = self.trainer_step
-        for observe in self._observers:
-            observe(group)
-        return group
 
     async def score(self, problem: Problem, completions: Sequence[Completion]) -> GroupResult:
         """Score the completions of one problem, in their order; called once for each group."""
-        return await self._rollouts.score(problem, completions)
-
-    async def _save(self, group: GroupResult) -> GroupResult:
-        with self.statistics.delivering():
-            await self._rollouts.save(group, {**self.identity(), "step": self.trainer_step})
-        return group
+        return await grade(problem, completions, self._pool, self._scoring)
 
     async def handle_send_to_api(
         self,
@@ -784,70 +574,13 @@ class ReasoningGymEnv(BaseEnv):
         for group in scored_data if isinstance(scored_data, list) else [scored_data]:
             if group is not None:
                 self.statistics.begin_delivery()
-                delivery = self._deliver(
+                delivery = self._groups.deliver(
                     group,
                     item,
                     sends=do_send_to_api,
                     row_limit=row_limit,
                 )
                 await self.delivery.finish(delivery)
-
-    async def _deliver(
-        self,
-        given: dict[str, Any],
-        problem: Any,
-        *,
-        sends: bool,
-        row_limit: int,
-    ) -> GroupOutcome:
-        decode = self.tokenizer.decode if self.tokenizer and self.config.include_messages else None
-        group = completed(given, decode)
-        drop = self.config.ensure_scores_are_not_same
-        rows = (group["group_overrides"] or {}).get("group_size", self.config.group_size)
-        whole = self.config.group_size if sends else 0
-        outcome = await self.delivery.check(
-            group,
-            problem,
-            rows=rows,
-            registered=whole,
-            row_limit=row_limit,
-            drop_equal_scores=drop,
-        )
-        if outcome is not None:
-            return outcome
-        self.items_sent_this_step += self.serving
-        await self.add_rollouts_for_wandb(group, problem)
-        is_written = await self.delivery.write(group, must_end=not sends)
-        if sends:
-            return await self.delivery.send({**group, "env_id": self.env_id}, problem)
-        return GroupOutcome.WRITTEN if is_written else GroupOutcome.FAILED
-
-    def _handle_lost_group(self, problem: Any, error: InferenceError) -> None:
-        """Retry the problem of a lost group, or give it up; after too many, so does the run."""
-        if error.is_transient:
-            self._retry(problem)
-        else:
-            self.statistics.counts["problems/given_up"] += 1
-        self.backoff.record_failure(task_of(problem), error)
-        fatal = InferenceError(
-            f"{self.backoff.failures} groups in a row were lost; check the server at "
-            f"{', '.join(self.inference.urls)}: {error}"
-        )
-        fatal.__cause__ = error
-        too_many = self.backoff.failures if self.processing else self.backoff.permanent
-        if too_many >= self.max_consecutive_losses and (self.processing or self.serving):
-            self._fatal = self._fatal or fatal  # Atropos's loop swallows what its workers raise
-
-    def _retry(self, problem: Any) -> None:
-        """Put a problem into the backlog, up to three times until a group of it is scored."""
-        key = recipe_key(problem.recipe) if isinstance(problem, Problem) else ""  # not told apart
-        self._retries[key] += 1
-        if key and self._retries[key] <= 3:
-            self.statistics.counts["problems/retried"] += 1
-            self.backlog.append(problem)
-        else:
-            self.statistics.counts["problems/given_up"] += 1
-            del self._retries[key]
 
     # Each round of Atropos's loop: evaluation, checkpoint, log.
 
@@ -856,16 +589,11 @@ class ReasoningGymEnv(BaseEnv):
         before = self.curr_step
         step = self.status_dict["current_step"]
         self.curr_step = step
-        evaluating = self.eval_runner is not None and not self.eval_runner.done()
-        if not evaluating and self.config.steps_per_eval > 0:
-            if self._election is None:
-                versions = self.identity()["library_versions"]
-                key = self.evaluation.key(length_limit=self.length_limit, versions=versions)
-                folder = Path(self.checkpoint_dir, "env_checkpoints")
-                path = folder / f"{self.config.wandb_name}.evaluation-{key}"
-                self._election = LeaderElection(path, every=self.config.steps_per_eval)
-            if self._election.is_due(step):
-                self._start_evaluation(step, self._election)
+        evaluation = self._schedule.start_if_due(step, self.eval_runner, self.evaluate)
+        if evaluation is not None:
+            self.eval_runner = evaluation
+            if self.config.eval_handling == EvalHandlingEnum.STOP_TRAIN:
+                self._stop_workers()
         if step == before:
             return
         every = self.checkpoint_interval
@@ -879,22 +607,20 @@ class ReasoningGymEnv(BaseEnv):
             self.items_sent_this_step = 0
             await self.wandb_log({})
 
-    def _start_evaluation(self, step: int, election: LeaderElection) -> None:
-        """Start the evaluation due at a step; with STOP_TRAIN, training waits for it."""
+    def _stop_workers(self) -> None:
+        """Let training wait for an evaluation: the problems at work come again."""
+        self.backlog.extend(entry["item"] for entry in self.running_items.values())
+        for worker in self.workers:
+            worker.cancel()
+        self.workers = set()
+        self.running_items = {}
 
-        def record(evaluation: asyncio.Task[None]) -> None:
-            if not evaluation.cancelled():
-                evaluation.exception()  # `evaluate` has logged it
-                election.record_done(step)
-
-        self.eval_runner = asyncio.create_task(self.evaluate())
-        self.eval_runner.add_done_callback(record)
-        if self.config.eval_handling == EvalHandlingEnum.STOP_TRAIN:
-            self.backlog.extend(entry["item"] for entry in self.running_items.values())
-            for worker in self.workers:
-                worker.cancel()
-            self.workers = set()
-            self.running_items = {}
+    def _evaluation_lock(self) -> Path:
+        """Return the file that elects the replica which evaluates."""
+        versions = self.identity()["library_versions"]
+        key = self.evaluation.key(length_limit=self.length_limit, versions=versions)
+        folder = Path(self.checkpoint_dir, "env_checkpoints")
+        return folder / f"{self.config.wandb_name}.evaluation-{key}"
 
     async def evaluate(self, *args: Any, **kwargs: Any) -> None:
         """Run the fixed evaluation set and write its metrics and samples."""
@@ -925,7 +651,7 @@ class ReasoningGymEnv(BaseEnv):
         """Return the stream's state: a resumed run starts with what was not trained on."""
         items = [*(entry["item"] for entry in self.running_items.values()), *self.backlog]
         unfinished = [item for item in items if isinstance(item, Problem)]
-        return {STREAM: self._started_problems().state_dict(unfinished)}
+        return {STREAM: self.started_problems().state_dict(unfinished)}
 
     def load_checkpoint(self) -> None:
         """Continue the newest checkpoint up to the trainer's step; raises FixableError."""
@@ -940,7 +666,7 @@ class ReasoningGymEnv(BaseEnv):
         try:
             accept_changed = self.config.accept_changed_modules
             content = self.checkpoints.read(path, accept_changed=accept_changed)
-            self._started_problems().load_state_dict(content.pop(STREAM))
+            self.started_problems().load_state_dict(content.pop(STREAM))
         except ValueError as error:
             raise FixableError(
                 f"the checkpoint {path} can't be continued: {error}; delete it to continue the one "
@@ -975,8 +701,7 @@ class ReasoningGymEnv(BaseEnv):
             logger.debug("Since the last report: %s", line)
         counted = self.statistics.take_report()
         stats = self.get_curriculum_stats()
-        own = stats["curriculum_mode"] and self._shared is None  # else the service's levels count
-        levels = curriculum_metrics(stats, self.categories) if own else {}
+        levels = self._source.level_metrics(stats, self.categories)
         sampled = self.problems.sampling - self._reported_sampling
         self._reported_sampling = self.problems.sampling.copy()
         curves = self.evaluation.take_curves()
@@ -990,7 +715,7 @@ class ReasoningGymEnv(BaseEnv):
         metrics = await self.create_rollout_table(metrics | sampling_metrics(sampled))
         self.rollouts_for_wandb.clear()
         if self.config.use_wandb:  # Atropos's own would log other keys, with the replica's name
-            with output.surviving_wandb(self._wandb_failure):
+            with output.surviving_wandb(self._wandb_throttle):
                 wandb.log(output.grouped(metrics), step=self.curr_step)
 
     def get_curriculum_stats(self) -> dict[str, Any]:

@@ -8,16 +8,15 @@ atroposlib, so that a mistake in any option is found before the imports that tak
 
 from __future__ import annotations
 
-import inspect
 import json
 import logging
 import math
 import re
 from argparse import SUPPRESS, ArgumentParser, Namespace, _ArgumentGroup
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar  # noqa: F401 - Literal is in the snapshot
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple  # noqa: F401 - Literal is in the snapshot
 
 from pydantic import BeforeValidator, Field, create_model, model_validator
 from pydantic.fields import FieldInfo
@@ -27,7 +26,7 @@ from .inference.prompts import CHAT_TEMPLATES, SYSTEM_PROMPTS, resolve_system_pr
 from .problems.levels import require_difficulty_where_fixed
 from .problems.options import Names, TaskOptions, option, split_names
 from .records import ATROPOS_SOLVED_SCORE
-from .scoring.grading import ScoreMode
+from .scoring.grading import ScoreMode, ScoringSettings
 from .util.command_line import ENV, SERVER, Given, Section, build, limits, read_given, types_of
 from .util.files import UnwritableError, require_place
 
@@ -541,13 +540,16 @@ def shown(value: Any) -> str:
     return "unset" if value in (None, "", [], {}) else str(value)
 
 
-Part = TypeVar("Part")
-
-
-def settings_of(part: Callable[..., Part], env: EnvironmentSettings, **more: Any) -> Part:
-    """Call a part's class with the options that its parameters are named after, and with `more`."""
-    names = [name for name in inspect.signature(part).parameters if hasattr(env, name)]
-    return part(**{**{name: getattr(env, name) for name in names}, **more})
+def scoring_settings(env: EnvironmentSettings) -> ScoringSettings:
+    """Return what a score depends on."""
+    return ScoringSettings(
+        max_token_length=env.max_token_length,
+        score_mode=env.score_mode,
+        solved_threshold=env.solved_threshold,
+        answer_tolerance=env.answer_tolerance,
+        length_penalty_start=env.length_penalty_start,
+        verify_timeout=env.verify_timeout,
+    )
 
 
 def pool_settings(env: EnvironmentSettings) -> PoolSettings:
@@ -555,6 +557,12 @@ def pool_settings(env: EnvironmentSettings) -> PoolSettings:
     from .sandbox.pool import PoolSettings, default_processes  # slow, not for help
     from .tasks.modules import find_modules
 
-    processes = env.task_processes or default_processes()
-    modules = find_modules(env.task_modules)
-    return settings_of(PoolSettings, env, processes=processes, modules=modules)
+    return PoolSettings(
+        processes=env.task_processes or default_processes(),
+        generation_timeout=env.generation_timeout,
+        verify_timeout=env.verify_timeout,
+        solved_threshold=env.solved_threshold,
+        require_containment=env.require_containment,
+        modules=find_modules(env.task_modules),
+        task_environment=env.task_environment,
+    )

@@ -7,6 +7,7 @@ at a chat endpoint; a base model's gets a chat template.
 from __future__ import annotations
 
 import logging
+import os
 import re
 import time
 from collections import deque
@@ -26,7 +27,6 @@ from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
 from ..errors import ConfigurationError, did_you_mean
-from ..evaluation.run import EvaluationSettings
 from ..inference.client import InferenceClient
 from ..inference.dialects import GenerationRequest
 from ..inference.errors import InferenceError
@@ -35,11 +35,9 @@ from ..inference.prompts import (
     build_messages,
     end_of_turn,
     render_prompt,
-    resolve_system_prompt,
 )
 from ..inference.servers import ServerClient
-from ..scoring.grading import ScoringSettings
-from ..settings import EnvironmentSettings, ServerSettings, settings_of
+from ..settings import EnvironmentSettings, ServerSettings
 from ..util.command_line import SERVER, build
 from ..util.files import UnwritableError
 from ..util.outages import Outage
@@ -68,22 +66,6 @@ def as_config(env: Any, config_class: Any) -> Any:
         return env
     values = {**dict(env), "eval_handling": EvalHandlingEnum(env.eval_handling)}
     return config_class.model_construct(**values)
-
-
-def evaluation_settings(
-    config: ReasoningGymEnvConfig, *, model: str, run_id: str
-) -> EvaluationSettings:
-    """Return the settings of evaluations; `run_id` names the results' folder if none is set."""
-    folder = config.data_dir_to_save_evals or f"{config.data_dumps_dir}/evaluation_{run_id}"
-    return settings_of(
-        EvaluationSettings,
-        config,
-        system_prompt=resolve_system_prompt(config.system_prompt),
-        chat_template=chat_template_text(config.chat_template),
-        folder=Path(folder),
-        model=model,
-        scoring=settings_of(ScoringSettings, config),
-    )
 
 
 class AtroposServer(APIServer):
@@ -191,6 +173,22 @@ class AtroposServer(APIServer):
     _chat_completion_wrapper = chat_completion
     _completion_wrapper = completion
     _tokens_and_logprobs_completion_wrapper = tokens_and_logprobs_completion
+
+
+def require_usable(config: ReasoningGymEnvConfig, server_configs: Any, *, slurm: bool) -> list[Any]:
+    """Return the servers' settings as a list.
+
+    Raises:
+        ConfigurationError: there is no server, or no list of nodes for `slurm`.
+        UnwritableError: a configured output can't be written.
+    """
+    servers = server_configs if isinstance(server_configs, list) else [server_configs]
+    if not servers:
+        raise ConfigurationError("server_configs is empty: give the settings of a server")
+    config.require_places()
+    if slurm and "SLURM_JOB_NODELIST" not in os.environ:
+        raise ConfigurationError("slurm: SLURM_JOB_NODELIST is not set; or set --slurm false")
+    return servers
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from ..records import Problem
 from ..rollouts.accounting import GroupOutcome, Statistics
 from ..util.concurrency import LARGE, DaemonWriter, offload
 from ..util.files import append_whole
-from ..util.outages import Outage, UnreachableError
+from ..util.outages import LogThrottle, UnreachableError
 from .rows import COLUMNS, group_error, pack, task_of
 from .trainer_api import CLOSE_SECONDS, ApiRefusedError, LostStateError, TrainerApi
 
@@ -44,7 +44,7 @@ class Delivery:
         self._file = Path(file) if file else None
         self._disk = DaemonWriter(Path(file or ""))
         self._in_flight: set[asyncio.Task[None]] = set()
-        self._refusals = Outage()
+        self._refusals = LogThrottle()
         self._bodies = asyncio.Semaphore(8)  # of 4 MB, in memory while the API is slow
 
     async def finish(self, delivery: Coroutine[Any, Any, GroupOutcome]) -> None:
@@ -109,13 +109,13 @@ class Delivery:
     def _refuse(self, problem: Problem | None, reason: str) -> GroupOutcome:
         self._refusals.record_failure()
         if self._refusals.should_log:
-            refused = self._refusals.lost
+            refused = self._refusals.failures
             task = task_of(problem)
             logger.warning("Not sent: a group of %s, %d refused so far: %s", task, refused, reason)
         delivered = sum(self._statistics.counts[f"groups/{name}"] for name in ("sent", "written"))
-        if self._refusals.lost >= 5 and not delivered:
+        if self._refusals.failures >= 5 and not delivered:
             self.fatal = self.fatal or ConfigurationError(
-                f"{self._refusals.lost} groups were refused and none was delivered: {reason}"
+                f"{self._refusals.failures} groups were refused and none was delivered: {reason}"
             )
         return GroupOutcome.REFUSED
 

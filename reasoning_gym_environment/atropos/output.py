@@ -24,9 +24,12 @@ from tqdm import tqdm
 from wandb.sdk.mailbox import MailboxClosedError
 
 from ..errors import FixableError
+from ..inference.client import InferenceClient
 from ..records import Problem
+from ..rollouts.accounting import Statistics
+from ..rollouts.progress import signal_line
 from ..util.files import replacing
-from ..util.outages import Outage
+from ..util.outages import LogThrottle
 from .rows import trained_tokens
 
 _WANDB_ERRORS = (OSError, MailboxClosedError, wandb.errors.Error)
@@ -87,17 +90,17 @@ def _finish_wandb() -> None:
 
 
 @contextmanager
-def surviving_wandb(failure: Outage) -> Iterator[None]:
+def surviving_wandb(throttle: LogThrottle) -> Iterator[None]:
     """Log what fails in wandb, whose process may be killed and whose disk may be full."""
     try:
         yield
     except _WANDB_ERRORS as error:
-        failure.record_failure()
-        if failure.should_log:
+        throttle.record_failure()
+        if throttle.should_log:
             message = "wandb fails, %d reports lost so far, training continues: %s"
-            logger.error(message, failure.lost, error)
+            logger.error(message, throttle.failures, error)
     else:
-        failure.end()
+        throttle.record_success()
 
 
 CURVES = [f"groups/{name}" for name in ("collected", "sent", "filtered", "lost", "unscored")]
@@ -156,6 +159,54 @@ def rollout_table(groups: Sequence[Sequence[tuple[Any, ...]]]) -> wandb.Table:
     columns = ("full_text", "score", "expected_answer", "task_name", "status", "level", "step")
     rows = [list(row) for group in groups for row in group]
     return wandb.Table(columns=[*columns, "answer", "tokens"], data=rows)
+
+
+def run_description(
+    config: Any,
+    command: str,
+    inference: InferenceClient,
+    *,
+    tasks: Sequence[str],
+    versions: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return the settings that a run's record shows."""
+    shown = {
+        "seed",
+        "group_size",
+        "temperature",
+        "top_p",
+        "max_token_length",
+        "score_mode",
+        "complexity_mode",
+        "sampling",
+    }
+    return {
+        "command": command,
+        "model_name": inference.model,
+        "server_type": inference.server_type,
+        "name": config.wandb_name,
+        **config.model_dump(mode="json", include=shown),
+        "tasks": tasks,
+        "library_versions": versions,
+    }
+
+
+def report_run(statistics: Statistics, *, serving: bool, has_all_groups: bool) -> None:
+    """Log the outcome of all groups and the counts of the run.
+
+    Args:
+        has_all_groups: whether each group should have an outcome; otherwise a caller has some.
+    """
+    unaccounted = statistics.unaccounted()
+    if serving or unaccounted:  # else there were no groups: a failed start, or `evaluate`
+        logger.info("Groups: %s", statistics.accounting())
+        logger.info("Closed after %s", signal_line(statistics.total))
+    counts = statistics.counts
+    if counts:
+        listed = ", ".join(f"{n:,} {name}" for name, n in sorted(counts.items()))
+        logger.info("Counts of this run: %s", listed)
+    if has_all_groups and any(unaccounted.values()):
+        logger.error("Group accounting mismatch: %s", unaccounted)
 
 
 def delete_empty_groups_file(config: Any) -> None:

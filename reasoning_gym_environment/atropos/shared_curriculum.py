@@ -1,4 +1,7 @@
-"""One curriculum for all replicas of a run: a stream of the reward service."""
+"""One curriculum for all replicas of a run: a stream of the reward service.
+
+`ProblemSource` holds all that such a curriculum changes in the environment.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,16 @@ import contextlib
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ..errors import ConfigurationError
-from ..records import GroupResult, Recipe, recipe_key
+from ..problems.levels import curriculum_metrics
+from ..problems.training import TrainingProblems
+from ..records import GroupResult, Problem, Recipe, recipe_key
 from ..service.client import RewardClient, ServiceUnavailableError, split_stream_url
+from ..settings import EnvironmentSettings
 from ..tasks.recipes import read_recipe
 from ..util.outages import Outage, UnreachableError
 
@@ -97,8 +104,8 @@ class SharedCurriculum:
     async def _fetch(self) -> None:
         reply = await asyncio.to_thread(self._client.problems, self._stream, BATCH, self._options)
         try:
-            for each in reply:
-                self._ahead.append((read_recipe(each["recipe"]), each["asked_again"]))
+            for problem in reply:
+                self._ahead.append((read_recipe(problem["recipe"]), problem["asked_again"]))
         except ValueError as error:
             raise ConfigurationError(f"invalid problem in the reply: {error}") from error
         seconds = self._outage.end()
@@ -161,3 +168,66 @@ class SharedCurriculum:
                 await asyncio.wait_for(self._sending, 5.0)
         if self._results:
             logger.warning("%d results did not reach %s", len(self._results), self._url)
+
+
+class ProblemSource:
+    """A replica's training problems: those of the shared curriculum, if any, or its own.
+
+    Args:
+        problems: the replica's own stream.
+        shared: the curriculum of all replicas; None if each has its own.
+    """
+
+    def __init__(self, problems: TrainingProblems, shared: SharedCurriculum | None) -> None:
+        self._problems = problems
+        self._shared = shared
+
+    async def start(self) -> None:
+        """Reach the shared curriculum; raises as `SharedCurriculum.start`."""
+        if self._shared is not None:
+            await self._shared.start()
+
+    async def next(self, has_room: Callable[[Problem], Awaitable[bool]]) -> Problem:
+        """Return the next problem; see `TrainingProblems.next`."""
+        shared = await self._shared.next() if self._shared is not None else None
+        if self._shared is not None and shared is not None:
+            recipe, replayed = shared
+            problem = await self._problems.make(recipe, has_room)
+            if problem is not None:
+                return replace(problem, replayed=replayed)
+            self._shared.withdraw(recipe)
+        return await self._problems.next(has_room)
+
+    def group_finished(self, group: GroupResult) -> None:
+        """Teach the replica's own curriculum, and the shared one."""
+        self._problems.group_finished(group)
+        if self._shared is not None:
+            self._shared.group_finished(group)
+
+    def level_metrics(
+        self, stats: Mapping[str, Any], categories: Mapping[str, str]
+    ) -> dict[str, float]:
+        """Return wandb's metrics of the levels; the service has those of a shared curriculum."""
+        if not stats["curriculum_mode"] or self._shared is not None:
+            return {}
+        return curriculum_metrics(stats, categories)
+
+    async def close(self) -> None:
+        """Drop pending problems, and let the last results reach the shared curriculum."""
+        if self._shared is not None:
+            await self._shared.close()
+        self._problems.close()
+
+
+def shared_curriculum(config: EnvironmentSettings, counts: Counter[str]) -> SharedCurriculum | None:
+    """Return the configured curriculum of all replicas, None if there is none."""
+    if config.curriculum_url is None:
+        return None
+    options = {
+        **config.task_options(),
+        "tasks": config.include_tasks,
+        "seed": config.seed,
+        "group_size": config.group_size,
+        "replica": "shared",
+    }
+    return SharedCurriculum(config.curriculum_url, options, counts)

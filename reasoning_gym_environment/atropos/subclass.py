@@ -14,11 +14,14 @@ from typing import Any
 
 from ..errors import ConfigurationError
 from ..records import Completion, GroupResult, Problem
-from ..util.outages import Outage
+from ..util.outages import LogThrottle
 
 logger = logging.getLogger(__name__)
 
 _PAGE = "see docs/subclass.md"
+
+PATIENCE_WITH_FILTERS = 10
+"""An item that gives nothing may have been filtered out, so that more of them are allowed."""
 
 
 def require_used(subclass: type[Any], base: type[Any]) -> None:
@@ -82,18 +85,19 @@ async def collect_groups(env: Any, item: Any) -> tuple[Any, list[Any]]:
     means that nothing was collected, [] that postprocessing has dropped it.
     """
     name = type(env).__name__
-    found = await env.collect_trajectories(item)
-    if not isinstance(found, tuple) or len(found) != 2 or not isinstance(found[1], list | None):
+    collected = await env.collect_trajectories(item)
+    is_pair = isinstance(collected, tuple) and len(collected) == 2
+    if not is_pair or not isinstance(collected[1], list | None):
         raise ConfigurationError(
             f"{name}.collect_trajectories must return its groups and a list of items for the "
-            f"backlog, as `group, []`, got {found!r:.80}"
+            f"backlog, as `group, []`, got {collected!r:.80}"
         )
-    groups, backlog = found
+    groups, backlog = collected
     if not groups:
         return None, backlog or []
     groups = await env.postprocess_histories(groups) or []
-    each = groups if isinstance(groups, list) else [groups]
-    wrong = [group for group in each if not isinstance(group, dict | None)]
+    as_list = groups if isinstance(groups, list) else [groups]
+    wrong = [group for group in as_list if not isinstance(group, dict | None)]
     if wrong:
         raise ConfigurationError(
             f"{name} must return a ScoredDataGroup, a list of them or None, from "
@@ -117,31 +121,34 @@ class FailureLimit:
 
     Args:
         name: the environment's class, for messages.
-        most: items in a row that raise; ten times as many may give nothing.
+        max_items: items in a row that raise; PATIENCE_WITH_FILTERS as many may give nothing.
     """
 
-    def __init__(self, name: str, most: int) -> None:
+    def __init__(self, name: str, max_items: int) -> None:
         self._name = name
-        self._most = most
-        self._log = Outage()
+        self._max_items = max_items
+        self._throttle = LogThrottle()
 
     def record_success(self) -> None:
-        self._log.end()
+        self._throttle.record_success()
 
     def record_failure(self, error: Exception | str) -> ConfigurationError | None:
         """Log an exception, or why nothing was delivered; return the error that ends the run."""
         if isinstance(error, ConfigurationError):
             return error
-        raised = None
-        why = error
-        most = 10 * self._most  # what gives nothing may be a filter
         if isinstance(error, Exception):
-            raised = error
-            most = self._most
-            why = f"{type(error).__name__}: {error}; the log has the traceback"
-        self._log.record_failure()
-        if self._log.should_log:
-            logger.error("%s failed: its group is lost: %s", self._name, why, exc_info=raised)
-        if self._log.lost < most:
+            traceback = error
+            max_items = self._max_items
+            reason = f"{type(error).__name__}: {error}; the log has the traceback"
+        else:
+            traceback = None
+            max_items = PATIENCE_WITH_FILTERS * self._max_items
+            reason = error
+        self._throttle.record_failure()
+        if self._throttle.should_log:
+            message = "%s failed: its group is lost: %s"
+            logger.error(message, self._name, reason, exc_info=traceback)
+        failures = self._throttle.failures
+        if failures < max_items:
             return None
-        return ConfigurationError(f"{self._name} failed for {self._log.lost} items in a row, {why}")
+        return ConfigurationError(f"{self._name} failed for {failures} items in a row, {reason}")

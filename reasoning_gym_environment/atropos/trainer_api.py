@@ -28,11 +28,12 @@ from urllib.parse import urlsplit
 
 import aiohttp
 from msgspec import Meta
+from tenacity import RetryError  # which ends the retries of atroposlib
 
 from ..errors import TRY_AGAIN, ConfigurationError, FixableError
 from ..inference.errors import error_message, start_of_body
 from ..rollouts.progress import progress_logger
-from ..util.outages import LOG_INTERVAL, Outage, Retry, UnreachableError, is_loopback
+from ..util.outages import LOG_INTERVAL, LogThrottle, Outage, Retry, UnreachableError, is_loopback
 from ..util.values import validate
 from .rows import pack
 
@@ -207,17 +208,18 @@ class TrainerApi:
 
     async def until_trainer(self, *request: Any, interval: float) -> dict[str, Any]:
         """Repeat a registration or question until there is a trainer; log the wait."""
-        waiting = Outage(interval=interval)
+        began = self._clock()
+        throttle = LogThrottle(interval=interval)
         while True:
             reply: dict[str, Any] = await self.request(*request)
             if reply.get("status") == "success" or reply.get("project") is not None:
                 return reply
-            waiting.record_failure()
-            if waiting.should_log:
+            throttle.record_failure()
+            if throttle.should_log:
                 progress_logger.warning(
                     "Waiting for a trainer, %.0f s: start it with the Atropos API at %s; to try "
                     "without one, run `reasoning-gym-environment demo --trainer-only %s`",
-                    *(waiting.seconds, self._url, self._url),
+                    *(self._clock() - began, self._url, self._url),
                 )
             await asyncio.sleep(1)
 
@@ -383,3 +385,17 @@ def _unfilled(batch_size: int, group_size: int) -> str:
 def earlier_registrations(reply: Mapping[str, Any]) -> int:
     """Return how many environments of that name the API knew before; -1 without a trainer."""
     return int(reply.get("wandb_name", "_-1").rpartition("_")[2])
+
+
+def stopped_answering(url: str, error: BaseException) -> UnreachableError:
+    """Return what ends a run whose API answers no more; Atropos nests its retries in `error`."""
+    cause = error
+    while isinstance(cause, RetryError):
+        inner = cause.last_attempt.exception()
+        if inner is None:
+            break
+        cause = inner
+    return UnreachableError(
+        f"the Atropos API at {url} stopped answering ({cause}): restart it, the trainer and this "
+        "environment"
+    )

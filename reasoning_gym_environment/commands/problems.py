@@ -29,7 +29,6 @@ from ..settings import (
     add_settings,
     pool_settings,
     read_environment,
-    settings_of,
 )
 from ..storage.export import require_replaceable, skyrl_row, targets, verl_row, write_splits
 from ..storage.rows import StoredGroup
@@ -39,7 +38,7 @@ from ..util.values import escape_control_characters, group_by
 from .export import add_output_options, require_jsonl_for_nemo_gym
 
 if TYPE_CHECKING:
-    from ..evaluation.run import EvaluationSet
+    from ..evaluation.planning import EvaluationSet
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -334,13 +333,14 @@ def evaluation_set(
     pool: TaskPool, config: EnvironmentSettings, ladders: Mapping[str, Ladder]
 ) -> EvaluationSet:
     """Return the configured evaluation set of these tasks."""
-    from ..evaluation.run import EvaluationSet, planned_recipes  # slow, not for help
+    from ..evaluation.planning import EvaluationSet, planned_recipes
 
-    planned = settings_of(
-        planned_recipes,
-        config,
+    planned = planned_recipes(
         tasks=list(ladders),
         ladders=ladders,
+        eval_seed=config.eval_seed,
+        num_eval_samples_per_task=config.num_eval_samples_per_task,
+        eval_difficulties=config.eval_difficulties,
     )
     source = skip_faulty(pool.generate, Counter(), skip=config.skip_faulty_items)
     return EvaluationSet(source, planned)

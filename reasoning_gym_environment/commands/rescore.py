@@ -14,7 +14,7 @@ from ..evaluation.metrics import Baselines, evaluation_report, evaluation_table
 from ..evaluation.store import write_metrics
 from ..sandbox.pool import PoolSettings, TaskPool
 from ..scoring.grading import ScoringSettings
-from ..settings import add_settings, pool_settings, read_environment, settings_of
+from ..settings import add_settings, pool_settings, read_environment, scoring_settings
 from ..storage.dumps import RESCORED, read_groups, rescored_path, stored_files
 from ..storage.rescoring import Rescored, describe_rescoring, rescore
 from ..storage.rows import StoredGroup
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
     contents = {path: read_groups(path) for path in files}
     for path in files:
         require_place(path.parent, str(path))
-    scoring = settings_of(ScoringSettings, config)
+    scoring = scoring_settings(config)
     pool = pool_settings(config)
     leave_out = options.without_faulty_items
     stored = {path: groups for path, (groups, _) in contents.items()}

@@ -17,11 +17,10 @@ from typing import Any, TextIO
 
 from msgspec import structs
 
-from ..errors import INCOMPLETE, GenerationError
+from ..errors import INCOMPLETE
+from ..inference.client import InferenceClient
 from ..inference.dialects import SamplingParams
 from ..inference.errors import NO_ROOM, InferenceError
-from ..problems.held_out import held_out_hashes
-from ..problems.sampler import evaluation_recipe_at, evaluation_recipes
 from ..problems.stream import skip_faulty
 from ..problems.suites import Suite, require_same_questions
 from ..records import (
@@ -30,25 +29,23 @@ from ..records import (
     GroupResult,
     Ladder,
     Problem,
-    Recipe,
     Reward,
     Status,
     Verdict,
-    recipe_key,
 )
 from ..rollouts.answer_check import GROUPS, AnswerCheck, excerpt
-from ..rollouts.rollouts import Rollouts
-from ..sandbox.pool import Generate, generate_with_retry
-from ..scoring.grading import ScoringSettings
+from ..sandbox.pool import Generate
+from ..scoring.grading import ScoringSettings, Verifier, grade
 from ..storage.rows import StoredGroup, stable_json
-from ..util.files import LockFile
-from ..util.outages import Outage
+from ..util.outages import LogThrottle
 from ..util.progress import with_progress
 from ..util.values import table
 from .metrics import Baselines, EvaluationReport, evaluation_report, evaluation_table, headline
+from .planning import EvaluationItem, EvaluationSet, planned_recipes
 from .store import EvaluationStore, locked, next_free_folder
 
 logger = logging.getLogger(__name__)
+
 
 MAX_REFUSED = 5
 """Items in a row that the server refuses for good, after which an evaluation ends."""
@@ -58,108 +55,6 @@ class IncompleteEvaluationError(InferenceError):
     """Too many items have no score."""
 
     exit_status = INCOMPLETE
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class EvaluationItem:
-    """A problem and its difficulty; None is the default configuration."""
-
-    problem: Problem
-    difficulty: float | None
-
-    @property
-    def key(self) -> str:
-        return recipe_key(self.problem.recipe)
-
-
-def planned_recipes(
-    *,
-    tasks: Sequence[str],
-    ladders: Mapping[str, Ladder],
-    eval_seed: int,
-    num_eval_samples_per_task: int,
-    eval_difficulties: Sequence[float],
-) -> list[tuple[Recipe, float | None]]:
-    """Return the recipe and difficulty of every evaluation item; the default comes first.
-
-    Args:
-        ladders: by task; a task with fewer than two levels has no difficulty.
-    """
-    leveled = [task for task in tasks if len(ladders.get(task, ())) > 1]
-    if eval_difficulties and (without := sorted(set(tasks) - set(leveled))):
-        names = ", ".join(without)
-        logger.info("Evaluated only at their defaults, having no levels: %s", names)
-    count = num_eval_samples_per_task
-    at = partial(evaluation_recipe_at, eval_seed=eval_seed)
-    return [(recipe, None) for recipe in evaluation_recipes(eval_seed, tasks, count)] + [
-        (at(each, ladders[task], task=task, index=index), each)
-        for each in eval_difficulties
-        for task in leveled
-        for index in range(count)
-    ]
-
-
-class EvaluationSet:
-    """The problems of the evaluation set; failed ones are skipped with a warning."""
-
-    def __init__(self, generate: Generate, planned: Sequence[tuple[Recipe, float | None]]) -> None:
-        self._make = generate
-        self._planned = planned
-        self._generating: dict[int, asyncio.Task[EvaluationItem | None]] = {}
-        self._items: list[EvaluationItem] | None = None
-        self._questions: dict[str, frozenset[bytes]] = {}
-
-    def __len__(self) -> int:
-        """The number of planned items."""
-        return len(self._planned)
-
-    async def items(self) -> list[EvaluationItem]:
-        """Return all items in order; generate missing ones, and retry failed ones."""
-        if self._items is None:
-            pending = self._generating.items()
-            self._generating = {
-                number: task
-                for number, task in pending
-                if not task.done()
-                or not (task.cancelled() or task.exception() or not task.result())
-            }
-            jobs = [self._item(number) for number in range(len(self))]
-            generated = await with_progress(jobs, "evaluation set")
-            items = [item for item in generated if item is not None]
-            if len(items) < len(self):
-                return items
-            self._items = items
-        return self._items
-
-    async def questions(self, task: str) -> frozenset[bytes]:
-        """Return the `held_out_hashes` of a task's items; generate the missing ones."""
-        if task not in self._questions:
-            numbers = [n for n, (recipe, _) in enumerate(self._planned) if recipe.task == task]
-            items = await asyncio.gather(*map(self._item, numbers))
-            problems = [item.problem for item in items if item is not None]
-            hashes = frozenset[bytes]().union(
-                *(held_out_hashes(task, p.question, p.oracle) for p in problems)
-            )
-            if None in items:  # `items` tries these again
-                return hashes
-            self._questions[task] = hashes
-        return self._questions[task]
-
-    async def _item(self, number: int) -> EvaluationItem | None:
-        """Return an item; cancellation of one caller doesn't cancel the generation."""
-        if number not in self._generating:
-            task = asyncio.create_task(self._generate(*self._planned[number]))
-            task.add_done_callback(lambda done: done.cancelled() or done.exception())
-            self._generating[number] = task
-        return await asyncio.shield(self._generating[number])
-
-    async def _generate(self, recipe: Recipe, difficulty: float | None) -> EvaluationItem | None:
-        try:
-            problem = await generate_with_retry(self._make, recipe)
-        except GenerationError as error:
-            logger.warning("The evaluation set lacks an item: %s", error)
-            return None
-        return EvaluationItem(problem=problem, difficulty=difficulty)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -223,12 +118,17 @@ class Evaluation:
     set: EvaluationSet
 
     def __init__(
-        self, settings: EvaluationSettings, rollouts: Rollouts, counts: Counter[str]
+        self,
+        settings: EvaluationSettings,
+        client: InferenceClient,
+        verifier: Verifier,
+        counts: Counter[str],
     ) -> None:
         self.folder = settings.folder
         self.report = EvaluationReport(attempts=settings.eval_attempts)
         self.settings = settings
-        self._rollouts = rollouts
+        self._client = client
+        self._verifier = verifier
         self._counts = counts
         self._categories: Mapping[str, str] = {}
         self.temperature: float | None = settings.eval_temperature
@@ -237,7 +137,7 @@ class Evaluation:
         self._wrong: list[StoredGroup] = []
         self._reasons: Counter[str] = Counter()
         self._resumable = True
-        self._failures = Outage()
+        self._failures = LogThrottle()
         self._refused = 0
 
     def prepare(
@@ -350,7 +250,7 @@ class Evaluation:
         finished = len(items) - len(missing)
         message = "Evaluating %d items, %d already finished; after an interruption, %s"
         logger.info(message, len(items), finished, self._hint())
-        self._failures = Outage()
+        self._failures = LogThrottle()
         self._refused = 0
         groups = self.settings.max_eval_workers // self.settings.eval_attempts
         slots = asyncio.Semaphore(max(1, groups))
@@ -360,7 +260,7 @@ class Evaluation:
             nonlocal check_is_due
             async with slots:
                 group = await self._sample(item.problem, length_limit)
-            row = self._rollouts.row(group, identity)
+            row = self._row(group, identity)
             await store.add(structs.replace(row, sampled_at=item.difficulty))
             if check_is_due and len(store.samples) >= GROUPS:
                 check_is_due = False
@@ -368,9 +268,13 @@ class Evaluation:
                 _warn_without_answers(first, f"the first {GROUPS} items")
 
         jobs = [sample_one(item) for item in missing]
-        waiting = self._rollouts.waiting
         try:
-            await with_progress(jobs, "evaluation", done=finished, note=waiting)
+            await with_progress(
+                jobs,
+                "evaluation",
+                done=finished,
+                note=lambda: self._client.failover.waiting,
+            )
         except asyncio.CancelledError:
             logger.warning(
                 "Interrupted with %d items finished: %s", len(store.samples), self._hint()
@@ -381,17 +285,22 @@ class Evaluation:
         """Return all attempts at a problem; unscored ones where inference fails."""
         attempts = self.settings.eval_attempts
         try:
-            group = await self._rollouts.sample(
-                problem,
+            completions = await self._client.sample(
+                problem.question,
                 n=attempts,
                 length_limit=length_limit,
                 sampling=self.settings.sampling,
             )
+            group = await grade(problem, completions, self._verifier, self.settings.scoring)
         except InferenceError as error:
             self._record_failure(problem.recipe.task, error)
             return unscored_group(problem, str(error), attempts=attempts)
         self._refused = 0
         return group
+
+    def _row(self, group: GroupResult, identity: Mapping[str, Any]) -> StoredGroup:
+        messages = self._client.prompt(group.problem.question).messages
+        return StoredGroup.of_run(group, messages, identity, self.settings.scoring)
 
     def _record_failure(self, task: str, error: InferenceError) -> None:
         self._counts["evaluation/failed_requests"] += 1
@@ -490,45 +399,3 @@ def _warn_without_answers(samples: Iterable[StoredGroup], subject: str) -> None:
     text = check.warning(subject, consequence=consequence)
     if text:
         logger.warning("%s", text)
-
-
-class LeaderElection:
-    """Elects the replica that evaluates: it locks a file with the last evaluation's step.
-
-    When it dies, `kill -9` included, the kernel frees the lock and another replica takes over.
-    Replicas whose file system has no locks all evaluate.
-    """
-
-    def __init__(self, path: Path, *, every: int) -> None:
-        self._lock = LockFile(path)
-        self._every = every
-        self._done: int | None = None  # None while another replica leads
-        self._retry_at = 0.0
-
-    def is_due(self, step: int) -> bool:
-        """Return whether this replica leads, and an evaluation is or was due by a step."""
-        if self._done is None and time.monotonic() >= self._retry_at:
-            self._retry_at = time.monotonic() + 5.0
-            try:
-                if self._lock.acquire():
-                    last = self._lock.read()  # empty, or of an earlier run: counts from here
-                    self.record_done(int(last) if last.isdecimal() and int(last) <= step else step)
-                    logger.info("This replica evaluates what is due after step %d", self._done)
-            except OSError as error:
-                self._done = step
-                message = "Could not lock %s (%s): this replica evaluates, and so may others"
-                logger.warning(message, self._lock.path, error)
-        return self._done is not None and step // self._every > self._done // self._every
-
-    def record_done(self, step: int) -> None:
-        """Record that the evaluation due at a step is done."""
-        self._done = step
-        try:
-            if self._lock.held:
-                self._lock.write(str(step))
-        except OSError as error:
-            logger.warning("Could not write %s (%s)", self._lock.path, error)
-
-    def close(self) -> None:
-        """Leave the leadership to another replica."""
-        self._lock.release()

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import aiohttp
 
 from ..errors import ConfigurationError
-from ..util.outages import Outage, Retry, UnreachableError
+from ..util.outages import LogThrottle, Retry, UnreachableError
 from .dialects import ChatText, Dialect, GenerationRequest, SamplingParams, TextSample, parse
 from .errors import SEPARATE_THOUGHT, ReplyError, describe, hint_for, is_transient
 from .servers import PROBE_SECONDS, ServerClient
@@ -103,7 +103,7 @@ async def negotiate(
     UnreachableError if none answers in time.
     """
     retry = Retry(seconds)
-    failure = Outage(interval=10.0)
+    throttle = LogThrottle(interval=10.0)
     patience = seconds if len(servers) > 1 else math.inf  # with rate limits: another may work
     while True:
         probes = (_probe_or_explain(server, requirements, patience) for server in servers)
@@ -112,8 +112,8 @@ async def negotiate(
         outage = f"no answer from {'; '.join(failures)}"
         if len(failures) < len(results):
             break
-        failure.record_failure()
-        if failure.should_log and retry.left > 0:
+        throttle.record_failure()
+        if throttle.should_log and retry.left > 0:
             logger.warning("The start waits: %s; trying for another %.0f s", outage, retry.left)
         if not await retry.wait():
             raise UnreachableError(

@@ -15,7 +15,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TypeVar
 
-from ..util.outages import Outage, UnreachableError, backoff
+from ..util.outages import LogThrottle, Outage, UnreachableError, backoff
 from .errors import HangingError, describe, is_transient
 from .servers import ServerClient, is_rate_limited
 
@@ -155,7 +155,7 @@ class Failover:
         self._clock = clock
         self._in_flight: Counter[int] = Counter()
         self._failed_at: dict[int, float] = {}
-        self._failures = defaultdict[int, Outage](lambda: Outage(clock))
+        self._throttles = defaultdict[int, LogThrottle](lambda: LogThrottle(clock))
         self._outage = Outage(clock)
         self._first_failure = ""
 
@@ -207,8 +207,8 @@ class Failover:
                 if is_rate_limited(error):
                     continue
                 self._failed_at[number] = self._clock()
-                self._failures[number].record_failure()
-                if self._failures[number].should_log:  # once a minute for each
+                self._throttles[number].record_failure()
+                if self._throttles[number].should_log:  # once a minute for each
                     others = ", trying others" if len(self._servers) > 1 else ""
                     url = self._servers[number].config.base_url
                     why = describe(error)

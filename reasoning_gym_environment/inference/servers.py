@@ -23,7 +23,7 @@ import aiohttp
 from ..errors import ConfigurationError
 from ..util.command_line import KEY_VARIABLE
 from ..util.concurrency import offload
-from ..util.outages import Outage, UnreachableError
+from ..util.outages import LogThrottle, UnreachableError
 from .dialects import (
     ChatText,
     ChatTokens,
@@ -132,7 +132,7 @@ class RateLimit:
         self._lowered_at = self._resume_at = -math.inf
         self._refused_since = math.inf
         self._refusal = ""
-        self._log = Outage(clock)
+        self._throttle = LogThrottle(clock)
         self._queue = asyncio.Lock()
         self._changed = asyncio.Event()
 
@@ -212,8 +212,8 @@ class RateLimit:
             pause = asked
         pause = min(pause, longest) * random.uniform(1.0, 1.1)  # replicas share a limit
         self._resume_at = max(self._resume_at, now + pause)
-        self._log.record_failure()
-        if self._log.should_log:
+        self._throttle.record_failure()
+        if self._throttle.should_log:
             logger.warning(
                 "Rate limit: %s; %spausing for %.0f s, then %d at a time at most",
                 self._refusal,

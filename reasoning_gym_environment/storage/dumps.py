@@ -25,9 +25,9 @@ from ..errors import FixableError
 from ..util.concurrency import DaemonWriter
 from ..util.files import append_whole, write_whole
 from ..util.logs import SecretRedactor
-from ..util.outages import Outage
+from ..util.outages import LogThrottle, Outage
 from ..util.values import escape_control_characters, validate
-from .rows import StoredGroup
+from .rows import StoredGroup, utc_now
 
 logger = logging.getLogger(__name__)
 
@@ -346,11 +346,6 @@ def read_run(folder: Path, run: str) -> RunRecord | None:
     return read_record(path) if mine else None
 
 
-def utc_now() -> str:
-    """Return the time in UTC, ISO 8601."""
-    return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
-
-
 class _WarningCollector(logging.Handler):
     """Keeps the last warnings of the package's log, without API keys."""
 
@@ -387,7 +382,7 @@ class RunRecorder:
         self._record: dict[str, Any] = {"run": run, "started": utc_now()}
         self._state = state
         self._warnings = _WarningCollector(redactor)
-        self._failure = Outage()
+        self._throttle = LogThrottle()
         self._disk = disk
         self._pending: asyncio.Future[None] | None = None
         self._repeating: asyncio.Task[None] | None = None
@@ -420,11 +415,11 @@ class RunRecorder:
         try:
             write_whole(self._path, text)
         except OSError as error:
-            self._failure.record_failure()
-            if self._failure.should_log:
+            self._throttle.record_failure()
+            if self._throttle.should_log:
                 logger.warning("The run's record can't be written: %s", error)
         else:
-            self._failure.end()
+            self._throttle.record_success()
 
     def close(self) -> None:
         """Submit the end, which the disk's `close` waits for. Idempotent."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Annotated, Any, TypedDict, cast
 
@@ -15,7 +16,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 from msgspec.structs import asdict, replace
 
 from ..records import Attempt, GroupResult, Problem, Recipe, Reward, Signal, Status, Verdict
-from ..scoring.grading import signal
+from ..scoring.grading import ScoringSettings, signal
 from ..tasks.facts import LIBRARY
 from ..tasks.recipes import read_recipe
 from ..util.values import shorten, validate
@@ -211,6 +212,18 @@ class StoredGroup(Struct, frozen=True, kw_only=True):
             **{key: value for key, value in run.items() if key not in other},
         )
 
+    @classmethod
+    def of_run(
+        cls,
+        group: GroupResult,
+        prompt: Sequence[Mapping[str, str]],
+        identity: Mapping[str, Any],
+        scoring: ScoringSettings,
+    ) -> StoredGroup:
+        """Record a fresh group of a run, with the time in UTC; `identity` is as `run` above."""
+        run = {**identity, "scoring": scoring.to_json(), "time": utc_now()}
+        return cls.from_result(group, prompt, run)
+
     def to_json(self) -> dict[str, Any]:
         """Return the stored row: the inverse of `from_json`, with our keys first."""
         row = asdict(self)
@@ -307,3 +320,8 @@ def _unknown(row: Mapping[str, Any], model: type[Struct]) -> dict[str, Any]:
 def stable_json(value: Any) -> str:
     """Return the same JSON for equal values."""
     return json.dumps(value, sort_keys=True)
+
+
+def utc_now() -> str:
+    """Return the time in UTC, ISO 8601."""
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds")

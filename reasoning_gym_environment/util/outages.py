@@ -68,21 +68,60 @@ logger = logging.getLogger(__name__)
 LOG_INTERVAL = 60.0
 
 
+class LogThrottle:
+    """Failures in a row, of which the first is logged and then one a minute.
+
+    Args:
+        clock: returns the time in seconds.
+        interval: seconds between two failures that are to be logged.
+
+    Attributes:
+        failures: their number since the last success.
+        should_log: whether the last failure is to be logged.
+
+    Example:
+        >>> throttle = LogThrottle(clock=iter([0.0, 1.0]).__next__)
+        >>> throttle.record_failure()
+        >>> throttle.record_failure()
+        >>> throttle.failures, throttle.should_log
+        (2, False)
+    """
+
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, *, interval: float = LOG_INTERVAL
+    ) -> None:
+        self.failures = 0
+        self.should_log = False
+        self._clock = clock
+        self._interval = interval
+        self._logged_at = -math.inf
+
+    def record_failure(self) -> None:
+        now = self._clock()
+        self.failures += 1
+        self.should_log = now - self._logged_at >= self._interval
+        if self.should_log:
+            self._logged_at = now
+
+    def record_success(self) -> None:
+        """Log the next failure at once, whenever it comes."""
+        self.failures = 0
+        self._logged_at = -math.inf
+
+
 class Outage:
-    """Consecutive failures, to be logged at once, then once a minute, then at their end.
+    """A time in which requests fail, logged at once, then once a minute, then at its end.
 
     Args:
         clock: returns the time in seconds.
         server: what fails, at the start of log lines; without it the caller writes them.
         unit: what `lost` counts, in log lines.
-        interval: seconds between two failures that are to be logged.
 
     Attributes:
         lost: what was lost since the outage began.
-        should_log: whether the last failure is to be logged.
 
     Example:
-        >>> outage = Outage(clock=iter([0.0, 1.0, 2.0]).__next__)
+        >>> outage = Outage(clock=iter([0.0, 0.0, 1.0, 1.0, 2.0]).__next__)
         >>> outage.record_failure()
         >>> outage.record_failure()
         >>> outage.lost, outage.should_log, outage.end(), outage.end()
@@ -95,21 +134,23 @@ class Outage:
         *,
         server: str = "",
         unit: str = "groups lost",
-        interval: float = LOG_INTERVAL,
     ) -> None:
         self.lost = 0
-        self.should_log = False
         self._clock = clock
         self._server = server
         self._unit = unit
-        self._interval = interval
+        self._throttle = LogThrottle(clock)
         self._since: float | None = None
-        self._logged_at = -math.inf
         self._failing: set[object] = set()
 
     def __bool__(self) -> bool:
         """Return whether the outage is ongoing."""
         return self._since is not None
+
+    @property
+    def should_log(self) -> bool:
+        """Whether the last failure is to be logged."""
+        return self._throttle.should_log
 
     @property
     def seconds(self) -> float:
@@ -133,14 +174,12 @@ class Outage:
         now = self._clock()
         if self._since is None:
             self._since = now - already
-            self._logged_at = -math.inf
+            self._throttle.record_success()  # so that the first failure is logged
             self.lost = 0
         self.lost += lost
         if request is not None:
             self._failing.add(request)
-        self.should_log = now - self._logged_at >= self._interval
-        if self.should_log:
-            self._logged_at = now
+        self._throttle.record_failure()
         if self.should_log and self._server:
             seconds = now - self._since
             lasting = f" for {seconds:.0f} s" if seconds >= 1 else ""
@@ -170,12 +209,12 @@ class Outage:
 
 def limit_loop_errors(loop: asyncio.AbstractEventLoop) -> None:
     """Log each kind of error of an event loop at most once a minute."""
-    outages: defaultdict[str, Outage] = defaultdict(Outage)
+    throttles: defaultdict[str, LogThrottle] = defaultdict(LogThrottle)
 
     def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        outage = outages[context["message"]]
-        outage.record_failure()
-        if outage.should_log:
+        throttle = throttles[context["message"]]
+        throttle.record_failure()
+        if throttle.should_log:
             loop.default_exception_handler(context)
 
     loop.set_exception_handler(handle)
@@ -234,7 +273,7 @@ async def require_reachable(
         ConfigurationError: a URL is malformed.
     """
     retry = Retry(seconds, pauses=min(1.0, interval))
-    outage = Outage(interval=interval)
+    throttle = LogThrottle(interval=interval)
     while True:
         problems = []
         for url in urls:
@@ -249,8 +288,9 @@ async def require_reachable(
                 problems.append(f"{url} ({reason})")
         message = f"{what} can't be reached at {', '.join(problems)}"
         left = retry.left
-        outage.record_failure()
-        if outage.should_log and left > 0:
-            logger.warning("%s, attempt %d: %s; %.0f s left", message, outage.lost, hint, left)
+        throttle.record_failure()
+        if throttle.should_log and left > 0:
+            attempts = throttle.failures
+            logger.warning("%s, attempt %d: %s; %.0f s left", message, attempts, hint, left)
         if not await retry.wait():
             raise UnreachableError(f"{message}: {hint}")

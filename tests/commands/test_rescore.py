@@ -13,7 +13,7 @@ from reasoning_gym_environment.records import FaultKind, Recipe
 from reasoning_gym_environment.report.data import read_metrics
 from reasoning_gym_environment.sandbox.pool import TaskPool
 from reasoning_gym_environment.scoring.grading import ScoringSettings, grade
-from reasoning_gym_environment.settings import default_settings, read_environment, settings_of
+from reasoning_gym_environment.settings import default_settings, read_environment, scoring_settings
 from reasoning_gym_environment.storage.dumps import read_dump
 
 SMALL = ["--env.task_processes", "1"]
@@ -26,8 +26,8 @@ async def row(pool: TaskPool) -> dict[str, Any]:
     problem = await pool.generate(Recipe(task="gcd", seed=2))
     answers = [str(problem.oracle), f"{problem.oracle} or so", "nope"]
     completions = [said(f"<answer>{answer}</answer>") for answer in answers]
-    group = await grade(problem, completions, pool, settings_of(ScoringSettings, config))
-    return as_stored(group, scoring=settings_of(ScoringSettings, config).to_json())
+    group = await grade(problem, completions, pool, scoring_settings(config))
+    return as_stored(group, scoring=scoring_settings(config).to_json())
 
 
 def scores(path: Path) -> list[list[float]]:

@@ -19,7 +19,7 @@ from reasoning_gym_environment.atropos.trainer_api import ApiRefusedError, LostS
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.errors import TRY_AGAIN
-from reasoning_gym_environment.util.outages import Outage, UnreachableError
+from reasoning_gym_environment.util.outages import LogThrottle, UnreachableError
 
 Change = Callable[[dict[str, Any]], dict[str, Any]]
 """What of a group is replaced before it is sent."""
@@ -111,7 +111,7 @@ async def test_an_unsound_group_is_refused_and_sound_ones_arrive(
 async def test_what_is_refused_is_said_with_its_reason(
     serving: Serving, caplog: pytest.LogCaptureFixture
 ) -> None:
-    serving.env.delivery._refusals = Outage()
+    serving.env.delivery._refusals = LogThrottle()
     await serving.deliver(scores=[1.0, 0.0, float("nan"), 0.0])
     await serving.deliver(scores=[1.0])
     assert [m for m in caplog.messages if m.startswith("Not sent")] == [
@@ -122,7 +122,7 @@ async def test_what_is_refused_is_said_with_its_reason(
 async def test_a_body_that_a_proxy_refuses_is_not_counted_as_sent(
     serving: Serving, caplog: pytest.LogCaptureFixture
 ) -> None:
-    serving.env.delivery._refusals = Outage()
+    serving.env.delivery._refusals = LogThrottle()
     serving.between.largest = 100
     refused = await serving.deliver()
     serving.between.largest = float("inf")

@@ -241,7 +241,7 @@ async def test_a_thought_that_comes_apart_later_is_lost_for_training(
         bench.environment(server.url) as env,
     ):
         assert await env.collect_trajectories(await env.get_next_item()) == (None, [])
-    assert env.backoff.permanent == 1
+    assert env._groups.backoff.permanent == 1
 
 
 @pytest.fixture

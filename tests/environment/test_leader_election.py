@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from reasoning_gym_environment.evaluation.run import LeaderElection
+from reasoning_gym_environment.evaluation.election import LeaderElection
 
 
 class Candidate(LeaderElection):

@@ -7,8 +7,7 @@ from msgspec.structs import replace
 
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.sandbox.pool import TaskPool
-from reasoning_gym_environment.scoring.grading import ScoringSettings
-from reasoning_gym_environment.settings import pool_settings, settings_of
+from reasoning_gym_environment.settings import pool_settings, scoring_settings
 from reasoning_gym_environment.storage.dumps import read_groups
 from reasoning_gym_environment.storage.rescoring import rescore
 
@@ -21,7 +20,7 @@ async def test_samples_of_an_evaluation_come_out_the_same(bench: Any) -> None:
     [samples] = bench.folder.glob("dumps/evaluation_*/samples.jsonl")
     groups, _ = read_groups(samples)
     async with TaskPool(pool_settings(config), Counter()) as pool:
-        results = await rescore(groups, pool, settings_of(ScoringSettings, config), concurrency=2)
+        results = await rescore(groups, pool, scoring_settings(config), concurrency=2)
     assert len(groups) == 6
     assert [result.kept for result in results] == [""] * 6
     assert [change.reason for result in results for change in result.changes] == [None] * 6

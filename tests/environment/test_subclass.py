@@ -188,7 +188,7 @@ async def test_a_trainer_gets_the_groups_of_a_subclass(
 async def test_process_writes_the_groups_of_a_subclass(bench: Any, tokenizer: Any, of: Any) -> None:
     async with processed(bench, tokenizer, of) as env:
         await env.process_manager()
-    assert not env._orphaned_saves  # nothing is kept of a problem that is done
+    assert not env._groups._orphaned_saves  # nothing is kept of a problem that is done
     written = 9 if of is Several else 3
     assert env.statistics.counts["groups/written"] == written
     assert (bench.folder / "groups.html").exists()

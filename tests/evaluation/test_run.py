@@ -4,39 +4,38 @@ import asyncio
 import functools
 import json
 import logging
+from array import array
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from group_values import completion, group
+from group_values import completion
 
 from reasoning_gym_environment.errors import (
     ConfigurationError,
     GenerationError,
     GenerationTimeoutError,
 )
+from reasoning_gym_environment.evaluation.planning import EvaluationSet, planned_recipes
 from reasoning_gym_environment.evaluation.run import (
     Evaluation,
-    EvaluationSet,
     EvaluationSettings,
     IncompleteEvaluationError,
-    planned_recipes,
 )
 from reasoning_gym_environment.evaluation.store import EvaluationResults, read_results
 from reasoning_gym_environment.inference.dialects import SamplingParams
 from reasoning_gym_environment.inference.errors import NO_ROOM, InferenceError
-from reasoning_gym_environment.inference.prompts import build_messages
+from reasoning_gym_environment.inference.prompts import Prompt, build_messages
 from reasoning_gym_environment.problems.held_out import question_hash
 from reasoning_gym_environment.problems.sampler import evaluation_recipes
 from reasoning_gym_environment.problems.sets import make_problems, set_recipes
 from reasoning_gym_environment.problems.stream import skip_faulty
-from reasoning_gym_environment.records import GroupResult, Ladder, Problem, Recipe, Status, Verdict
+from reasoning_gym_environment.records import Completion, Ladder, Problem, Recipe, Status, Verdict
 from reasoning_gym_environment.sandbox.pool import MAX_TIMEOUTS, TaskPool
 from reasoning_gym_environment.scoring.grading import ScoringSettings
-from reasoning_gym_environment.storage.rows import StoredGroup
 from reasoning_gym_environment.tasks.facts import DISGUISES_ITS_ANSWER
 from reasoning_gym_environment.util.progress import with_progress
 
@@ -71,15 +70,15 @@ class Numbered:
         return Problem(recipe=recipe, question=str(self.made - 1), oracle="1", entry=b"")
 
 
-EMPTY = replace(
-    group(0.0).attempts[0],
-    completion=completion(""),
-    verdict=Verdict(score=0.0, status=Status.NO_ANSWER),
-)
+class AlwaysRight:
+    """A verifier to which each answer is right."""
+
+    async def verify(self, problem: Problem, answers: Sequence[str]) -> list[Verdict]:
+        return [Verdict(score=1.0, status=Status.SOLVED) for _ in answers]
 
 
 class Policy:
-    """Answers every problem after a moment; fails where it is told to.
+    """A client that answers every question after a moment; fails where it is told to.
 
     Attributes:
         most: the most samples that were under way at once.
@@ -98,29 +97,26 @@ class Policy:
         self._running = 0
         self.most = 0
         self.ended = 0
+        self.failover = SimpleNamespace(waiting="")
 
     async def sample(
-        self, problem: Problem, *, n: int, length_limit: int, sampling: SamplingParams
-    ) -> GroupResult:
+        self, question: str, *, n: int, length_limit: int, sampling: SamplingParams
+    ) -> list[Completion]:
         self._running += 1
         self.most = max(self.most, self._running)
-        number = int(problem.question)
+        number = int(question)
         try:
             for _ in range(20 - number % 20):
                 await asyncio.sleep(0)
             if number in self._fails_on:
                 raise self._error(f"no answer to {number}")
-            attempts = group(1.0).attempts if self._answers else (EMPTY,)
-            return GroupResult(problem=problem, attempts=attempts)
+            return [completion("<answer>1</answer>" if self._answers else "")]
         finally:
             self._running -= 1
             self.ended += 1
 
-    def row(self, group: GroupResult, identity: Mapping[str, Any]) -> StoredGroup:
-        return StoredGroup.from_result(group, build_messages("", group.problem.question), identity)
-
-    def waiting(self) -> str:
-        return ""
+    def prompt(self, question: str) -> Prompt:
+        return Prompt(messages=build_messages("", question), text="", tokens=array("i"))
 
 
 async def prepared(
@@ -153,7 +149,7 @@ async def prepared(
         folder=folder,
         model="a model",
     )
-    evaluation = Evaluation(settings, policy, Counter())
+    evaluation = Evaluation(settings, policy, AlwaysRight(), Counter())
     evaluation.prepare(Numbered().generate, {"gcd": "arithmetic"}, {})
     await evaluation.set.items()
     return evaluation

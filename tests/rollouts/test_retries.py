@@ -8,7 +8,7 @@ from clock import Clock
 from group_values import group
 
 from reasoning_gym_environment.inference.errors import InferenceError
-from reasoning_gym_environment.rollouts.rollouts import FailureBackoff
+from reasoning_gym_environment.rollouts.backoff import FailureBackoff
 
 GROUP = group(1.0)
 TRANSIENT = InferenceError("503 Service Unavailable")

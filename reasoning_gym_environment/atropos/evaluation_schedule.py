@@ -1,0 +1,53 @@
+"""When a serving environment evaluates: at steps that are due, on one replica of all."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+from ..evaluation.election import LeaderElection
+
+
+class EvaluationSchedule:
+    """Starts the evaluations of a training, one at a time.
+
+    Args:
+        every: the trainer's steps between evaluations; none at 0 or less.
+        lock: returns the path that replicas with equal evaluations share; called once.
+    """
+
+    def __init__(self, every: int, lock: Callable[[], Path]) -> None:
+        self._every = every
+        self._lock = lock
+        self._election: LeaderElection | None = None
+
+    def start_if_due(
+        self,
+        step: int,
+        running: asyncio.Task[None] | None,
+        evaluate: Callable[[], Coroutine[Any, Any, None]],
+    ) -> asyncio.Task[None] | None:
+        """Return the task of an evaluation that is due at a step and begins; None for none."""
+        if self._every <= 0 or (running is not None and not running.done()):
+            return None
+        if self._election is None:
+            self._election = LeaderElection(self._lock(), every=self._every)
+        election = self._election
+        if not election.is_due(step):
+            return None
+
+        def record(evaluation: asyncio.Task[None]) -> None:
+            if not evaluation.cancelled():
+                evaluation.exception()  # `evaluate` has logged it
+                election.record_done(step)
+
+        task = asyncio.create_task(evaluate())
+        task.add_done_callback(record)
+        return task
+
+    def close(self) -> None:
+        """Leave the leadership to another replica."""
+        if self._election is not None:
+            self._election.close()

@@ -1,0 +1,116 @@
+"""Parts of the environment, each made from the options that it depends on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ..evaluation.run import EvaluationSettings
+from ..inference.client import InferenceClient
+from ..inference.dialects import SamplingParams
+from ..inference.prompts import resolve_system_prompt
+from ..problems.training import TrainingProblems
+from ..sandbox.pool import TaskPool
+from ..settings import scoring_settings
+from ..storage.dumps import DumpWriter, RunRecorder
+from ..util.logs import SecretRedactor
+from .config import ReasoningGymEnvConfig, chat_template_text
+
+
+def training_problems(
+    config: ReasoningGymEnvConfig, pool: TaskPool, counts: Counter[str]
+) -> TrainingProblems:
+    """Return the training stream, which selects its tasks later."""
+    return TrainingProblems(
+        config,
+        pool,
+        counts,
+        tasks=config.include_tasks,
+        seed=config.seed,
+        skip_faulty_items=config.skip_faulty_items,
+        max_token_length=config.max_token_length,
+    )
+
+
+def training_sampling(config: ReasoningGymEnvConfig) -> SamplingParams:
+    """Return how completions are sampled in training."""
+    return SamplingParams(
+        temperature=config.temperature,
+        top_p=config.top_p,
+        split="train",
+    )
+
+
+def inference_client(servers: Any, tokenizer: Any, system_prompt: str) -> InferenceClient:
+    """Return the client of Atropos's servers, which request through it from now on.
+
+    Args:
+        servers: Atropos's server manager.
+    """
+    client = InferenceClient(
+        [server.client for server in servers.servers],
+        tokenizer,
+        system_prompt=system_prompt,
+        max_n=servers.max_n_completions,
+    )
+    for server in servers.servers:
+        server.inference = client
+        server.tokenizer = tokenizer
+    return client
+
+
+def evaluation_settings(
+    config: ReasoningGymEnvConfig, *, model: str, run_id: str
+) -> EvaluationSettings:
+    """Return the settings of evaluations; `run_id` names the results' folder if none is set."""
+    folder = config.data_dir_to_save_evals or f"{config.data_dumps_dir}/evaluation_{run_id}"
+    return EvaluationSettings(
+        eval_attempts=config.eval_attempts,
+        eval_difficulties=config.eval_difficulties,
+        eval_seed=config.eval_seed,
+        eval_step=config.eval_step,
+        eval_temperature=config.eval_temperature,
+        generation_timeout=config.generation_timeout,
+        max_reasoning_tokens=config.max_reasoning_tokens,
+        num_eval_samples_per_task=config.num_eval_samples_per_task,
+        reasoning_effort=config.reasoning_effort,
+        skip_faulty_items=config.skip_faulty_items,
+        thinking_mode=config.thinking_mode,
+        tokenizer_name=config.tokenizer_name,
+        system_prompt=resolve_system_prompt(config.system_prompt),
+        chat_template=chat_template_text(config.chat_template),
+        scoring=scoring_settings(config),
+        max_eval_workers=config.max_eval_workers,
+        folder=Path(folder),
+        model=model,
+    )
+
+
+def dump_writer(config: ReasoningGymEnvConfig, run_id: str, counts: Counter[str]) -> DumpWriter:
+    """Return the writer of the run's groups."""
+    return DumpWriter(
+        Path(config.data_dumps_dir),
+        run_id,
+        counts,
+        synced=config.sync_dumps,
+        max_bytes=config.max_dump_bytes,
+    )
+
+
+def run_recorder(
+    config: ReasoningGymEnvConfig,
+    run_id: str,
+    dumps: DumpWriter,
+    inference: InferenceClient,
+    state: Callable[[], dict[str, Any]],
+) -> RunRecorder:
+    """Return the writer of the run's record, which redacts the API keys."""
+    return RunRecorder(
+        Path(config.data_dumps_dir),
+        run_id,
+        disk=dumps.disk,
+        redactor=SecretRedactor(inference.keys),
+        state=state,
+    )

@@ -1,0 +1,70 @@
+"""Pauses between requests for groups while inference fails."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+
+from ..inference.errors import InferenceError
+from ..records import GroupResult
+from ..util.outages import LogThrottle
+
+logger = logging.getLogger(__name__)
+
+FIRST_PAUSE = 1.0
+LONGEST_PAUSE = 60.0
+"""Seconds; a server that is back is noticed within a minute."""
+
+POLL_SECONDS = 0.5
+"""How often a waiting worker looks whether inference is back, which ends the pause early."""
+
+
+class FailureBackoff:
+    """Pauses between requests while inference fails, with rate-limited logging."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.failures = 0  # groups lost since the last success
+        self.permanent = 0  # those of them that a retry can't help
+        self.pause = 0.0  # seconds between two requests while inference fails, else 0
+        self._clock = clock
+        self._failing_since = 0.0
+        self._increased_at = 0.0
+        self._next_at = 0.0
+        # Never reset: one line a minute, however often inference is back.
+        self._throttle = LogThrottle(clock)
+        self._logged = False
+
+    async def wait(self) -> None:
+        """Wait until a group may be requested: while inference fails, one at a time."""
+        while self.pause and self._clock() < self._next_at:
+            await asyncio.sleep(POLL_SECONDS)
+        self._next_at = self._clock() + self.pause  # the others wait for the result of this one
+
+    def record_failure(self, task: str, error: InferenceError) -> None:
+        """Count a lost group; the pause doubles once for all groups that were in flight."""
+        now = self._clock()
+        if not self.failures:
+            self._failing_since = now
+        self.failures += 1
+        self.permanent += not error.is_transient
+        if not self.pause or now - self._increased_at >= self.pause:
+            self._increased_at = now
+            self.pause = min(LONGEST_PAUSE, max(FIRST_PAUSE, 2 * self.pause))
+        self._next_at = now + self.pause
+        self._throttle.record_failure()
+        if self._throttle.should_log:
+            self._logged = True
+            logger.warning("Lost a group of %s, %d in a row: %s", task, self.failures, error)
+
+    def group_finished(self, group: GroupResult | None = None) -> None:
+        """Reset after a success, which is logged if a failure was."""
+        if self._logged:
+            seconds = self._clock() - self._failing_since
+            groups = "1 group" if self.failures == 1 else f"{self.failures} groups"
+            logger.warning("Inference is back after %.0f s, %s lost", seconds, groups)
+        self.failures = 0
+        self.permanent = 0
+        self.pause = 0.0
+        self._logged = False
