@@ -109,7 +109,7 @@ def _atropos_model(section: str) -> type[Section]:
     found: dict[str, Any] = {}
     for name, field in json.loads(path.read_text(encoding="utf-8"))[section].items():
         kind = field.pop("type")
-        extra = {n: field.pop(n, "") for n in ("heading", "also")}
+        extra = {"heading": field.pop("heading", ""), "alias": field.pop("alias", "")}
         field.pop("upstream_default", None)  # for the test alone
         found[name] = (kind, Field(**field, json_schema_extra=extra))
     return create_model(
@@ -143,7 +143,7 @@ class EnvironmentSettings(AtroposEnvironment, TaskOptions):
     system_prompt: str = option(
         "think",
         f"Built-in system prompt ({', '.join(SYSTEM_PROMPTS)}) or your own text; empty sends none.",
-        begins="Common options",
+        heading="Common options",
     )
     chat_template: str = option(
         "", f"Chat template for a model without one: {', '.join(CHAT_TEMPLATES)}, or a Jinja file."
@@ -154,19 +154,19 @@ class EnvironmentSettings(AtroposEnvironment, TaskOptions):
     include_tasks: Names = option(
         [],
         "Tasks and categories to train on, separated by commas; empty means all.",
-        begins="Tasks and difficulty",
+        heading="Tasks and difficulty",
     )
     task_modules: Names = option(
         [],
         "Modules with your own tasks: importable names, or paths such as ./my_tasks.py, in a YAML "
         "file relative to it.",
-        also="--task-modules",
+        alias="--task-modules",
         paths=True,
     )
     task_environment: Names = option(
         [],
         "Environment variables that these modules see, besides PATH, LANG and TMPDIR.",
-        also="--task-environment",
+        alias="--task-environment",
     )
     accept_changed_modules: bool = option(
         False, "Continue a checkpoint whose task_modules have changed since."
@@ -185,7 +185,7 @@ class EnvironmentSettings(AtroposEnvironment, TaskOptions):
         "partial",
         "Reward before the length penalty: partial (the verifier's score), threshold (0 below "
         f"solved_threshold, default {ATROPOS_SOLVED_SCORE}) or binary (1 at full credit, else 0).",
-        begins="Scoring",
+        heading="Scoring",
     )
     solved_threshold: float | None = option(
         None,
@@ -213,7 +213,7 @@ class EnvironmentSettings(AtroposEnvironment, TaskOptions):
         5,
         "Evaluation items of each task.",
         ge=1,
-        begins="Evaluation",
+        heading="Evaluation",
     )
     eval_attempts: int = option(1, "Completions of each evaluation item: the k of pass@k.", ge=1)
     eval_difficulties: Difficulties = option(
@@ -230,7 +230,7 @@ class EnvironmentSettings(AtroposEnvironment, TaskOptions):
         "data_dumps",
         "Folder of dumps, and of evaluation results unless data_dir_to_save_evals is set.",
         min_length=1,
-        begins="Storage",
+        heading="Storage",
     )
     dump_all_rollouts: bool | None = option(
         None,
@@ -256,7 +256,7 @@ class EnvironmentSettings(AtroposEnvironment, TaskOptions):
         "",
         "Name of this replica, such as 0; unset, the API numbers replicas. A restart under its "
         "name continues its stream and curriculum. `process` runs of one seed differ by name.",
-        begins="Processes and logs",
+        heading="Processes and logs",
     )
     task_processes: int | None = option(
         None,
@@ -334,7 +334,7 @@ class ServerSettings(AtroposServer):
     api_key_var: str = option(
         "",
         "Environment variable with the API key; OPENAI_API_KEY with server_type openai.",
-        begins="Inference server",
+        heading="Inference server",
     )
 
 
@@ -342,7 +342,7 @@ class RunFlags(Section):
     """Options outside the two sections."""
 
     suite: str | None = option(
-        None, "Fixed items to evaluate: a name of `suite list`, or a file.", begins="Other options"
+        None, "Fixed items to evaluate: a name of `suite list`, or a file.", heading="Other options"
     )
     limit: int | None = option(None, "Maximum items to evaluate, spread over the tasks.", ge=1)
     slurm: bool = option(False, "Find the servers in Slurm's list of nodes.")
@@ -376,7 +376,7 @@ class Option(NamedTuple):
     about: str
     default: str
     field: FieldInfo
-    also: str
+    alias: str
 
     def help(self, *, brief: bool = False) -> str:
         """Return what the option does, in one clause if `brief`, its default and its limits."""
@@ -392,15 +392,15 @@ def list_options(defaults: Settings | None = None) -> list[Option]:
     found = []
     models = {ENV: defaults.env, SERVER: defaults.servers[0], "": defaults.flags}
     for section, values in models.items():
-        begun = HEADINGS[0]
+        heading = HEADINGS[0]
         for name, field in type(values).model_fields.items():
             extra: Any = field.json_schema_extra or {}
-            begun = extra.get("begins", begun)
+            heading = extra.get("heading", heading)
             about = field.description or ""
             default = shown(getattr(values, name))
             full = f"{section}.{name}".lstrip(".")
-            names = (extra.get("heading", begun), full, about, default)
-            found.append(Option(*names, field, extra.get("also", "")))
+            names = (heading, full, about, default)
+            found.append(Option(*names, field, extra.get("alias", "")))
     return sorted(found, key=lambda option: HEADINGS.index(option.heading))
 
 
@@ -409,7 +409,7 @@ def add_option(parser: ArgumentParser | _ArgumentGroup, option: Option, **more: 
     is_flag = bool in types_of(option.field.annotation)
     text = more.pop("help", option.help())
     parser.add_argument(
-        *filter(None, (f"--{option.name}", option.also)),
+        *filter(None, (f"--{option.name}", option.alias)),
         default=SUPPRESS,
         nargs="?" if is_flag else None,
         const=True if is_flag else None,

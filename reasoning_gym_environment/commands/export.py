@@ -12,7 +12,7 @@ from msgspec import structs
 from ..errors import ConfigurationError, FixableError
 from ..evaluation.store import SAMPLES
 from ..integrations.nemo_gym import stored_nemo_gym_rows
-from ..report.data import FIELDS, select
+from ..report.data import FIELDS, filter_rollouts
 from ..storage.dumps import read_groups, stored_files
 from ..storage.export import (
     Item,
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str]) -> int:
         require_replaceable(path, force=options.force)
 
     contents = [read_groups(path) for path in files]
-    groups = list(select([g for own, _ in contents for g in own], options.where))
+    groups = list(filter_rollouts([g for own, _ in contents for g in own], options.where))
     items = [item for group, places in groups for item in rows_of(group, places, options)]
     splits, duplicates, broken = prepare(items, options.test_share)
     for name, rows in splits.items():

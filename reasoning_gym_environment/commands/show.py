@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from textwrap import indent
 
-from ..report.data import select
+from ..report.data import filter_rollouts
 from ..scoring.extraction import split_thought
 from ..storage.dumps import coverage, read_groups, stored_files
 from ..storage.rows import StoredGroup, StoredRollout
@@ -23,7 +23,7 @@ def main(arguments: Sequence[str]) -> int:
     files = stored_files(options.files)
     groups = [group for path in files for group in read_groups(path)[0]]
     matching = 0
-    for group, places in select(groups, options.where):
+    for group, places in filter_rollouts(groups, options.where):
         for place in places:
             matching += 1
             if options.limit == 0 or matching <= options.limit:

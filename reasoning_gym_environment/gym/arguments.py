@@ -60,7 +60,7 @@ def checked(function: Callable[Parameters, Result]) -> Callable[Parameters, Resu
             if name in hints and SkipValidation not in get_args(hints[name])
         }
         made = create_model(function.__qualname__, __base__=Arguments, **fields)
-        made.otherwise = f"see {function.__qualname__}"
+        made.unknown_name_hint = f"see {function.__qualname__}"
         return made
 
     @functools.wraps(function)

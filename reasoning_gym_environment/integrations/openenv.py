@@ -68,7 +68,7 @@ class ReasoningGymObservation(Observation):
 class _Spec(Arguments):
     """A dataset of a composite one."""
 
-    otherwise: ClassVar[str] = "a dataset has name, weight, config and level"
+    unknown_name_hint: ClassVar[str] = "a dataset has name, weight, config and level"
 
     name: str
     weight: Annotated[float, Field(ge=0, allow_inf_nan=False, strict=False)] = 1.0
@@ -79,7 +79,7 @@ class _Spec(Arguments):
 class _Reset(Arguments):
     """The arguments of `ReasoningGymEnvironment.reset`, which documents them."""
 
-    otherwise: ClassVar[str] = "see the arguments of reset"
+    unknown_name_hint: ClassVar[str] = "see the arguments of reset"
 
     seed: Annotated[Integer | None, Field(ge=0)] = None
     episode_id: str | None = None

@@ -18,19 +18,19 @@ def option(
     default: Any,
     about: str,
     *,
-    begins: str = "",
-    also: str = "",
+    heading: str = "",
+    alias: str = "",
     paths: bool = False,
     **limits: Any,
 ) -> Any:
     """Declare an option.
 
     Args:
-        begins: the heading of this option and of those that follow.
-        also: another spelling on the command line.
+        heading: of this option and of those that follow.
+        alias: another spelling on the command line.
         paths: whether its names may be paths of modules, in a file of settings relative to that.
     """
-    extra: dict[str, Any] = {"begins": begins, "also": also, "paths": paths}
+    extra: dict[str, Any] = {"heading": heading, "alias": alias, "paths": paths}
     extra = {name: value for name, value in extra.items() if value}
     return Field(
         default=default,
@@ -143,7 +143,7 @@ class TaskOptions(Section):
     """
 
     exclude_tasks: Names = option(
-        [], "Tasks and categories to exclude, even if included.", begins="Tasks and difficulty"
+        [], "Tasks and categories to exclude, even if included.", heading="Tasks and difficulty"
     )
     task_weights: Weights = option(
         {}, "Sampling weights of tasks or categories, such as gcd=2,games=0.5; others have 1."
@@ -185,7 +185,7 @@ class StreamOptions(TaskOptions):
     """The options of a stream, in Python and over HTTP."""
 
     model_config = ConfigDict(strict=True)
-    otherwise: ClassVar[str] = "see StreamOptions"
+    unknown_name_hint: ClassVar[str] = "see StreamOptions"
 
     tasks: Texts = option([], "Tasks and categories to use; empty means all.")
     seed: Integer = option(0, "Seed of the stream.", ge=0, lt=2**53)

@@ -395,7 +395,9 @@ FIELDS: Mapping[str, Callable[[StoredGroup, StoredRollout], str | float | None]]
 """What a condition can be about: names, then numbers. The report's page has the same fields."""
 
 
-def select(groups: Sequence[StoredGroup], where: str) -> Iterator[tuple[StoredGroup, list[int]]]:
+def filter_rollouts(
+    groups: Sequence[StoredGroup], where: str
+) -> Iterator[tuple[StoredGroup, list[int]]]:
     """Yield each group with the places of its rollouts that meet all conditions, unless none does.
 
     Several values of a field, separated by commas or in several conditions, are alternatives.

@@ -35,10 +35,10 @@ KEY_VARIABLE = "OPENAI_API_KEY"
 
 
 class Section(BaseModel):
-    """Settings that belong together; `otherwise` is the hint for a name that none is close to."""
+    """Settings that belong together; a hint follows a name that none of them is close to."""
 
     model_config = ConfigDict(extra="forbid")
-    otherwise: ClassVar[str] = "see --help-all"
+    unknown_name_hint: ClassVar[str] = "see --help-all"
 
     @model_validator(mode="before")
     @classmethod
@@ -51,7 +51,7 @@ class Section(BaseModel):
         """Raise ConfigurationError for the first name that is unknown."""
         for name in names:
             if name not in cls.model_fields:
-                hint = did_you_mean(str(name), cls.model_fields, otherwise=cls.otherwise)
+                hint = did_you_mean(str(name), cls.model_fields, otherwise=cls.unknown_name_hint)
                 raise ConfigurationError(f"{prefix}unknown setting {name!r}; {hint}")
 
 

@@ -25,7 +25,7 @@ from selenium.webdriver.common.keys import Keys
 from reasoning_gym_environment.commands.show import main as show
 from reasoning_gym_environment.evaluation.comparison import compare
 from reasoning_gym_environment.evaluation.estimators import share
-from reasoning_gym_environment.report.data import read_report_data, select
+from reasoning_gym_environment.report.data import filter_rollouts, read_report_data
 from reasoning_gym_environment.report.page import write_report
 from reasoning_gym_environment.scoring.extraction import split_thought
 from reasoning_gym_environment.storage.dumps import read_groups
@@ -334,7 +334,7 @@ def test_conditions_select_what_show_selects(
 ) -> None:
     opened(browser, training_page)
     for where in WHERES:
-        count = sum(len(places) for _, places in select(training_groups, where))
+        count = sum(len(places) for _, places in filter_rollouts(training_groups, where))
         assert 0 < count < 97
         choose(browser, "where", where)
         until_text(browser, "found", f"{count} of 97")
@@ -401,7 +401,9 @@ def test_the_selection_is_downloaded_and_copied_as_a_command(
     until_text(browser, "selection-said", "27 rollouts in 6 rows")
     file = tmp_path / "rollouts.jsonl"
     WebDriverWait(browser, 30, 0.05).until(lambda _: file.exists())
-    expected = [[g.rollouts[place] for place in own] for g, own in select(training_groups, where)]
+    expected = [
+        [g.rollouts[place] for place in own] for g, own in filter_rollouts(training_groups, where)
+    ]
     assert [group.rollouts for group in read_groups(file)[0]] == expected
     record_copies(browser)
     choose(browser, "category", "arithmetic")
