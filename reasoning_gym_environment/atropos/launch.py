@@ -113,7 +113,7 @@ def run(
         with ExitStack() as stack:
             watch = None
             if options.watch is not None:
-                from ..report.live import WatchProcess
+                from ..report.process import WatchProcess
 
                 if command != "evaluate" and not settings.env.dumped_kinds:
                     raise ConfigurationError(

@@ -99,7 +99,7 @@ def main(arguments: Sequence[str]) -> int:
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
         force=True,
     )
-    from ..report.live import WatchProcess  # slow, as all that follows
+    from ..report.process import WatchProcess  # slow, as all that follows
 
     port = vars(options).pop("watch")
     with nullcontext() if port is None else closing(WatchProcess([folder], port)) as watch:

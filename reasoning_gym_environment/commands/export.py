@@ -12,7 +12,7 @@ from msgspec import structs
 from ..errors import ConfigurationError, FixableError
 from ..evaluation.store import SAMPLES
 from ..integrations.nemo_gym import stored_nemo_gym_rows
-from ..report.data import FIELDS, filter_rollouts
+from ..report.filter import FIELDS, filter_rollouts
 from ..storage.dumps import read_groups, stored_files
 from ..storage.export import (
     Item,

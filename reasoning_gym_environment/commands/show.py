@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from textwrap import indent
 
-from ..report.data import filter_rollouts
+from ..report.filter import filter_rollouts
 from ..scoring.extraction import split_thought
 from ..storage.dumps import coverage, read_groups, stored_files
 from ..storage.rows import StoredGroup, StoredRollout

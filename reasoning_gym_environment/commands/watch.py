@@ -18,7 +18,7 @@ from ..util.concurrency import SWITCH_SECONDS
 from ..util.outages import is_loopback
 
 if TYPE_CHECKING:
-    from ..report.live import LiveServer
+    from ..report.live_server import LiveServer
 
 TOKEN_VARIABLE = "REASONING_GYM_WATCH_TOKEN"
 
@@ -26,7 +26,8 @@ TOKEN_VARIABLE = "REASONING_GYM_WATCH_TOKEN"
 def main(arguments: Sequence[str]) -> int:
     """Serve the page until SIGTERM or SIGINT; FixableError if it cannot start."""
     options = build_parser().parse(arguments)
-    from ..report.live import LiveIndex, LiveServer
+    from ..report.live import LiveIndex
+    from ..report.live_server import LiveServer
     from ..report.page import live_page
     from .rewards import read_token  # slow, and not needed for --help
 

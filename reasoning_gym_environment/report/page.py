@@ -23,7 +23,10 @@ from typing import Any
 from ..errors import FixableError
 from ..storage.rows import StoredGroup
 from ..util.files import replacing, require_not_read
-from .data import TRAINING, GroupIndex, ReportData, RunHealth, read_report_data, run_of
+from .data import ReportData, read_report_data
+from .health import RunHealth
+from .identity import TRAINING, run_of
+from .index import GroupIndex
 
 
 def write_report(paths: Sequence[Path], output: Path) -> list[str]:

@@ -7,7 +7,8 @@ import pytest
 from report_files import row, write
 
 from reasoning_gym_environment.errors import FixableError
-from reasoning_gym_environment.report.data import read_report_data, split_of
+from reasoning_gym_environment.report.data import read_report_data
+from reasoning_gym_environment.report.identity import split_of
 
 
 def test_seeds_tell_training_from_evaluation(tmp_path: Path) -> None:

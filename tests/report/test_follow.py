@@ -14,7 +14,8 @@ import pytest
 from report_files import row, write
 
 from reasoning_gym_environment.errors import FixableError
-from reasoning_gym_environment.report import live as module
+from reasoning_gym_environment.report import files
+from reasoning_gym_environment.report import live as live_module
 from reasoning_gym_environment.report.live import GoneError, LiveIndex
 from reasoning_gym_environment.storage.dumps import record_path
 
@@ -256,7 +257,8 @@ def test_hostile_lines_are_skipped_and_counted(tmp_path: Path) -> None:
 def test_a_line_of_any_length_is_skipped_in_bounded_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MAX_LINE", 2**14)
+    monkeypatch.setattr(files, "MAX_LINE", 2**14)
+    monkeypatch.setattr(files, "READ_SIZE", 2**10)
     path = tmp_path / DUMP
     too_long = json.dumps(row([1.0], number=3, texts=["x" * 2**16])) + "\n"  # valid but for that
     append(path, line(0) + too_long[: 2**16])
@@ -281,8 +283,8 @@ def test_what_is_no_regular_file_is_left_alone(tmp_path: Path) -> None:
 def test_groups_beyond_the_limits_are_left_out_and_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MAX_ROLLOUTS", 5)
-    monkeypatch.setattr(module, "MAX_RUNS", 1)
+    monkeypatch.setattr(live_module, "MAX_ROLLOUTS", 5)
+    monkeypatch.setattr(live_module, "MAX_RUNS", 1)
     append(tmp_path / DUMP, line(0) + line(1) + line(2) + line(3, run="another"))
     live = following(tmp_path)
     assert seeds(live) == [0, 2]

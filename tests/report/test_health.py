@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 from report_files import row
 
-from reasoning_gym_environment.report.data import RunHealth
+from reasoning_gym_environment.report.health import RunHealth
 from reasoning_gym_environment.storage.dumps import RunRecord
 from reasoning_gym_environment.storage.rows import StoredGroup
 

@@ -25,7 +25,8 @@ from selenium.webdriver.common.keys import Keys
 from reasoning_gym_environment.commands.show import main as show
 from reasoning_gym_environment.evaluation.comparison import compare
 from reasoning_gym_environment.evaluation.estimators import share
-from reasoning_gym_environment.report.data import filter_rollouts, read_report_data
+from reasoning_gym_environment.report.data import read_report_data
+from reasoning_gym_environment.report.filter import filter_rollouts
 from reasoning_gym_environment.report.page import write_report
 from reasoning_gym_environment.scoring.extraction import split_thought
 from reasoning_gym_environment.storage.dumps import read_groups

@@ -14,7 +14,8 @@ import pytest
 from report_files import row
 
 from reasoning_gym_environment.errors import FixableError
-from reasoning_gym_environment.report.live import LiveIndex, LiveServer
+from reasoning_gym_environment.report.live import LiveIndex
+from reasoning_gym_environment.report.live_server import LiveServer
 
 DUMP = "reasoning_gym_environment_rollouts_r_0000.jsonl"
 TOKEN = "a-token-of-24-characters"

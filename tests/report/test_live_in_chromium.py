@@ -17,7 +17,7 @@ from process_tree import PROC, descendants
 from report.browsing import WebDriverWait, choose, until
 from report_files import row
 
-from reasoning_gym_environment.report.live import WatchProcess
+from reasoning_gym_environment.report.process import WatchProcess
 from reasoning_gym_environment.storage.dumps import record_path
 
 pytestmark = [needs_chromium, pytest.mark.processes]

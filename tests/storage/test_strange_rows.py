@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from json_values import ODD, places, with_value, without
 
 from reasoning_gym_environment.commands.show import render_rollout
-from reasoning_gym_environment.report.data import GroupIndex, RunHealth
+from reasoning_gym_environment.report.health import RunHealth
+from reasoning_gym_environment.report.index import GroupIndex
 from reasoning_gym_environment.report.page import row_of
 from reasoning_gym_environment.storage.export import dpo_rows, record_rows, sft_rows
 from reasoning_gym_environment.storage.rows import StoredGroup
