@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -45,6 +46,8 @@ from .arguments import (
     require_text,
     validated,
 )
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,15 +96,16 @@ class AsyncProblemStream:
 
     def report_scores(self, recipe: Recipe, scores: Sequence[Score]) -> bool:
         """Take scores of a problem; return whether they made a group whole, which is recorded."""
-        whole = self.gathering.report_result(
+        group = self.gathering.report_result(
             recipe,
             completions=len(scores),
             scored=sum(score.score is not None for score in scores),
             solved=sum(score.solved for score in scores),
         )
-        for group in whole:
-            self._problems.report_result(group.recipe, solved=group.solved, scored=group.scored)
-        return bool(whole)
+        if group is None:
+            return False
+        self._problems.report_result(group.recipe, solved=group.solved, scored=group.scored)
+        return True
 
     @checked
     def observe(self, problem: AnyScorable, *, solved: Count, attempts: Count) -> None:
@@ -422,4 +426,6 @@ class AsyncReasoningGym:
             prefetch=32,
             excluded=fixed_exclusions({question_hash(q) for q in options.reserved}),
         )
+        if options.note:
+            logger.warning("%s", options.note)
         return AsyncProblemStream(self, problems, options.group_size)

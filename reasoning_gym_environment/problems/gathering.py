@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from itertools import islice
-from statistics import median_low
 
 from ..records import Recipe, recipe_key
 
@@ -32,8 +30,8 @@ class GroupGathering:
     """Gathers results by problem; they may come in any order, and from several processes.
 
     Args:
-        size: completions of a group. None learns it from the first result. It changes if groups
-            agree: most that were taken for whole got more, or most of those that stall got fewer.
+        size: completions of a group. Without it, results make no group, and problems wait until
+            they are withdrawn.
 
     Attributes:
         incomplete: groups that were closed with fewer completions.
@@ -41,24 +39,17 @@ class GroupGathering:
     Example:
         gathering = GroupGathering(8)
         gathering.assign(recipe)
-        for group in gathering.report_result(recipe, completions=8, scored=8, solved=3):
+        group = gathering.report_result(recipe, completions=8, scored=8, solved=3)
+        if group is not None:
             problems.report_result(group.recipe, solved=group.solved, scored=group.scored)
     """
 
     def __init__(self, size: int | None) -> None:
         self.incomplete = 0
-        self._size = size or 0
-        self._learns = size is None
+        self.size = size
         self._awaited: dict[str, Recipe] = {}
-        self._most_awaited = 0  # problems that were handed out at once
-        self._begun = 0  # groups since one became whole
         self._partial: dict[str, GatheredGroup] = {}  # the last one with news is last
-        self._closed: dict[str, int] = {}
-
-    @property
-    def size(self) -> int | None:
-        """Completions of a group; None until it is known."""
-        return self._size or None
+        self._closed: dict[str, None] = {}
 
     @property
     def awaited(self) -> dict[str, Recipe]:
@@ -73,7 +64,6 @@ class GroupGathering:
         self._awaited[key] = recipe
         if len(self._awaited) > MAX_AWAITED:
             del self._awaited[next(iter(self._awaited))]
-        self._most_awaited = max(self._most_awaited, len(self._awaited))
 
     def report_result(
         self,
@@ -82,54 +72,37 @@ class GroupGathering:
         completions: int,
         scored: int,
         solved: int,
-    ) -> list[GatheredGroup]:
-        """Add results; return the groups to record, if any. Other problems' are ignored."""
+    ) -> GatheredGroup | None:
+        """Add results; return the group if it is whole now. Other problems' are ignored."""
+        if self.size is None:
+            return None
         key = recipe_key(recipe)
         group = self._partial.pop(key, None)
         if group is None and key in self._awaited:
             group = GatheredGroup(recipe=self._awaited.pop(key))
-            self._begun += 1
         if group is None:
-            if key in self._closed:  # more results of a group that was taken for whole
-                self._closed[key] += completions
-                if self._learns and len(self._closed) > 2:
-                    self._size = max(self._size, median_low(self._closed.values()))
-            return []
+            return None
         group.completions += completions
         group.scored += scored
         group.solved += solved
-        self._size = self._size or group.completions
-        if group.completions >= self._size:
-            self._begun = 0
-            self._close(key, group.completions)
-            return [group]
+        if group.completions >= self.size:
+            self._close(key)
+            return group
         self._partial[key] = group
-        most = max(64, 2 * self._most_awaited) if self._learns else MAX_PARTIAL
-        waiting = len(self._partial)
-        stalls = min(self._begun, waiting) > most or waiting > MAX_PARTIAL
-        return self._close_stalled() if stalls else []
+        if len(self._partial) > MAX_PARTIAL:
+            self._drop_stalled()
+        return None
 
-    def _close_stalled(self) -> list[GatheredGroup]:
-        """Close the group without news for longest; return what to record if a size is learned."""
-        key = next(iter(self._partial))
-        group = self._partial.pop(key)
+    def _drop_stalled(self) -> None:
+        """Drop the group without news for longest."""
+        stalled = self._partial.pop(next(iter(self._partial)))
         self.incomplete += 1
-        if self._learns:
-            longest = [group, *islice(self._partial.values(), 7)]
-            self._size = median_low(each.completions for each in longest)
-            whole = {k: g for k, g in self._partial.items() if g.completions >= self._size}
-            for k, g in {key: group, **whole}.items():
-                self._partial.pop(k, None)
-                self._close(k, g.completions)
-            self._begun = 0
-            return [group, *whole.values()]
         if self.incomplete == 1:
             logger.warning(
                 "group_size is %d, but a problem of %s got %d scores while %d others were scored: "
                 "such groups are not counted",
-                *(self._size, group.recipe.task, group.completions, MAX_PARTIAL),
+                *(self.size, stalled.recipe.task, stalled.completions, MAX_PARTIAL),
             )
-        return []
 
     def withdraw(self, recipe: Recipe) -> bool:
         """Await no more results of a problem; return False if its group is recorded already."""
@@ -139,8 +112,8 @@ class GroupGathering:
         self._forget(key)
         return True
 
-    def _close(self, key: str, completions: int) -> None:
-        self._closed[key] = completions
+    def _close(self, key: str) -> None:
+        self._closed[key] = None
         if len(self._closed) > MAX_PARTIAL:
             del self._closed[next(iter(self._closed))]
 

@@ -194,5 +194,20 @@ class StreamOptions(TaskOptions):
     )
     reserved: Texts = option([], "Questions to leave out; answers, of tasks that disguise them.")
     group_size: Integer | None = option(
-        None, "Scored completions of each problem; learned from the results if unset.", ge=1
+        None, "Scored completions of each problem; without it, single scores teach nothing.", ge=1
     )
+
+    @property
+    def learns(self) -> bool:
+        """Whether results change what is drawn."""
+        return self.complexity_mode == "curriculum" or self.sampling == "signal"
+
+    @property
+    def note(self) -> str:
+        """What whoever opens the stream should know; usually empty."""
+        if not self.learns or self.group_size is not None:
+            return ""
+        return (
+            "group_size is not set, so that scores teach this stream nothing: set it to the "
+            "completions of each problem, or report whole groups with observe"
+        )

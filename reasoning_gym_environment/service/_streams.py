@@ -47,11 +47,10 @@ class _Stream:
         self.options = options
         self.users = 0  # requests that use it now
         self.changed = False  # whether its file is out of date
-        self.learns = options.complexity_mode == "curriculum" or options.sampling == "signal"
 
     def to_stored(self) -> StoredStream:
         """Return its state, with pending problems only if their results are learned from."""
-        awaited = self.problems.gathering.awaited.values() if self.learns else ()
+        awaited = self.problems.gathering.awaited.values() if self.options.learns else ()
         waiting = [each.to_json() for each in awaited]
         state = self.problems.state_dict()
         state["ahead"] = waiting + state["ahead"]
@@ -98,8 +97,8 @@ class NamedStreams:
 
     async def next(
         self, name: str, count: int, options: StreamOptions | None
-    ) -> tuple[list[Problem], dict[str, float]]:
-        """Return the next problems of a stream, which `options` start, and sampling metrics."""
+    ) -> tuple[list[Problem], dict[str, float], str]:
+        """Return the next problems of a stream, which `options` start, its metrics and its note."""
         async with self._use(name, options) as stream:
             if options not in (None, stream.options):
                 raise HTTPException(
@@ -109,7 +108,7 @@ class NamedStreams:
             for _ in range(count):
                 problems.append(await stream.problems.next())
                 stream.changed = True
-            return problems, stream.problems.sampling()
+            return problems, stream.problems.sampling(), stream.options.note
 
     @asynccontextmanager
     async def _use(self, name: str, options: StreamOptions | None) -> AsyncIterator[_Stream]:
@@ -171,7 +170,7 @@ class NamedStreams:
             if not stream.users and not stream.changed:  # not used while it was written
                 stream.problems.close()
                 del self._streams[idle]
-                if stream.learns:
+                if stream.options.learns:
                     self._closed_groups[idle] = stream.problems.gathering
                 if len(self._closed_groups) > 256:
                     del self._closed_groups[next(iter(self._closed_groups))]

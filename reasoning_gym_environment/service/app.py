@@ -238,14 +238,15 @@ class Endpoints:
 
     async def problems(self, request: messages.ProblemsRequest) -> ProblemsReply:
         """Return the next problems of a stream."""
-        problems, sampling = await self._streams.next(
+        problems, sampling, note = await self._streams.next(
             request.stream, request.count, request.options
         )
         streamed = [
             StreamedProblem(problem.recipe.to_json(), problem.question, problem.replayed)
             for problem in problems
         ]
-        return ProblemsReply(streamed, sampling, await self._scorer.gym.modules())
+        modules = await self._scorer.gym.modules()
+        return ProblemsReply(streamed, sampling, modules, note)
 
     async def observe(self, request: messages.ObserveRequest) -> messages.ObserveReply:
         """Tell a stream the results of its problems."""

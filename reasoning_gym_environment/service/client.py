@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import re
 import threading
@@ -22,6 +23,8 @@ from ..errors import ConfigurationError
 from ..records import Score
 from ..util.outages import Retry
 from ..util.values import replace_surrogates, shorten, validate
+
+logger = logging.getLogger(__name__)
 
 ReplyT = TypeVar("ReplyT")
 
@@ -54,11 +57,15 @@ class StreamedProblem:
 
 @dataclass(frozen=True, slots=True)
 class ProblemsReply:
-    """The next problems of the stream, what their choice brought, and digests of modules."""
+    """The next problems of the stream, what their choice brought, and digests of modules.
+
+    `note` says what is wrong with the stream's options; it is usually empty.
+    """
 
     problems: list[StreamedProblem]
     sampling: dict[str, float]
     modules: dict[str, str] = field(default_factory=dict)
+    note: str = ""
 
 
 class ServiceUnavailableError(RuntimeError):
@@ -98,6 +105,7 @@ class RewardClient:
         self._proxy = None if proxy_bypass(host.partition("/")[0]) else getproxies().get(scheme)
         self._patience = patience
         self._timeout = timeout
+        self._noted: set[str] = set()  # streams whose note was logged
 
     def score(
         self, recipe: Mapping[str, Any], completions: Sequence[str], *, stream: str | None = None
@@ -121,7 +129,11 @@ class RewardClient:
     ) -> list[dict[str, Any]]:
         """Return the next problems of a stream, which `options` start, with question and recipe."""
         body = {"stream": stream, "count": count, "options": options and dict(options)}
-        problems = self._post("/problems", body, ProblemsReply).problems
+        reply = self._post("/problems", body, ProblemsReply)
+        if reply.note and stream not in self._noted:
+            self._noted.add(stream)
+            logger.warning("Stream %s: %s", stream, reply.note)
+        problems = reply.problems
         if len(problems) != count:
             raise ServiceUnavailableError(f"{self.url} sent {len(problems)} of {count} problems")
         return [asdict(each) for each in problems]

@@ -39,6 +39,25 @@ def results(problems: list[dict[str, Any]], solved: int) -> list[dict[str, Any]]
     return [{"recipe": p["recipe"], "solved": solved, "attempts": 8} for p in problems]
 
 
+async def test_a_stream_that_learns_without_a_group_size_says_that_scores_teach_nothing(
+    gym: AsyncReasoningGym, post: Post, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with keeping(gym, tmp_path) as url:
+        opened = (await post("/problems", {"stream": "a", "options": CURRICULUM}, url=url)).body
+        assert opened["note"].startswith("group_size is not set, so that scores teach this stream")
+        recipe = opened["problems"][0]["recipe"]
+        scored = {"stream": "a", "recipe": recipe, "completions": ["<answer>0</answer>"] * 8}
+        assert (await post("/score", scored, url=url)).status == 200
+        told = {"stream": "a", "results": [{"recipe": recipe, "solved": 0, "attempts": 8}]}
+        assert (await post("/observe", told, url=url)).status == 200  # it was awaited still
+        sized = {"stream": "b", "options": {**CURRICULUM, "group_size": 8}}
+        assert (await post("/problems", sized, url=url)).body["note"] == ""
+        client = RewardClient(url)
+        for _ in range(2):
+            await asyncio.to_thread(client.problems, "a")
+    assert len([m for m in caplog.messages if m.startswith("Stream a: group_size is not")]) == 1
+
+
 async def test_a_curriculum_climbs_and_continues_in_another_service(
     gym: AsyncReasoningGym, post: Post, tmp_path: Path
 ) -> None:
@@ -239,7 +258,7 @@ async def test_a_closed_stream_keeps_the_groups_that_are_scored_in_part(
 ) -> None:
     streams = NamedStreams(gym, tmp_path, most=1)
     options = StreamOptions.model_validate({**CURRICULUM, "group_size": 2})
-    [problem], _ = await streams.next("one", 1, options)
+    [problem], *_ = await streams.next("one", 1, options)
     for _ in range(2):
         streams.report_scores("one", problem.recipe, [Score(score=1.0, status=Status.SOLVED)])
         await streams.save()
@@ -277,9 +296,9 @@ async def test_a_stream_that_does_not_learn_repeats_no_problem_after_a_restart(
     gym: AsyncReasoningGym, tmp_path: Path
 ) -> None:
     before, after = NamedStreams(gym, tmp_path), NamedStreams(gym, tmp_path)
-    first, _ = await before.next("one", 3, GCD)
+    first, *_ = await before.next("one", 3, GCD)
     await before.close()
-    last, _ = await after.next("one", 3, None)
+    last, *_ = await after.next("one", 3, None)
     await after.close()
     assert not {p.recipe.seed for p in first} & {p.recipe.seed for p in last}
     whole = NamedStreams(gym, tmp_path / "whole")
@@ -353,7 +372,7 @@ async def test_a_stream_that_cannot_be_read_is_kept_for_later(
     gym: AsyncReasoningGym, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     stored = NamedStreams(gym, tmp_path)
-    [problem], _ = await stored.next("one", 1, GCD)
+    [problem], *_ = await stored.next("one", 1, GCD)
     await stored.close()
     kept = (tmp_path / "one.json").rename(tmp_path / "kept")
     (tmp_path / "one.json").mkdir()
@@ -363,11 +382,11 @@ async def test_a_stream_that_cannot_be_read_is_kept_for_later(
         await streams.next("one", 1, None)
     assert refused.value.status_code == 503
     await streams.save()
-    assert (caplog.messages, [*streams._untold]) == ([], ["one"])  # it is tried again
+    assert (caplog.messages, [*streams.pending_scores]) == ([], ["one"])  # it is tried again
     (tmp_path / "one.json").rmdir()
     kept.rename(tmp_path / "one.json")
     await streams.close()
-    assert not streams._untold
+    assert not streams.pending_scores
 
 
 class FailsOnce(NamedStreams):
@@ -397,7 +416,7 @@ async def test_a_stream_that_is_closed_learns_what_is_scored_meanwhile(
 ) -> None:
     streams = NamedStreams(gym, tmp_path, most=1)
     options = StreamOptions.model_validate({**CURRICULUM, "group_size": 1})
-    problems, _ = await streams.next("one", 2, options)
+    problems, *_ = await streams.next("one", 2, options)
     await streams.next("two", 1, options)
     solved = Score(score=1.0, status=Status.SOLVED)
     streams.report_scores("one", problems[0].recipe, [solved])
@@ -413,7 +432,7 @@ async def test_the_same_idempotency_key_for_another_problem_is_not_a_repetition(
 ) -> None:
     streams = NamedStreams(gym, tmp_path)
     options = StreamOptions.model_validate({**CURRICULUM, "group_size": 1})
-    problems, _ = await streams.next("one", 2, options)
+    problems, *_ = await streams.next("one", 2, options)
     for problem in problems:  # of two ranks, which both name their request by the step
         scores = [Score(score=1.0, status=Status.SOLVED)]
         streams.report_scores("one", problem.recipe, scores, key="step-1")
