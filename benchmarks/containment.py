@@ -20,8 +20,8 @@ from reasoning_gym_environment.sandbox._fork_server import ForkServer
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
 from reasoning_gym_environment.tasks.facts import PAYS_ANY_ANSWER, known_categories
 
-sys.path.append(str(Path(__file__).parents[1] / "tests"))
-from fewer_layers import Unsandboxed, Unscreened, pool_of
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "support" / "processes"))
+from disabled_protections import Unsandboxed, Unscreened, pool_of
 
 LAYERS = {
     "screen, sandbox, limits, children": ForkServer,

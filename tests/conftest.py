@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from demo_runs import run_demo
-from fewer_layers import Unsandboxed, pool_of
+from disabled_protections import Unsandboxed, pool_of
 from hypothesis import HealthCheck, settings
 from worker_stock import WorkerStock
 

@@ -102,7 +102,7 @@ def test_hostile_texts_are_contained_in_a_strict_container() -> None:
     """All of them: forks, system call filter and limits work there as they do elsewhere."""
     done = subprocess.run(
         [
-            ROOT / "tests" / "strict_container.sh",
+            ROOT / "tests" / "support" / "programs" / "strict_container.sh",
             sys.base_prefix,
             *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"),
             *("tests/sandbox/test_hostile_answers.py", "tests/sandbox/test_attacks.py"),

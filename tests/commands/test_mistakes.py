@@ -11,7 +11,6 @@ import pytest
 from aiohttp import web
 from scripted_server import serving
 
-TESTS = Path(__file__).parents[1]
 TABLE = Path(__file__).with_name("mistakes.json")
 REPLIES: dict[str, tuple[int, str]] = {
     "key": (401, '{"error": {"message": "Incorrect API key provided: sk-***.", "code": 401}}'),
@@ -42,7 +41,7 @@ async def answer(request: web.Request) -> web.Response:
 @pytest.mark.processes
 async def test_a_mistake_gets_one_sentence_with_the_way_out(tmp_path: Path) -> None:
     known = {name: value for name, value in os.environ.items() if not name.startswith("WANDB_")}
-    program = [sys.executable, str(TESTS / "mistake_runs.py"), str(TABLE), str(tmp_path)]
+    program = [sys.executable, str(TABLE.with_name("mistake_runs.py")), str(TABLE), str(tmp_path)]
     async with serving([web.route("*", "/{path:.*}", answer)]) as url:
         done = await asyncio.to_thread(
             subprocess.run,

@@ -1,4 +1,4 @@
-"""`prove` refuses each task of tests/faulty_tasks.py for its fault, and passes the sound ones."""
+"""`prove` refuses each task of faulty_tasks.py for its fault, and passes the sound ones."""
 
 import json
 import subprocess
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-FAULTY = Path(__file__).resolve().parents[1] / "faulty_tasks.py"
+FAULTY = Path(__file__).resolve().with_name("faulty_tasks.py")
 REASONS = {
     "reproducible__clock": "the question differs from one time to the next",
     "reproducible__hash_seed": "the question differs in a process with another hash seed",

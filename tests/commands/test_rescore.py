@@ -166,7 +166,7 @@ def test_own_tasks_have_the_category_and_the_version_of_their_module(
     recipe = {"task": "own_sums", "seed": 2}
     own = {**row, "item_id": "own_sums", "recipe": recipe, "difficulty": None}
     write_dump(tmp_path / "samples.jsonl", [own])
-    module = Path(__file__).parents[1] / "own_tasks.py"
+    module = Path(__file__).parents[1] / "support" / "programs" / "own_tasks.py"
     assert main([str(tmp_path), *SMALL, "--env.task_modules", str(module)]) == 1
     kept = "another question: generated with own_tasks an unknown version, installed is sha256:"
     assert kept in capsys.readouterr().out

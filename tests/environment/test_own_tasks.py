@@ -11,7 +11,7 @@ from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.errors import FixableError
 from reasoning_gym_environment.storage.dumps import read_groups, stored_files
 
-MODULE = Path(__file__).parents[1] / "own_tasks.py"
+MODULE = Path(__file__).parents[1] / "support" / "programs" / "own_tasks.py"
 
 
 @pytest.mark.processes

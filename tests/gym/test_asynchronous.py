@@ -308,7 +308,7 @@ async def test_with_tolerance_a_right_number_in_another_form_is_paid_in_full(
 
 
 async def test_own_tasks_are_offered_like_the_librarys(stock: WorkerStock) -> None:
-    module = Path(__file__).parents[1] / "own_tasks.py"
+    module = Path(__file__).parents[1] / "support" / "programs" / "own_tasks.py"
     options: Any = {"processes": 1, "start_worker": stock.lend, "task_modules": [module]}
     async with AsyncReasoningGym(**options) as gym:
         [own] = [task for task in await gym.tasks() if task.name == "own_sums"]

@@ -17,7 +17,7 @@ from typing import Any
 import contained_functions
 import pytest
 from contained_functions import BEHAVIORS, MISBEHAVIORS, NUMBERS, RETURNS, equal
-from fewer_layers import UNFILTERED
+from disabled_protections import UNFILTERED
 from filter_attempts import where_filtered
 from hostile_answers import CASES
 from process_tree import children, descendants, in_linux, survivors

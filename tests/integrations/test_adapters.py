@@ -30,7 +30,7 @@ from reasoning_gym_environment.integrations.trl import (
 from reasoning_gym_environment.problems.sampler import evaluation_recipes
 
 pytestmark = pytest.mark.processes
-OWN_TASKS = Path(__file__).parents[1] / "own_tasks.py"
+OWN_TASKS = Path(__file__).parents[1] / "support" / "programs" / "own_tasks.py"
 
 
 @pytest.fixture(scope="module")

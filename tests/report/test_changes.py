@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from report.invented_run import (
+from invented_run import (
     HACKED,
     HACKED_TASK,
     RUN,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from chromium import needs_chromium
-from report.browsing import WebDriverWait, choose, opened, record_copies, until, violations
-from report.invented_run import (
+from browsing import WebDriverWait, choose, opened, record_copies, until, violations
+from invented_run import (
     HACKED_TASK,
     TASKS,
     TRUNCATES,

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from chromium import needs_chromium
-from report.browsing import (
+from browsing import (
     WebDriverWait,
     choose,
     fragment,

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from chromium import needs_chromium
 from process_tree import PROC, descendants
-from report.browsing import WebDriverWait, choose, until
+from browsing import WebDriverWait, choose, until
 from report_files import row
 
 from reasoning_gym_environment.report.process import WatchProcess

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 
 import pytest
-from fewer_layers import Unscreened
+from disabled_protections import Unscreened
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
-from fewer_layers import WITHOUT_LANDLOCK, Unscreened, pool_of
+from disabled_protections import WITHOUT_LANDLOCK, Unscreened, pool_of
 from filter_attempts import where_filtered
 from process_tree import PROC, descendants
 from sandbox_attacks import ELSEWHERE, ON_A_PROCESS, program

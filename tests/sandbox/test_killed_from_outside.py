@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 
 import pytest
-from fewer_layers import Unscreened
+from disabled_protections import Unscreened
 from process_tree import children, descendants, in_linux, is_alive
 
 from reasoning_gym_environment.errors import GenerationError, WorkerDiedError

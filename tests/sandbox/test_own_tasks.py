@@ -31,7 +31,7 @@ from reasoning_gym_environment.tasks.modules import find_modules
 
 pytestmark = pytest.mark.processes
 
-MODULE = Path(__file__).parents[1] / "own_tasks.py"
+MODULE = Path(__file__).parents[1] / "support" / "programs" / "own_tasks.py"
 SETTINGS = PoolSettings(
     processes=1,
     verify_timeout=1.0,

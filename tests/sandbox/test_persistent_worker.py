@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fewer_layers import score_unscreened
+from disabled_protections import score_unscreened
 from filter_attempts import where_filtered
 
 from reasoning_gym_environment.sandbox import _verifier_child

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from fewer_layers import Unsandboxed, Unscreened
+from disabled_protections import Unsandboxed, Unscreened
 from worker_stock import WorkerStock
 
 from reasoning_gym_environment.errors import GenerationError, PoolClosedError

@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from fewer_layers import Unscreened
+from disabled_protections import Unscreened
 from process_tree import PROC, children, descendants, in_linux, is_alive, survivors
 
 from reasoning_gym_environment.errors import PoolClosedError, WorkerStartError

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 
 import pytest
-from fewer_layers import LittleMemory, pool_of
+from disabled_protections import LittleMemory, pool_of
 
 from reasoning_gym_environment.errors import GenerationError, WorkerDiedError
 from reasoning_gym_environment.records import Problem, Recipe, Status

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 import pytest_asyncio
-from fewer_layers import Unfiltered
+from disabled_protections import Unfiltered
 
 from reasoning_gym_environment import AsyncReasoningGym
 from reasoning_gym_environment.errors import ConfigurationError

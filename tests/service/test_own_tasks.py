@@ -15,7 +15,7 @@ from reasoning_gym_environment.service.app import RewardService, ServiceSettings
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.processes]
 
-MODULE = Path(__file__).parents[1] / "own_tasks.py"
+MODULE = Path(__file__).parents[1] / "support" / "programs" / "own_tasks.py"
 OWN = {"task": "own_sums", "seed": 2, "level": 0, "parameters": {"digits": 1}}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from reasoning_gym_environment.records import Problem
 
-FILE = Path(__file__).with_name("sandbox") / "hostile_answers.json"
+FILE = Path(__file__).parents[2] / "sandbox" / "hostile_answers.json"
 CASES = json.loads(FILE.read_text(encoding="utf-8"))["cases"]
 
 

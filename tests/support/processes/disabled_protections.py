@@ -80,7 +80,7 @@ def leave_out_landlock() -> None:
 def _program(leave_out: str, program: str = ForkServer._program) -> str:
     tests = str(Path(__file__).parent)
     path = f"import sys; sys.path.append({tests!r})"
-    return f"{path}; from fewer_layers import {leave_out}; {leave_out}(); {program}"
+    return f"{path}; from disabled_protections import {leave_out}; {leave_out}(); {program}"
 
 
 UNFILTERED = _program("leave_out_filter", PROGRAM)

@@ -1,7 +1,7 @@
 """Items and right answers of the tasks whose verifiers execute answers, at every level.
 
 The items of three tasks take minutes, so sandbox/right_answers.json keeps their answers. After an
-upgrade of reasoning-gym, write them anew: PYTHONPATH=. python tests/right_answers.py
+upgrade of reasoning-gym, write them anew: PYTHONPATH=. python tests/sandbox/right_answers.py
 """
 
 import itertools
@@ -16,7 +16,7 @@ from reasoning_gym_environment.records import Recipe
 from reasoning_gym_environment.tasks.datasets import Datasets
 from reasoning_gym_environment.tasks.ladders import build_ladders
 
-TABLE = Path(__file__).parent / "sandbox" / "right_answers.json"
+TABLE = Path(__file__).with_name("right_answers.json")
 KEPT = ("countdown", "intermediate_integration", "puzzle24")
 ITEMS_PER_LEVEL = 50
 

@@ -2,7 +2,7 @@
 # Runs a command as a strict container does, without one: not root, no capability, no new privileges,
 # a root file system that is read-only, 64 MB of /dev/shm, a process namespace of its own.
 #
-#     sudo tests/strict_container.sh FOLDER_OF_PYTHON COMMAND ...
+#     sudo tests/support/programs/strict_container.sh FOLDER_OF_PYTHON COMMAND ...
 set -euo pipefail
 exec unshare --mount --pid --ipc --uts --fork --mount-proc --kill-child bash -euc '
     mount --make-rprivate /
