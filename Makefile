@@ -6,10 +6,10 @@ LLAMA_VENV ?= .venv-llama
 FALSEPASS_VENV ?= .venv-falsepass
 RELEASE_VENV ?= .venv-release
 export PYTHONDONTWRITEBYTECODE =# the tests start hundreds of interpreters: none compiles again
-WORKERS = -n 6 --dist worksteal
-PYTEST = $(VENV)/bin/python -m pytest $(WORKERS)
+PYTEST = $(VENV)/bin/python -m pytest -n 4 --dist loadgroup
+SEPARATE = not slow and not real and not integration# what has targets of its own
 
-.PHONY: demo learn labels train-language-model test test-learn test-integrations test-real test-llama falsepass quick lint docs \
+.PHONY: demo learn labels train-language-model test test-all test-learn test-integrations test-real test-llama falsepass quick lint docs \
 	release clean
 
 demo: $(VENV)/.installed  # everything for half a minute, without a GPU
@@ -23,7 +23,10 @@ train-language-model: $(VENV)/.installed-learn $(REAL_VENV)/.installed  # of 135
 	$(VENV)/bin/python examples/train_a_language_model/train.py \
 		--model $(REAL_MODEL) --vllm $(REAL_VENV)/bin/python
 
-test: $(VENV)/.installed-dev  # all tests, and which ten took longest
+test: $(VENV)/.installed-dev  # all but the costliest tests, within five minutes; and the ten slowest
+	$(PYTEST) --durations=10 --durations-min=2 -m "$(SEPARATE) and not nightly"
+
+test-all: $(VENV)/.installed-all  # all tests: what the gate runs
 	$(PYTEST) --durations=10 --durations-min=2
 
 labels: $(VENV)/.installed-labels  # check all labels by solvers: takes long; or ARGS="against 0.1.26"
@@ -51,7 +54,7 @@ falsepass: $(FALSEPASS_VENV)/.installed  # an independent auditor probes the rew
 	$(FALSEPASS_VENV)/bin/python research/independent_audit.py $(FALSEPASS_VENV)
 
 quick: lint  # lint, types and the short tests that start no process: before each commit
-	$(PYTEST) -m "not slow and not real and not integration and not processes and not lengthy"
+	$(PYTEST) -m "$(SEPARATE) and not processes and not nightly"
 
 lint: $(VENV)/.installed-dev  # style and types
 	$(VENV)/bin/ruff check .

@@ -3,7 +3,6 @@
 import asyncio
 import fcntl
 import gc
-import itertools
 import os
 import signal
 import sys
@@ -35,14 +34,18 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 
 STARTS_PROCESSES = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system"}
 """Audit events, see the table in the library reference."""
-STARTING_FIXTURES = {"pool", "uncontained", "stock", "browser", "demo_run"}
+STARTING_FIXTURES = {"pool", "uncontained", "stock", "browser", "demo_run", "commands"}
 """A test that uses one of them, through whatever other fixture, is marked `processes`."""
+
+SHARING_FOLDERS = {"gym", "proof", "sandbox", "service"}
+"""Their tests run in one of the workers, so that a pool or a browser is started once."""
 
 _unmarked: str | None = None
 """The test that runs, where it has no mark."""
 
 
 def _refuse_processes(event: str, _: object) -> None:
+    """Keep the tests of `make quick` free of processes, which take seconds to start."""
     if event in STARTS_PROCESSES and _unmarked:
         pytest.fail(
             f"{_unmarked} starts a process: mark it with `pytest.mark.processes`, "
@@ -64,26 +67,14 @@ def pytest_report_header() -> str:
     return f"package: {reasoning_gym_environment.__file__}"  # `make release` tests an installed one
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if not STARTING_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker("processes")
-    yield  # tests are chosen by their marks
-    items[:] = _lengthy_first(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
-
-
-def _lengthy_first(items: list[pytest.Item], workers: int) -> Iterator[pytest.Item]:
-    """The order in which each of the workers begins with what takes longest.
-
-    pytest-xdist gives each the next part of the list, and all end with short tests.
-    """
-    lengthy = [item for item in items if item.get_closest_marker("lengthy")]
-    rest = (item for item in items if not item.get_closest_marker("lengthy"))
-    for worker in range(workers):
-        first = lengthy[worker::workers]
-        yield from first
-        yield from itertools.islice(rest, len(items) // workers + 1 - len(first))
+        folder = item.path.parent.name
+        if folder in SHARING_FOLDERS:
+            item.add_marker(pytest.mark.xdist_group(folder))
 
 
 @pytest.hookimpl(wrapper=True)

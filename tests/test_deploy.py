@@ -97,7 +97,7 @@ def test_the_image_of_openenv_starts_its_command_at_the_port_that_clients_expect
 
 @can_contain
 @pytest.mark.processes
-@pytest.mark.lengthy
+@pytest.mark.nightly
 def test_hostile_texts_are_contained_in_a_strict_container() -> None:
     """All of them: forks, system call filter and limits work there as they do elsewhere."""
     done = subprocess.run(

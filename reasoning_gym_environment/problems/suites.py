@@ -1,8 +1,8 @@
 """Suites: evaluation sets as files, with the hash of every question and all that results depend on.
 
 A suite never changes: another set has another version, and the package keeps the earlier one as
-NAME@VERSION. `research/make_suites.py` made them. A suite's items are generated from their recipes and
-must have the questions of the file, which has the first digits of each question's hash, and one
+NAME@VERSION. `research/make_suites.py` made them. A suite's items are generated from their recipes
+and must have the questions of the file, which has the first digits of each question's hash, and one
 hash over all recipes and questions.
 """
 

@@ -37,7 +37,7 @@ async def answer(request: web.Request) -> web.Response:
     return web.Response(status=status, text=body)
 
 
-@pytest.mark.lengthy
+@pytest.mark.nightly
 @pytest.mark.processes
 async def test_a_mistake_gets_one_sentence_with_the_way_out(tmp_path: Path) -> None:
     known = {name: value for name, value in os.environ.items() if not name.startswith("WANDB_")}

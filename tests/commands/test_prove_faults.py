@@ -66,7 +66,7 @@ def require_refused_for_its_fault(task: str, checks: dict[str, Any]) -> None:
         assert "JSON would change an entry" in checks["solvable"]["reason"]
 
 
-@pytest.mark.lengthy
+@pytest.mark.nightly
 def test_a_fault_of_each_row_is_refused_for_what_it_is(tmp_path: Path) -> None:
     proved = prove(tmp_path, *ONE_OF_EACH_ROW, "--items", "14")
     assert proved.keys() == {*ONE_OF_EACH_ROW}

@@ -14,7 +14,7 @@ from process_tree import PROC, descendants, in_linux
 pytestmark = pytest.mark.processes
 
 
-@pytest.mark.lengthy
+@pytest.mark.nightly
 @pytest.mark.parametrize("server_type", ["openai", "vllm"])
 def test_groups_make_the_whole_way(
     server_type: str, request: pytest.FixtureRequest, tmp_path: Path
@@ -39,7 +39,7 @@ def test_groups_make_the_whole_way(
     assert 'class="chunk"' in (folder / "demo-report.html").read_text()
 
 
-@pytest.mark.lengthy
+@pytest.mark.nightly
 @in_linux
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 async def test_a_signal_leaves_no_process_behind(number: signal.Signals, tmp_path: Path) -> None:

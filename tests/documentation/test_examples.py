@@ -46,12 +46,14 @@ def run(arguments: list[str], folder: Path) -> None:
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
 
 
+@pytest.mark.nightly
 @of_pages_with("sh")
 def test_the_commands_of_a_page_run_one_after_the_other(page: Path, folder: Path) -> None:
     (folder / "my_tasks.py").write_text("\n".join(to_run(page, "python")), encoding="utf-8")
     run(["bash", "-euxc", "\n".join(to_run(page, "sh"))], folder)
 
 
+@pytest.mark.nightly
 @of_pages_with("python")
 def test_the_programs_of_a_page_run_as_one(page: Path, folder: Path) -> None:
     program = folder / "program.py"

@@ -47,6 +47,7 @@ def test_a_date_may_have_any_usual_form(gym: ReasoningGym) -> None:
     assert solved(gym, problem, right + wrong) == right
 
 
+@pytest.mark.nightly
 def test_a_slot_is_right_wherever_all_are_free(gym: ReasoningGym) -> None:
     most = 0
     for problem in gym.problems("free_slot", count=3, seed=1):

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 import wandb
 from atroposlib.envs.base import APIServerConfig
+from forked_commands import CommandServer
 from process_tree import descendants, is_alive, survivors
 from trainer_api import until, weight_of_a_newcomer
 from worker_stock import WorkerStock
@@ -55,13 +57,21 @@ class Bench:
 
     Args:
         start_worker: where the environments' worker processes come from.
+        commands: where commands are forked from.
 
     Attributes:
         folder: where everything that is written goes.
     """
 
-    def __init__(self, tokenizer: Any, folder: Path, start_worker: StartWorker) -> None:
+    def __init__(
+        self,
+        tokenizer: Any,
+        folder: Path,
+        start_worker: StartWorker,
+        commands: CommandServer,
+    ) -> None:
         self.folder = folder
+        self._commands = commands
         self._start_worker = start_worker
         self._tokenizer = tokenizer
         self._tokenizer_folder = tokenizer.name_or_path
@@ -143,6 +153,13 @@ class Bench:
         ]
 
     def command(self, *arguments: str, within: str = "") -> "Command":
+        """The package's command, forked from a process that has imported it."""
+        command = self.program(*arguments, within=within)
+        command.server = self._commands
+        return command
+
+    def started_command(self, *arguments: str, within: str = "") -> "Command":
+        """The same in a new interpreter, as a user starts it."""
         return self.program(
             sys.executable, "-m", "reasoning_gym_environment", *arguments, within=within
         )
@@ -160,7 +177,11 @@ class Command:
     Attributes:
         log, out: what it writes to standard error and to standard output.
         environment: its variables.
+        server: what forks it, if it is the package's command; else it is started.
     """
+
+    server: CommandServer | None = None
+    process: Any
 
     def __init__(self, program: Sequence[str], folder: Path) -> None:
         self._program = program
@@ -170,6 +191,15 @@ class Command:
         self.environment = {**os.environ, "WANDB_MODE": "offline", "WANDB_SILENT": "true"}
 
     async def __aenter__(self) -> "Command":
+        if self.server is not None:
+            self.process = await self.server.start(
+                self._program,
+                folder=self._folder,
+                environment=self.environment,
+                out=self.out,
+                log=self.log,
+            )
+            return self
         with self.log.open("wb") as log, self.out.open("wb") as out:
             self.process = await asyncio.create_subprocess_exec(
                 *self._program, cwd=self._folder, stdout=out, stderr=log, env=self.environment
@@ -195,7 +225,8 @@ class Command:
         await until(holds)
 
     async def exit_code(self) -> int:
-        return await asyncio.wait_for(self.process.wait(), timeout=300)
+        status: int = await asyncio.wait_for(self.process.wait(), timeout=300)
+        return status
 
     def processes(self) -> set[int]:
         """What runs below `serve` while it works, where /proc tells."""
@@ -222,15 +253,25 @@ class Command:
 
 
 @pytest.fixture
-def bench(tokenizer: Any, tmp_path: Path, stock: WorkerStock) -> Bench:
-    return Bench(tokenizer, tmp_path, stock.lend)
+def bench(tokenizer: Any, tmp_path: Path, stock: WorkerStock, commands: CommandServer) -> Bench:
+    return Bench(tokenizer, tmp_path, stock.lend, commands)
 
 
 @pytest.fixture(scope="module")
 def module_bench(
-    tokenizer: Any, tmp_path_factory: pytest.TempPathFactory, stock: WorkerStock
+    tokenizer: Any,
+    tmp_path_factory: pytest.TempPathFactory,
+    stock: WorkerStock,
+    commands: CommandServer,
 ) -> Bench:
-    return Bench(tokenizer, tmp_path_factory.mktemp("bench"), stock.lend)
+    return Bench(tokenizer, tmp_path_factory.mktemp("bench"), stock.lend, commands)
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def commands() -> AsyncIterator[CommandServer]:
+    server = CommandServer()
+    yield server
+    await server.close()
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ async def said_by(bench: Any, *arguments: str) -> tuple[list[str], list[str]]:
     return running.printed().splitlines(), running.said().splitlines()
 
 
-@pytest.mark.lengthy
+@pytest.mark.nightly
 @pytest.mark.usefixtures("wandb_of_a_launcher")
 async def test_commands_keep_everything_but_the_api_key(bench: Any, tokenizer: Any) -> None:
     """Under debug logging, and with wandb, which records a program's arguments."""

@@ -316,6 +316,7 @@ async def test_an_api_that_refuses_to_say_where_the_trainer_is_ends_the_run(
     serving.between.status = None
 
 
+@pytest.mark.nightly
 async def test_a_hanging_api_is_said_and_waited_for(
     bench: Any, policy_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -404,7 +405,7 @@ async def test_an_id_that_belongs_to_another_environment_ends_the_run(
     assert env.statistics.counts["groups/send_failures"] == 1
 
 
-@pytest.mark.lengthy
+@pytest.mark.nightly
 async def test_serve_ends_with_the_status_for_trying_again(bench: Any, policy_url: str) -> None:
     async with Api(bench.folder) as api:
         changes = {"max_token_length": 1024, "debug_logging": True}

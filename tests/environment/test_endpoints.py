@@ -170,7 +170,7 @@ async def test_the_key_is_read_from_the_environment_and_shown_nowhere(
     assert not any(KEY.encode() in content for content in [*written, *seen])
 
 
-@pytest.mark.lengthy
+@pytest.mark.nightly
 async def test_a_refused_key_is_the_commands_last_line_and_withheld(
     bench: Any, tokenizer: Any
 ) -> None:

@@ -90,6 +90,7 @@ async def test_an_evaluation_that_is_killed_goes_on_where_it_was(
     assert metrics_of(folder)["eval/pass@2"] == metrics_of(folder)["eval/solved"]
 
 
+@pytest.mark.nightly
 async def test_a_disk_that_hangs_does_not_keep_an_evaluation_from_ending(
     bench: Any, tokenizer: Any
 ) -> None:

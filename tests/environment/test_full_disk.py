@@ -15,6 +15,7 @@ from reasoning_gym_environment.errors import FixableError
 from reasoning_gym_environment.storage.dumps import read_dump
 
 
+@pytest.mark.nightly
 async def test_a_full_disk_costs_rows_and_checkpoints_but_no_training(
     bench: Any, tokenizer: Any
 ) -> None:
@@ -96,6 +97,7 @@ async def test_a_groups_file_has_all_that_count_as_written_after_a_full_disk(ben
     assert rows[-1]["tokens"] == [list(row) for row in group["tokens"]]
 
 
+@pytest.mark.nightly
 async def test_a_groups_file_on_a_disk_that_hangs_blocks_neither_training_nor_the_end(
     bench: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -56,6 +56,7 @@ async def asking(
         yield Asking(env, server)
 
 
+@pytest.mark.nightly
 async def test_a_group_with_a_lie_in_it_is_lost_and_asked_again(asking: Asking) -> None:
     env, counts = asking.env, asking.env.statistics.counts
     lost, again = counts["groups/lost"], counts["problems/retried"]
@@ -102,6 +103,7 @@ async def test_fewer_texts_than_asked_for_cost_the_missing_ones(bench: Any, toke
     assert server.requests == 2
 
 
+@pytest.mark.nightly
 async def test_a_problem_is_asked_again_three_times_and_then_given_up(
     bench: Any, tokenizer: Any
 ) -> None:
@@ -156,6 +158,7 @@ def require_balance(env: ReasoningGymEnv) -> None:
     )
 
 
+@pytest.mark.nightly
 async def test_a_silent_server_is_said_and_its_groups_are_asked_again(
     bench: Any, tokenizer: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -186,6 +189,7 @@ async def test_a_silent_server_is_said_and_its_groups_are_asked_again(
     require_balance(env)
 
 
+@pytest.mark.nightly
 async def test_six_forgotten_requests_do_not_stop_the_run(bench: Any, tokenizer: Any) -> None:
     async with (
         ScriptedServer(HONEST, tokenizer) as server,
@@ -202,6 +206,7 @@ async def test_six_forgotten_requests_do_not_stop_the_run(bench: Any, tokenizer:
     require_balance(env)
 
 
+@pytest.mark.nightly
 async def test_a_worker_that_runs_out_of_time_gives_its_problem_back(
     bench: Any, tokenizer: Any
 ) -> None:
@@ -217,7 +222,7 @@ async def test_a_worker_that_runs_out_of_time_gives_its_problem_back(
     require_balance(env)
 
 
-@pytest.mark.lengthy
+@pytest.mark.nightly
 @in_linux
 async def test_the_accounting_holds_under_every_fault_together(bench: Any, tokenizer: Any) -> None:
     """Each second another fault, from lying servers to killed hosts."""

@@ -152,7 +152,7 @@ async def test_a_checkpoint_folder_that_cannot_be_written_to_ends_the_start(
             await env.register_env()
 
 
-@pytest.mark.lengthy
+@pytest.mark.nightly
 async def test_a_killed_replica_loses_no_evaluation_and_its_place_is_taken(
     bench: Any, tokenizer: Any, tmp_path: Path
 ) -> None:
@@ -196,7 +196,7 @@ async def test_a_killed_replica_loses_no_evaluation_and_its_place_is_taken(
     assert "Traceback" not in again.said() + survivor.said()
 
 
-@pytest.mark.lengthy
+@pytest.mark.nightly
 async def test_killed_replicas_leave_no_process_and_no_ghost_behind(
     bench: Any, tokenizer: Any, tmp_path: Path
 ) -> None:

@@ -54,7 +54,7 @@ async def test_a_signal_during_the_start_leaves_no_process_behind(
     assert await survivors(children) == set()
 
 
-@pytest.mark.lengthy
+@pytest.mark.nightly
 @pytest.mark.usefixtures("wandb_of_a_launcher")
 async def test_the_end_of_training_ends_it_all_after_the_last_evaluation(
     bench: Any, tokenizer: Any
@@ -81,6 +81,7 @@ async def test_the_end_of_training_ends_it_all_after_the_last_evaluation(
     assert b"eval/percent_correct" in stored.read_bytes()
 
 
+@pytest.mark.nightly
 async def test_hostile_answers_cost_their_own_rollout_and_nothing_else(
     bench: Any, tokenizer: Any
 ) -> None:

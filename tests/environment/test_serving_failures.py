@@ -36,6 +36,7 @@ class LeavingServer(RefusingServer):
         await self.start(int(self.url.rpartition(":")[2]))
 
 
+@pytest.mark.nightly
 async def test_serve_waits_for_a_server_that_is_away_and_ends_where_asking_again_can_not_help(
     bench: Any, tokenizer: Any
 ) -> None:
@@ -64,6 +65,7 @@ async def test_serve_waits_for_a_server_that_is_away_and_ends_where_asking_again
     assert command.said().count("Lost a group of gcd") <= 2  # once a minute
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("kind", "body", "said"),
     [

@@ -43,7 +43,7 @@ def first_of_two_free_ports() -> int:
             return port
 
 
-@pytest.mark.lengthy
+@pytest.mark.nightly
 async def test_a_job_runs_replicas_and_reward_services_until_slurm_ends_it(
     bench: Any, tokenizer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -224,7 +224,7 @@ def logged_keys(file: Path) -> set[str]:
     return {key for key in keys if not key.startswith("_")}
 
 
-@pytest.mark.lengthy
+@pytest.mark.nightly
 async def test_a_run_has_at_most_80_keys_and_each_is_explained(
     bench: Any, tokenizer: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -257,7 +257,7 @@ async def test_a_run_has_at_most_80_keys_and_each_is_explained(
     assert 50 <= len(keys) <= 80
 
 
-@pytest.mark.lengthy
+@pytest.mark.nightly
 @in_linux
 async def test_training_goes_on_without_wandb_whose_process_is_killed(
     bench: Any, tokenizer: Any, monkeypatch: pytest.MonkeyPatch

@@ -151,7 +151,7 @@ def test_errors_are_logged_as_they_multiply(caplog: pytest.LogCaptureFixture) ->
 
 @where_filtered
 @pytest.mark.processes
-@pytest.mark.lengthy
+@pytest.mark.nightly
 def test_hostile_texts_that_are_executed_touch_nothing(tmp_path: Path) -> None:
     """A function that runs its text, under all known hostile answers, in and between right ones."""
     answers = dict.fromkeys(case["answer"] for case in CASES if "answer" in case)

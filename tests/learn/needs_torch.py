@@ -6,7 +6,7 @@ import pytest
 
 NEEDS_TORCH = [
     pytest.mark.processes,
-    pytest.mark.lengthy,
+    pytest.mark.nightly,
     pytest.mark.skipif(
         importlib.util.find_spec("torch") is None,
         reason="PyTorch is not installed; `pip install '.[learn]'` brings it",

@@ -117,6 +117,7 @@ def test_the_command_fails_on_a_verifier_that_pays_anything(
     assert PAYER in as_markdown(page_data(stored))
 
 
+@pytest.mark.nightly
 @pytest.mark.processes
 def test_a_module_is_proved_in_a_file_beside_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

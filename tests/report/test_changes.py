@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 from invented_run import (
     HACKED,
     HACKED_TASK,
@@ -18,6 +17,7 @@ from invented_run import (
     invented_groups,
     write_invented_run,
 )
+from msgspec.structs import replace
 
 from reasoning_gym_environment.commands import report
 from reasoning_gym_environment.report.live import LiveIndex

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chromium import needs_chromium
 from browsing import WebDriverWait, choose, opened, record_copies, until, violations
+from chromium import needs_chromium
 from invented_run import (
     HACKED_TASK,
     TASKS,
@@ -189,6 +189,7 @@ def test_an_evaluations_difficulty_is_that_of_the_copied_command(
     assert "5 of 80 matching rollouts" in capsys.readouterr().err
 
 
+@pytest.mark.nightly
 def test_nothing_overflows_and_axe_finds_nothing(browser: Any, page: str) -> None:
     size = {"width": 400, "height": 800, "deviceScaleFactor": 1, "mobile": True}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)

@@ -7,7 +7,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from chromium import needs_chromium
 from browsing import (
     WebDriverWait,
     choose,
@@ -19,6 +18,7 @@ from browsing import (
     until_text,
     violations,
 )
+from chromium import needs_chromium
 from report_files import row, write
 from selenium.webdriver.common.keys import Keys
 
@@ -586,6 +586,7 @@ def test_nothing_overflows_on_a_phone(browser: Any, page: str) -> None:
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
+@pytest.mark.nightly
 def test_axe_finds_nothing(browser: Any, page: str, training_page: str) -> None:
     for address in (page, training_page):
         opened(browser, address, "together=1")

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from browsing import WebDriverWait, choose, until
 from chromium import needs_chromium
 from process_tree import PROC, descendants
-from browsing import WebDriverWait, choose, until
 from report_files import row
 
 from reasoning_gym_environment.report.process import WatchProcess
@@ -181,7 +181,7 @@ def test_a_link_with_a_token_keeps_its_fragment_and_loses_its_token(
         until(browser, has("connection", "Not connected"))
 
 
-@pytest.mark.lengthy
+@pytest.mark.nightly
 def test_the_page_follows_a_demo_that_leaves_no_process_behind(
     browser: Any, tmp_path: Path
 ) -> None:

@@ -97,6 +97,7 @@ def test_the_page_names_the_tasks_whose_labels_follow_a_convention() -> None:
     assert set(tasks) <= set(re.findall(r"`\w+`", named))
 
 
+@pytest.mark.nightly
 def test_a_script_without_the_packages_estimators_has_the_figures_of_the_page(
     tmp_path: Path,
 ) -> None:

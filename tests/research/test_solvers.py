@@ -65,6 +65,7 @@ def test_the_solver_judges_cases_made_by_hand(task: str) -> None:
         assert bool(solution.ambiguous) == case.get("ambiguous", False), why
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("task", sorted(SOLVERS))
 def test_the_solver_accepts_the_labels_of_sound_items(task: str, datasets: Datasets) -> None:
     entries = [datasets.entry(Recipe(task=task, seed=seed)) for seed in SEEDS]

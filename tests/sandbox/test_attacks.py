@@ -204,7 +204,7 @@ def remembers(text, data):
 """
 
 
-@pytest.mark.lengthy
+@pytest.mark.nightly
 async def test_large_memory_is_copied_as_well(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -48,7 +48,7 @@ def request(problem: Problem, answers: list[str], timeout: float) -> EntryAnswer
     )
 
 
-@pytest.mark.lengthy
+@pytest.mark.nightly
 async def test_after_all_hostile_answers_every_task_scores_as_in_fresh_processes(
     pool: TaskPool, problems: dict[str, list[Problem]], tmp_path: Path
 ) -> None:

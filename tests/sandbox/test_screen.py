@@ -104,7 +104,7 @@ def test_each_case_of_the_table_is_judged_as_it_says() -> None:
     assert not [(*case, kind) for case in cases() if (kind := kind_of(*case[:2])) != case[2]]
 
 
-@pytest.mark.lengthy
+@pytest.mark.nightly
 @pytest.mark.parametrize("task", sorted(EXECUTES_ANSWERS))
 def test_right_answers_in_all_their_spellings_pass_at_every_level(
     datasets: Datasets, task: str
@@ -117,7 +117,7 @@ def test_right_answers_in_all_their_spellings_pass_at_every_level(
     assert not {text: reason for text in spellings if (reason := screen(task, text))}
 
 
-@pytest.mark.lengthy
+@pytest.mark.nightly
 @pytest.mark.parametrize("task", sorted(EXECUTES_ANSWERS))
 def test_what_passes_reaches_the_verifier_as_it_stands(datasets: Datasets, task: str) -> None:
     plain: dict[str, float] = {}

@@ -148,6 +148,7 @@ def test_a_degenerate_answer_earns_less_than_the_verifier_alone_pays(
         assert limit <= 0.1, answer
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("task", sorted(GUARDS))
 def test_no_guard_lowers_a_right_answer_however_it_is_written(items: Items, task: str) -> None:
     for entry in items.answerable(task):
@@ -260,7 +261,7 @@ def test_no_answer_makes_a_guard_raise(items: Items) -> None:
         assert 0.0 <= limit <= 1.0, (task, ascii(answer[:12]))
 
 
-@pytest.mark.lengthy
+@pytest.mark.nightly
 def test_the_oracle_of_each_task_is_found_within_formatting(items: Items) -> None:
     forms = [form for form in SPELLINGS if form not in ("{}", "({})", "{}.", "The answer is {}.")]
     oracles = (entry["answer"] for task in ALL_TASKS for entry in items.entries(task, 8))

@@ -47,7 +47,7 @@ async def compared(
     return told(scored[0]), told(scored[1])
 
 
-@pytest.mark.lengthy
+@pytest.mark.nightly
 async def test_every_task_scores_its_entries_the_same_after_json(
     gym: AsyncReasoningGym, problems: dict[str, list[Problem]]
 ) -> None:

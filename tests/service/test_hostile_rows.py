@@ -25,7 +25,7 @@ async def hurried(stock: WorkerStock) -> AsyncIterator[AsyncReasoningGym]:
         yield gym
 
 
-@pytest.mark.lengthy
+@pytest.mark.nightly
 async def test_hostile_answers_have_the_same_outcome_as_in_python(
     hurried: AsyncReasoningGym, post: Post, tmp_path: Path
 ) -> None:

@@ -337,6 +337,7 @@ async def test_a_gym_that_is_closed_ends_the_requests_that_it_scores(
         assert (await asyncio.wait_for(pending, 30)).status == 503
 
 
+@pytest.mark.nightly
 async def test_a_task_that_hangs_does_not_starve_another_client(
     stock: WorkerStock, post: Post, problem: Problem
 ) -> None:

@@ -222,6 +222,7 @@ async def test_an_asynchronous_save_is_on_disk_when_it_returns(tmp_path: Path) -
     checkpoints.close()
 
 
+@pytest.mark.nightly
 async def test_a_disk_that_hangs_blocks_neither_training_nor_closing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

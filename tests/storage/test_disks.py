@@ -137,6 +137,7 @@ def test_while_a_disk_stalls_groups_wait_in_memory_until_that_is_full(tmp_path: 
     assert [row["number"] for row in later] == list(range(100, 200))
 
 
+@pytest.mark.nightly
 def test_a_disk_that_never_responds_does_not_block_closing(tmp_path: Path) -> None:
     folder = tmp_path / "dumps"
     folder.mkdir()

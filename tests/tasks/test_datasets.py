@@ -43,6 +43,7 @@ def facts(problem: Problem) -> tuple[str, str | None]:
     return problem.question, problem.oracle
 
 
+@pytest.mark.nightly
 async def test_a_recipe_gives_the_same_problem_in_every_process_after_any_history(
     problems: dict[str, list[Problem]],
 ) -> None:

@@ -145,7 +145,7 @@ async def test_exactly_the_listed_verifiers_pass_the_answer_to_an_evaluator(
     assert {ast.unparse(call.func) for call in calls[own_parser]} == {"parse_expr"} <= defined
 
 
-@pytest.mark.lengthy
+@pytest.mark.nightly
 async def test_construction_draws_or_sets_shared_data_or_refuses_a_seed_in_the_listed_tasks_alone(
     library: ModuleType,
 ) -> None:

@@ -76,6 +76,7 @@ async def test_levels_survive_json(ladders: dict[str, TaskLadder]) -> None:
             assert Recipe.from_json(json.loads(json.dumps(recipe.to_json()))) == recipe
 
 
+@pytest.mark.nightly
 async def test_the_ends_of_every_ladder_are_sound(
     pool: TaskPool, ladders: dict[str, TaskLadder]
 ) -> None:

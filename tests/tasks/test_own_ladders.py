@@ -88,6 +88,7 @@ RISES: Mapping[str, Callable[[Problem], float]] = {
 """Task to the measure that rises with its level."""
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("task", sorted(OWN_LADDERS))
 async def test_an_own_ladder_rises_and_its_items_are_sound(pool: TaskPool, task: str) -> None:
     recipes = [

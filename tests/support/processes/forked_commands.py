@@ -6,9 +6,9 @@ true start does before the imports is tested by `bench.program`.
 
 import asyncio
 import contextlib
+import importlib
 import json
 import os
-import runpy
 import signal
 import socket
 import sys
@@ -77,6 +77,8 @@ class CommandServer:
             )
             assert self._process.stdout is not None
             await self._process.stdout.readline()  # it listens
+        for path in (out, log):
+            path.write_bytes(b"")
         reader, writer = await asyncio.open_unix_connection(self._socket)
         request = {
             "arguments": list(arguments),
@@ -98,13 +100,13 @@ class CommandServer:
 
 def serve() -> None:
     """Fork a child for each request; runs until it is killed."""
-    import transformers  # noqa: F401 - as all below: so that no child imports it
-    import wandb  # noqa: F401
-
-    import reasoning_gym_environment.reasoning_gym_environment  # noqa: F401
+    # What takes seconds to import, so that no child does.
+    for name in ("transformers", "wandb", "reasoning_gym_environment.reasoning_gym_environment"):
+        importlib.import_module(name)
 
     listening = socket.create_server(sys.argv[1], family=socket.AF_UNIX)
-    print("listening", flush=True)
+    sys.stdout.write("listening\n")
+    sys.stdout.flush()
     connections: dict[int, socket.socket] = {}
     signal.signal(signal.SIGCHLD, lambda *_: _report_ended(connections))
     while True:
@@ -137,22 +139,23 @@ def _report_ended(connections: dict[int, socket.socket]) -> None:
 
 def _become(request: dict[str, Any]) -> None:
     """Run the command in this process, which ends with it."""
+    from reasoning_gym_environment.cli import main
+
     status: object = 1
     try:
         os.chdir(request["folder"])
         os.environ.clear()
         os.environ.update(request["environment"])
         empty = os.open(os.devnull, os.O_RDONLY)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        flags = os.O_WRONLY | os.O_APPEND
         for number, descriptor in (
             (0, empty),
             (1, os.open(request["out"], flags)),
             (2, os.open(request["log"], flags)),
         ):
             os.dup2(descriptor, number)
-        sys.argv[1:] = request["arguments"]
-        runpy.run_module("reasoning_gym_environment", run_name="__main__", alter_sys=True)
-        status = 0
+        sys.argv[:] = ["reasoning-gym-environment", *request["arguments"]]
+        status = main()
     except SystemExit as error:
         status = error.code
     finally:
