@@ -35,7 +35,7 @@ def line(option: Option) -> str:
     told = choices and all(choice in option.about for choice in choices)
     valid = "" if told else limits(option.field)
     about = f"{option.about} {valid and f'*{valid}*'}".strip().replace("<", "&lt;")
-    names = filter(None, (option.name.removeprefix("env."), option.also))
+    names = filter(None, (option.name.removeprefix("env."), option.alias))
     shown = ", ".join(f"`{name}`" for name in names)
     return f"| {shown} | {', '.join(common + own)} | {about}"
 

@@ -37,8 +37,9 @@ STARTS_PROCESSES = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn
 STARTING_FIXTURES = {"pool", "uncontained", "stock", "browser", "demo_run", "commands"}
 """A test that uses one of them, through whatever other fixture, is marked `processes`."""
 
-SHARING_FOLDERS = {"gym", "proof", "sandbox", "service"}
-"""Their tests run in one of the workers, so that a pool or a browser is started once."""
+SHARING_FOLDERS = {"gym", "proof", "service"}
+"""Their tests run in one of the workers, so that a pool is started once; elsewhere those of a file
+do, so that what they share is made once."""
 
 _unmarked: str | None = None
 """The test that runs, where it has no mark."""
@@ -73,8 +74,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if not STARTING_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker("processes")
         folder = item.path.parent.name
-        if folder in SHARING_FOLDERS:
-            item.add_marker(pytest.mark.xdist_group(folder))
+        shared = folder if folder in SHARING_FOLDERS else item.path.name
+        item.add_marker(pytest.mark.xdist_group(shared))
 
 
 @pytest.hookimpl(wrapper=True)
