@@ -79,18 +79,26 @@ def completed(group: Mapping[str, Any], decode: Callable[[Any], str] | None) -> 
     Args:
         decode: returns the text of a row, for messages; None leaves them out.
     """
-    columns: dict[str, Any] = {
-        name: [] for name in ("tokens", "masks", "scores", "inference_logprobs")
+    whole: dict[str, Any] = {
+        "messages": None,
+        "group_overrides": None,
+        "ref_logprobs": None,
+        "distill_token_ids": None,
+        "distill_logprobs": None,
+        "tokens": [],
+        "masks": [],
+        "scores": [],
+        "inference_logprobs": [],
     }
-    optional = dict.fromkeys(("messages", "group_overrides", "ref_logprobs"))
-    distilled = dict.fromkeys(("distill_token_ids", "distill_logprobs"))
-    given = {n: v for n, v in group.items() if v is not None and not (type(v) is list and not v)}
-    made: dict[str, Any] = {**optional, **distilled, **columns, **given}
-    made.setdefault("overrides", [{} for _ in made["tokens"]])
-    if decode is not None and made["messages"] is None:
-        texts = [decode(list(row)) for row in made["tokens"]]
-        made["messages"] = [[{"role": "user", "content": text}] for text in texts]
-    return made
+    for name, value in group.items():
+        is_empty_list = type(value) is list and not value
+        if value is not None and not is_empty_list:
+            whole[name] = value
+    whole.setdefault("overrides", [{} for _ in whole["tokens"]])
+    if decode is not None and whole["messages"] is None:
+        texts = [decode(list(row)) for row in whole["tokens"]]
+        whole["messages"] = [[{"role": "user", "content": text}] for text in texts]
+    return whole
 
 
 def group_error(group: Mapping[str, Any], *, rows: int, vocabulary: int) -> str | None:

@@ -304,19 +304,28 @@ def solved_levels(samples: Sequence[StoredGroup], ladder: Ladder) -> list[tuple[
 
     Levels that had other parameters when they were evaluated are left out.
     """
-    parts = group_by(lambda sample: recipe_key(replace(sample.recipe, seed=0)), samples).values()
-    found = []
-    for of in parts:
-        part = replace(of[0].recipe, seed=0)
-        level = None if part.level is None else int(part.level)
-        if level is None or [*ladder[level : level + 1]] == [part.parameters]:
-            found.append((part, fmean(r.solved for sample in of for r in sample.scored)))
-    known = sorted((part.level, solved) for part, solved in found if part.level is not None)
-    for (low, easy), (high, hard) in pairwise(known):
+    parts = group_by(lambda sample: recipe_key(replace(sample.recipe, seed=0)), samples)
+    levels: list[tuple[Recipe, float]] = []
+    for samples_of_part in parts.values():
+        part = replace(samples_of_part[0].recipe, seed=0)
+        if not _is_of_ladder(part, ladder):
+            continue
+        scored = [rollout for sample in samples_of_part for rollout in sample.scored]
+        levels.append((part, fmean(rollout.solved for rollout in scored)))
+    measured = sorted((part.level, share) for part, share in levels if part.level is not None)
+    for (low, easy), (high, hard) in pairwise(measured):
         for level in range(int(low) + 1, min(int(high), len(ladder))):
-            solved = easy + (hard - easy) * (level - low) / (high - low)
-            found.append((part_of(samples[0].task, level, ladder), solved))
-    return found
+            share = easy + (hard - easy) * (level - low) / (high - low)
+            levels.append((part_of(samples[0].task, level, ladder), share))
+    return levels
+
+
+def _is_of_ladder(part: Recipe, ladder: Ladder) -> bool:
+    """Return whether a level has the parameters of today; the default configuration always."""
+    if part.level is None:
+        return True
+    level = int(part.level)
+    return level < len(ladder) and ladder[level] == part.parameters
 
 
 def row_of(problem: Problem, system_prompt: str, layout: str) -> dict[str, Any]:

@@ -71,12 +71,18 @@ class Comparison:
     coverage: Mapping[str, Coverage]
 
     def to_json(self) -> dict[str, Any]:
-        changes = {
-            name: getattr(self, name).to_json() for name in ("by_items", "by_tasks", "score")
+        coverage = {name: counts._asdict() for name, counts in self.coverage.items()}
+        tasks = {task: change.to_json() for task, change in self.tasks.items()}
+        return {
+            "by_items": self.by_items.to_json(),
+            "by_tasks": self.by_tasks.to_json(),
+            "score": self.score.to_json(),
+            "only_before": self.only_before,
+            "only_after": self.only_after,
+            "unscored": self.unscored,
+            "coverage": coverage,
+            "tasks": tasks,
         }
-        counts = {n: getattr(self, n) for n in ("only_before", "only_after", "unscored")}
-        counts |= {"coverage": {name: own._asdict() for name, own in self.coverage.items()}}
-        return {**changes, **counts, "tasks": {t: c.to_json() for t, c in self.tasks.items()}}
 
 
 def compare(before: Iterable[StoredGroup], after: Iterable[StoredGroup]) -> Comparison | None:
@@ -85,7 +91,8 @@ def compare(before: Iterable[StoredGroup], after: Iterable[StoredGroup]) -> Comp
     A task changed beyond noise if its randomization test is significant at a false discovery rate
     of 5 % over all tasks. Its 95 % interval is not corrected for the other tasks.
     """
-    one, other = ({sample.item_key: sample for sample in samples} for samples in (before, after))
+    one = {sample.item_key: sample for sample in before}
+    other = {sample.item_key: sample for sample in after}
     common = [(one[key], other[key]) for key in one if key in other]
     scored = [(a, b) for a, b in common if a.scored and b.scored]
     if not scored:
@@ -262,16 +269,21 @@ def common_items(standings: Sequence[Standing]) -> tuple[dict[str, list[Clusters
     A task has one from LEAST_ITEMS such items on, or if no task of the suite has as many. Of the
     others, the number of items is returned.
     """
-    small = all(len(items.split()) < LEAST_ITEMS for items in standings[0].items.values())
-    scored: dict[str, list[Clusters]] = {}
+    is_small = all(len(items.split()) < LEAST_ITEMS for items in standings[0].items.values())
+    least_items = 1 if is_small else LEAST_ITEMS
+    common: dict[str, list[Clusters]] = {}
+    too_few: dict[str, int] = {}
     for task in standings[0].items:
-        items = zip(*(one.attempts(task) for one in standings), strict=True)
-        scored[task] = [of_all for of_all in items if all(of_all)]
-    weighed = [t for t, items in scored.items() if len(items) >= (1 if small else LEAST_ITEMS)]
-    if not weighed:
+        # One row an item, with the attempts of each standing; [] without a score.
+        items = zip(*(standing.attempts(task) for standing in standings), strict=True)
+        scored_by_all = [attempts for attempts in items if all(attempts)]
+        if len(scored_by_all) >= least_items:
+            common[task] = list(zip(*scored_by_all, strict=True))
+        else:
+            too_few[task] = len(scored_by_all)
+    if not common:
         raise FixableError(f"no task has {LEAST_ITEMS} items that all evaluations have scored")
-    common: dict[str, list[Clusters]] = {t: [*zip(*scored[t], strict=True)] for t in weighed}
-    return common, {task: len(items) for task, items in scored.items() if task not in common}
+    return common, too_few
 
 
 def rank(common: Iterable[Sequence[Clusters]]) -> list[tuple[int, int, Estimate]]:
@@ -280,17 +292,23 @@ def rank(common: Iterable[Sequence[Clusters]]) -> list[tuple[int, int, Estimate]
     Every task has equal weight. A rank is one more than the number of models that a paired test
     finds better.
     """
-    solved = [*zip(*common, strict=True)]
-    means = [[[fmean(item) for item in task] for task in own] for own in solved]
+    by_model = list(zip(*common, strict=True))
+    means = [[_item_means(task) for task in tasks] for tasks in by_model]
 
-    def is_better(one: int, other: int) -> bool:
-        pairs = map(zip, means[other], means[one])
-        return mean_difference(*map(_differences, pairs)).low > 0
+    def is_better(model: int, other: int) -> bool:
+        pairs_of_tasks = map(zip, means[other], means[model])
+        return mean_difference(*map(_differences, pairs_of_tasks)).low > 0
 
-    places = range(len(solved))
-    ranks = [1 + sum(is_better(other, own) for other in places) for own in places]
-    ranked = [(ranks[own], own, macro_share(solved[own])) for own in places]
+    models = range(len(by_model))
+    ranked = []
+    for model in models:
+        better_models = sum(is_better(other, model) for other in models)
+        ranked.append((1 + better_models, model, macro_share(by_model[model])))
     return sorted(ranked, key=lambda row: (row[0], -row[2].value))
+
+
+def _item_means(task: Clusters) -> list[float]:
+    return [fmean(attempts) for attempts in task]
 
 
 def leaderboard_table(

@@ -16,6 +16,7 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cache
+from itertools import chain
 from statistics import fmean, variance
 from typing import NamedTuple
 
@@ -88,20 +89,33 @@ def _over_tasks(tasks: Sequence[Clusters]) -> tuple[float, float | None, int]:
     means: list[float] = []
     variances: list[float | None] = []
     for clusters in tasks:
-        values = [v for cluster in clusters for v in cluster]
-        items = len(clusters)
-        means.append(mean := math.fsum(values) / len(values))
-        squares = math.fsum(math.fsum(v - mean for v in cluster) ** 2 for cluster in clusters)
-        whole = squares * items / (items - 1) / len(values) ** 2 if items > 1 else None
-        variances.append(whole)
-    of_item = [v * len(own) for v, own in zip(variances, tasks, strict=True) if v is not None]
+        task_mean, task_variance = _clustered_mean(clusters)
+        means.append(task_mean)
+        variances.append(task_variance)
     mean = math.fsum(means) / len(tasks)
     freedom = sum(map(len, tasks)) - len(tasks)
-    if not of_item and len(tasks) == 1:
+    # The variance of one item's mean, for the tasks with a single item, which have none.
+    item_variances = [
+        task_variance * len(clusters)
+        for task_variance, clusters in zip(variances, tasks, strict=True)
+        if task_variance is not None
+    ]
+    if not item_variances and len(tasks) == 1:
         return mean, None, freedom
-    single = fmean(of_item) if of_item else variance(means)
-    error = math.sqrt(math.fsum(single if v is None else v for v in variances)) / len(tasks)
-    return mean, error, freedom or len(tasks) - 1
+    single = fmean(item_variances) if item_variances else variance(means)
+    total = math.fsum(single if known is None else known for known in variances)
+    return mean, math.sqrt(total) / len(tasks), freedom or len(tasks) - 1
+
+
+def _clustered_mean(clusters: Clusters) -> tuple[float, float | None]:
+    """Return the mean of all values and its cluster-robust variance; None for one cluster."""
+    values = list(chain.from_iterable(clusters))
+    items = len(clusters)
+    mean = math.fsum(values) / len(values)
+    if items == 1:
+        return mean, None
+    squares = math.fsum(math.fsum(value - mean for value in own) ** 2 for own in clusters)
+    return mean, squares * items / (items - 1) / len(values) ** 2
 
 
 def wilson(
@@ -132,6 +146,10 @@ def wilson(
     return max(0.0, center - spread), min(1.0, center + spread)
 
 
+NORMAL_FREEDOM = 1000
+"""Degrees of freedom from which on Student's quantile is the normal one to two digits."""
+
+
 @cache
 def student_quantile(freedom: int) -> float:
     """Return the 97.5 % point of Student's distribution, `freedom` ≥ 1.
@@ -140,13 +158,16 @@ def student_quantile(freedom: int) -> float:
         >>> round(student_quantile(4), 4)
         2.7764
     """
-    if freedom >= 1000:
+    if freedom >= NORMAL_FREEDOM:
         return NORMAL_QUANTILE
     low = NORMAL_QUANTILE
-    high = 13.0
+    high = 13.0  # that of one degree of freedom is 12.71
     while high - low > 1e-9:
         middle = (low + high) / 2
-        low, high = (middle, high) if _within(middle, freedom) < 0.95 else (low, middle)
+        if _within(middle, freedom) < 0.95:
+            low = middle
+        else:
+            high = middle
     return high
 
 
@@ -175,11 +196,18 @@ def mean_difference(*tasks: Sequence[float]) -> Estimate:
         >>> mean_difference([1.0, 0.0, 1.0, 0.0]).value
         0.5
     """
-    mean, error, freedom = _over_tasks([[[each] for each in differences] for differences in tasks])
+    single_attempts = [[[difference] for difference in task] for task in tasks]
+    mean, error, freedom = _over_tasks(single_attempts)
     if error is None:
         return Estimate(mean, None, -1.0, 1.0)
     spread = student_quantile(freedom) * max(error, 1 / sum(map(len, tasks)))
     return Estimate(mean, error, max(-1.0, mean - spread), min(1.0, mean + spread))
+
+
+GRAIN = 5040
+"""Differences are rounded to multiples of 1/5040: exact for up to 10 attempts."""
+
+MAX_EXACT_ITEMS = 100
 
 
 def sign_flip_p(differences: Sequence[float]) -> float:
@@ -192,10 +220,10 @@ def sign_flip_p(differences: Sequence[float]) -> float:
         >>> sign_flip_p([1.0, 1.0, 1.0, 1.0, 0.0])
         0.125
     """
-    grain = 5040  # differences are rounded to multiples of 1/5040: exact for up to 10 attempts
-    steps = [abs(step) for d in differences if (step := round(d * grain))]
-    total = abs(sum(round(d * grain) for d in differences))
-    if len(steps) > 100:
+    steps = [round(difference * GRAIN) for difference in differences]
+    total = abs(sum(steps))
+    steps = [abs(step) for step in steps if step]
+    if len(steps) > MAX_EXACT_ITEMS:
         return math.erfc(total / math.sqrt(2 * sum(step * step for step in steps)))
     chances = {0: 1.0}
     for step in steps:

@@ -197,20 +197,29 @@ def evaluation_report(samples: Sequence[StoredGroup], baselines: Baselines) -> E
 
 def _breakdown(samples: Sequence[StoredGroup], baselines: Baselines) -> Breakdown:
     tasks = group_by(lambda sample: sample.task, samples)
-    sources = group_by(lambda sample: sample.source or LIBRARY, samples)
-    sources = sources if len(sources) > 1 else {}
     categories = group_by(lambda s: baselines.categories.get(s.task, "other"), samples)
+    sources = group_by(lambda sample: sample.source or LIBRARY, samples)
+    if len(sources) == 1:
+        sources = {}
     statuses = [rollout.status for sample in samples for rollout in sample.rollouts]
     scores = [rollout.raw_score or 0.0 for sample in samples for rollout in sample.scored]
+    percent_correct = None
+    if scores:
+        percent_correct = fmean(score >= ATROPOS_SOLVED_SCORE for score in scores)
     return Breakdown(
         by_items=_slice(samples, baselines),
         by_tasks=_by_tasks(list(tasks.values()), baselines),
         statuses={status: statuses.count(status) / len(statuses) for status in Status},
-        percent_correct=fmean(s >= ATROPOS_SOLVED_SCORE for s in scores) if scores else None,
-        sources={name: _slice(own, baselines) for name, own in sorted(sources.items())},
-        categories={name: _slice(own, baselines) for name, own in sorted(categories.items())},
-        tasks={name: _slice(own, baselines) for name, own in sorted(tasks.items())},
+        percent_correct=percent_correct,
+        sources=_slices(sources, baselines),
+        categories=_slices(categories, baselines),
+        tasks=_slices(tasks, baselines),
     )
+
+
+def _slices(parts: Mapping[str, Sequence[StoredGroup]], baselines: Baselines) -> dict[str, Slice]:
+    """Return the metrics of each part by its name, in the order of the names."""
+    return {name: _slice(samples, baselines) for name, samples in sorted(parts.items())}
 
 
 def _slice(samples: Sequence[StoredGroup], baselines: Baselines) -> Slice:
@@ -225,12 +234,14 @@ def _slice(samples: Sequence[StoredGroup], baselines: Baselines) -> Slice:
 def _by_tasks(tasks: Sequence[Sequence[StoredGroup]], baselines: Baselines) -> Slice:
     clusters = [_clusters(samples, baselines.attempts) for samples in tasks]
     means = [_means(samples, baselines) for samples in tasks]
-    known = {name: [own[name] for own in clusters if own[name]] for name in clusters[0]}
-    names = sorted({name for own in means for name in own})
+    scored: dict[str, list[Clusters]] = {}
+    for name in clusters[0]:
+        scored[name] = [of_task[name] for of_task in clusters if of_task[name]]
+    names = sorted(set().union(*means))
     return Slice(
-        coverage=Coverage(scored=len(known["solved"]), items=len(tasks)),
-        shares={name: macro_share(own) for name, own in known.items() if own},
-        means={name: fmean([own[name] for own in means if name in own]) for name in names},
+        coverage=Coverage(scored=len(scored["solved"]), items=len(tasks)),
+        shares={name: macro_share(of_tasks) for name, of_tasks in scored.items() if of_tasks},
+        means={name: fmean([m[name] for m in means if name in m]) for name in names},
     )
 
 

@@ -36,6 +36,9 @@ from .prompts import (
 )
 from .servers import ServerClient, api_key
 
+MAX_EMPTY_REPLIES = 3
+"""Replies without a completion after which a part of a group is given up."""
+
 
 class InferenceClient:
     """Client for completions of one or several inference servers.
@@ -248,11 +251,14 @@ class InferenceClient:
             return list(replies[-1]["choices"])
 
         choices = await self._gather(ask, body.get("n") or 1, split)
-        numbered = [{**choice, "index": index} for index, choice in enumerate(choices)]
-        usages = [usage for r in replies if isinstance(usage := r.get("usage"), dict)]
-        counts = [Counter({k: n for k, n in u.items() if isinstance(n, int)}) for u in usages]
-        total = {"usage": {**usages[0], **sum(counts, Counter())}} if usages else {}
-        return {**replies[0], "choices": numbered, **total}
+        merged = dict(replies[0])
+        merged["choices"] = []
+        for index, choice in enumerate(choices):  # each reply has numbered its own from 0
+            merged["choices"].append({**choice, "index": index})
+        usages = [reply["usage"] for reply in replies if isinstance(reply.get("usage"), dict)]
+        if usages:
+            merged["usage"] = _sum_of_usages(usages)
+        return merged
 
     async def _gather(
         self, ask: Callable[..., Coroutine[None, None, list[T]]], n: int, split: str
@@ -262,19 +268,21 @@ class InferenceClient:
         seconds = self.retry_seconds.get(split, 0.0)
 
         async def part(size: int) -> list[T]:
-            found = list[T]()
-            empty = 0
-            while len(found) < size and empty < 3:
-                rest = functools.partial(ask, n=size - len(found))
-                more = await self.failover.send(rest, split, retry_seconds=seconds)
-                found += more
-                empty += not more
-            return found[:size]
+            results = list[T]()
+            empty_replies = 0
+            while len(results) < size and empty_replies < MAX_EMPTY_REPLIES:
+                rest = functools.partial(ask, n=size - len(results))
+                reply = await self.failover.send(rest, split, retry_seconds=seconds)
+                results += reply
+                if not reply:
+                    empty_replies += 1
+            return results[:size]
 
-        most = int(min(self._max_n, *(server.max_n for server in self._servers)))
+        # A server may take fewer completions in a request than a group has.
+        part_size = int(min(self._max_n, *(server.max_n for server in self._servers)))
         try:
             parts = await gather_or_cancel(
-                part(min(most, n - begun)) for begun in range(0, n, most)
+                part(min(part_size, n - begun)) for begun in range(0, n, part_size)
             )
         except Exception as error:
             raise InferenceError(describe(error), is_transient=is_transient(error)) from error
@@ -326,3 +334,14 @@ class InferenceClient:
             await asyncio.sleep(0)
             size = sum(len(sample.tokens) for sample in tokens)
             return await offload(lambda: [decode(sample) for sample in tokens], tokens=size)
+
+
+def _sum_of_usages(usages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the first reply's usage with the sums of all counts in place of its own."""
+    total: dict[str, Any] = dict(usages[0])
+    counts: Counter[str] = Counter()
+    for usage in usages:
+        for name, count in usage.items():
+            if isinstance(count, int):  # there may be details, or null
+                counts[name] += count
+    return total | +counts

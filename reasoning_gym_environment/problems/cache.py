@@ -47,8 +47,15 @@ class ProblemCache:
             self._bytes -= _kept_bytes(oldest, self._kept.pop(oldest))
 
 
+OBJECT_OVERHEAD = 4096
+"""Bytes of a Problem, its Recipe and two entries of dictionaries, about."""
+
+
 def _kept_bytes(key: str, problem: Problem) -> int:
-    """Estimate the memory of a problem with its key, twice for its parameters, and of objects."""
-    return 4096 + sum(
-        map(sys.getsizeof, (key, key, problem.question, problem.oracle, problem.entry))
-    )
+    """Estimate the memory of a problem and its key."""
+    size = OBJECT_OVERHEAD
+    size += 2 * sys.getsizeof(key)  # the parameters are about as long as the key that holds them
+    size += sys.getsizeof(problem.question)
+    size += sys.getsizeof(problem.oracle)
+    size += sys.getsizeof(problem.entry)
+    return size

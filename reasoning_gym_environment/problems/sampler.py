@@ -115,8 +115,8 @@ def signal_probability(solved: float, failed: float, size: int) -> float:
     total = solved + failed
 
     def all_of(share: float) -> float:
-        logs = (math.lgamma(share + size), -math.lgamma(share), math.lgamma(total))
-        return math.exp(sum(logs) - math.lgamma(total + size))
+        log_probability = math.lgamma(share + size) - math.lgamma(share) + math.lgamma(total)
+        return math.exp(log_probability - math.lgamma(total + size))
 
     return max(0.0, 1 - all_of(solved) - all_of(failed))
 
@@ -178,6 +178,12 @@ class MemoryState(Struct):
     awaited: list[KnownRow]
 
 
+PRIOR_GROUPS = 10.0
+PRIOR_CORRELATION = 0.1
+LEAST_CORRELATION = 0.02
+MOST_CORRELATION = 0.9
+
+
 class ReplayBuffer:
     """Problems whose last group had signal, each with the probability that its next one has.
 
@@ -193,7 +199,9 @@ class ReplayBuffer:
         self._ready: dict[str, dict[int, ReplayedProblem]] = {task: {} for task in tasks}
         self._awaited: dict[tuple[str, int], ReplayedProblem] = {}
         self._step: int | None = None
-        self._mixed = self._expected = 10.0  # a prior of ten groups as expected
+        # As if ten groups had come as expected.
+        self._mixed = PRIOR_GROUPS
+        self._expected = PRIOR_GROUPS
 
     def is_replayed(self, recipe: Recipe) -> bool:
         """Return whether a recipe was handed out by `take` and has no result yet."""
@@ -224,11 +232,14 @@ class ReplayBuffer:
 
     def _correlation(self, task: str) -> float:
         """Estimate the correlation of two rollouts of one problem, over all levels of a task."""
-        levels = self._levels[task].values()
-        between = sum(one.pairs - one.groups * one.mean**2 for one in levels)
-        total = sum(one.groups * one.mean * (1 - one.mean) for one in levels)
-        prior = 10 / 4  # ten groups at one half, with a correlation of 0.1
-        return min(max((prior * 0.1 + between) / (prior + total), 0.02), 0.9)
+        between = 0.0
+        total = 0.0
+        for level in self._levels[task].values():
+            between += level.pairs - level.groups * level.mean**2
+            total += level.groups * level.mean * (1 - level.mean)
+        prior_variance = PRIOR_GROUPS * 0.5 * (1 - 0.5)  # of groups of which half is solved
+        correlation = (prior_variance * PRIOR_CORRELATION + between) / (prior_variance + total)
+        return min(max(correlation, LEAST_CORRELATION), MOST_CORRELATION)
 
     def take(self, recipe: Recipe) -> None:
         """Hand out a problem of `best`; it is not offered again before its result."""

@@ -529,10 +529,10 @@ class TaskPool(WorkerPool):
         """Return one verdict per answer, in order. Equal answers are verified once."""
         detail = f"an answer of more than {MAX_ANSWER} characters"
         too_long = Verdict(score=0.0, status=Status.WRONG, detail=detail)
-        verdicts = {answer: too_long for answer in answers if len(answer) > MAX_ANSWER}
-        distinct = tuple(a for a in dict.fromkeys(answers) if a not in verdicts)
-        verdicts |= zip(distinct, await self._verify(problem, distinct), strict=True)
-        return [verdicts[answer] for answer in answers]
+        distinct = tuple(a for a in dict.fromkeys(answers) if len(a) <= MAX_ANSWER)
+        verdicts = await self._verify(problem, distinct)
+        by_answer = dict(zip(distinct, verdicts, strict=True))
+        return [by_answer.get(answer, too_long) for answer in answers]
 
     async def _verify(self, problem: Problem, answers: tuple[str, ...]) -> list[Verdict]:
         """Score distinct answers; if that costs a host, score each by itself."""
@@ -540,8 +540,8 @@ class TaskPool(WorkerPool):
             return []
         if sum(map(len, answers)) > MAX_ANSWERS:
             middle = len(answers) // 2
-            parts = [await self._verify(problem, a) for a in (answers[:middle], answers[middle:])]
-            return parts[0] + parts[1]
+            first_half = await self._verify(problem, answers[:middle])
+            return first_half + await self._verify(problem, answers[middle:])
         lost: WorkerLostError
         for _ in range(2):
             try:
@@ -550,8 +550,10 @@ class TaskPool(WorkerPool):
                 lost = error
             except WorkerLostError as error:
                 if len(answers) > 1:
-                    alone = [await self._verify(problem, (answer,)) for answer in answers]
-                    return [verdict for verdicts in alone for verdict in verdicts]
+                    verdicts: list[Verdict] = []
+                    for answer in answers:
+                        verdicts += await self._verify(problem, (answer,))
+                    return verdicts
                 lost = error
         return [verdict_of_lost(lost)] * len(answers)
 

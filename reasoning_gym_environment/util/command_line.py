@@ -144,14 +144,19 @@ class _Help(argparse.RawDescriptionHelpFormatter):
 def _unknown(argument: str, known: Iterable[str]) -> str:
     name = argument.partition("=")[0]
     section, _, last = name.lstrip("-").rpartition(".")
-    options: dict[str, list[str]] = {}  # by name without the section
+    full_names: dict[str, list[str]] = {}  # by name without the section
     for full in known:
-        options.setdefault(full.lstrip("-").rpartition(".")[2], []).append(full)
-    own = [other for other in options if f"--{section}.{other}" in options[other]]
-    close = [last] if last in options else get_close_matches(last, own or options)
-    hint = ", ".join(full for other in close for full in options[other])
-    otherwise = "see --help-all" if "--help-all" in known else "see --help"
-    return f"unknown option {name}; {f'did you mean {hint}?' if hint else otherwise}"
+        full_names.setdefault(full.lstrip("-").rpartition(".")[2], []).append(full)
+    if last in full_names:
+        close = [last]
+    else:
+        of_section = [short for short in full_names if f"--{section}.{short}" in full_names[short]]
+        close = get_close_matches(last, of_section or full_names)
+    meant = ", ".join(full for short in close for full in full_names[short])
+    if meant:
+        return f"unknown option {name}; did you mean {meant}?"
+    help_option = "--help-all" if "--help-all" in known else "--help"
+    return f"unknown option {name}; see {help_option}"
 
 
 def number(kind: type[int] | type[float], **bounds: float) -> Callable[[str], Any]:
@@ -348,7 +353,11 @@ def requirement(setting: FieldInfo) -> str:
 def limits(setting: FieldInfo) -> str:
     """Return a setting's choices or bounds for people; empty if it has none."""
     signs = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
-    bounds = {n: getattr(one, n) for one in setting.metadata for n in signs if hasattr(one, n)}
+    bounds: dict[str, Any] = {}
+    for constraint in setting.metadata:
+        for name in signs:
+            if hasattr(constraint, name):
+                bounds[name] = getattr(constraint, name)
     if bounds.keys() == {"ge", "le"}:
         return f"{bounds['ge']} to {bounds['le']}"
     choices = ", ".join(choices_of(setting))
@@ -358,8 +367,11 @@ def limits(setting: FieldInfo) -> str:
 def choices_of(setting: FieldInfo) -> list[str]:
     """Return a setting's choices; empty if it takes other values."""
     kinds = types_of(setting.annotation)
-    enums = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Enum)]
-    return [one.value for kind in enums for one in kind] + [k for k in kinds if isinstance(k, str)]
+    choices: list[str] = []
+    for kind in kinds:
+        if isinstance(kind, type) and issubclass(kind, Enum):
+            choices += [member.value for member in kind]
+    return choices + [kind for kind in kinds if isinstance(kind, str)]
 
 
 def types_of(annotation: Any) -> list[Any]:
