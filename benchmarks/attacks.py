@@ -50,7 +50,9 @@ class Service:
     def port(self) -> int:
         return int(self.url.rpartition(":")[2])
 
-    async def send(self, data: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def send(
+        self, data: bytes
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Open a connection and send bytes on it."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         with contextlib.suppress(ConnectionError):
@@ -92,12 +94,20 @@ async def service(checkout: Path, *options: str) -> AsyncIterator[Service]:
     """Run a checkout's command with the usual limit of open files."""
     with tempfile.NamedTemporaryFile(suffix=".log") as log:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "reasoning_gym_environment", "rewards", "--port", "0"),
+            *(
+                sys.executable,
+                "-m",
+                "reasoning_gym_environment",
+                "rewards",
+                "--port",
+                "0",
+            ),
             *("--processes", "2", *options),
             cwd=checkout,
             stderr=log,
             preexec_fn=lambda: resource.setrlimit(
-                resource.RLIMIT_NOFILE, (SOFT_LIMIT, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+                resource.RLIMIT_NOFILE,
+                (SOFT_LIMIT, resource.getrlimit(resource.RLIMIT_NOFILE)[1]),
             ),
         )
         path = Path(log.name)
@@ -171,7 +181,9 @@ async def idle(running: Service) -> str:
 async def keep_alive(running: Service) -> str:
     """A trainer with 3,000 keep-alive connections, three requests on each."""
     found: Counter[str] = Counter()
-    body = b'{"recipe": {"task": "gcd", "seed": 4}, "completions": ["<answer>2</answer>"]}'
+    body = (
+        b'{"recipe": {"task": "gcd", "seed": 4}, "completions": ["<answer>2</answer>"]}'
+    )
 
     async def use() -> None:
         try:
@@ -192,7 +204,9 @@ async def keep_alive(running: Service) -> str:
 async def post_raw(running: Service, data: bytes) -> str:
     reader, writer = await running.send(data)
     try:
-        return (await asyncio.wait_for(reader.readuntil(b"\r\n"), 120)).decode().split()[1]
+        return (
+            (await asyncio.wait_for(reader.readuntil(b"\r\n"), 120)).decode().split()[1]
+        )
     except (OSError, asyncio.IncompleteReadError) as error:
         return type(error).__name__
     finally:
@@ -204,7 +218,10 @@ async def wrong_list(running: Service) -> str:
     names = ",".join(f'"{number:x}":0' for number in range(400_000)).encode()
     seconds = []
     for route, body in (
-        ("/openrlhf", b'{"query": [], "labels": [], "prompts": [' + b"1," * 2_000_000 + b"1]}"),
+        (
+            "/openrlhf",
+            b'{"query": [], "labels": [], "prompts": [' + b"1," * 2_000_000 + b"1]}",
+        ),
         ("/score", b"{%b}" % names),
     ):
         begin = time.monotonic()
@@ -218,7 +235,9 @@ async def compressed(running: Service) -> str:
     """60 bodies of 4 kB that inflate to 4 MiB."""
     packed = gzip.compress(b'"' + b" " * (4 * 2**20 - 2) + b'"')
     data = head("/score", len(packed), "Content-Encoding: gzip") + packed
-    statuses = Counter(await asyncio.gather(*(post_raw(running, data) for _ in range(60))))
+    statuses = Counter(
+        await asyncio.gather(*(post_raw(running, data) for _ in range(60)))
+    )
     return f"{dict(statuses)}, {len(packed)} bytes each"
 
 
@@ -245,7 +264,9 @@ async def unread(running: Service) -> str:
 
     async def leave_unread(data: bytes) -> None:
         try:
-            reader, writer = await asyncio.open_connection("127.0.0.1", running.port, limit=1024)
+            reader, writer = await asyncio.open_connection(
+                "127.0.0.1", running.port, limit=1024
+            )
             writer.write(data)
             line = await asyncio.wait_for(reader.readuntil(b"\r\n"), SECONDS)
             statuses[line.decode().split()[1]] += 1
@@ -265,7 +286,8 @@ async def _hang(running: Service) -> asyncio.Future[Any]:
 
     async def ask(seed: int) -> str:
         body = score_body(
-            {"task": "rush_hour", "seed": seed}, *(ENDLESS.format(n=n) for n in range(16))
+            {"task": "rush_hour", "seed": seed},
+            *(ENDLESS.format(n=n) for n in range(16)),
         )
         return await post_raw(running, head("/score", len(body)) + body)
 
@@ -322,7 +344,9 @@ async def leaving(running: Service) -> str:
 
     async def leave(number: int) -> None:
         async with gate:
-            whole = (data, other, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")[number % 3]
+            whole = (data, other, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")[
+                number % 3
+            ]
             cut = len(whole) * (number % 7 + 1) // 7
             with contextlib.suppress(OSError):
                 _, writer = await running.send(whole[:cut])
@@ -334,7 +358,10 @@ async def leaving(running: Service) -> str:
 
     await asyncio.gather(*(leave(number) for number in range(5000)))
     await asyncio.sleep(2)
-    async with aiohttp.ClientSession(running.url) as session, session.get("/metrics") as reply:
+    async with (
+        aiohttp.ClientSession(running.url) as session,
+        session.get("/metrics") as reply,
+    ):
         text = await reply.text()
     codes = re.findall(r'requests_total\{code="(\d+)",route="(\S+?)"\} (\S+)', text)
     return f"{codes}; {running.log.read_text().count('Traceback')} tracebacks"
@@ -364,7 +391,9 @@ async def run(names: list[str], checkout: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("names", nargs="*", help="attacks, by default all")
-    parser.add_argument("--checkout", type=Path, default=ROOT, help="whose service is attacked")
+    parser.add_argument(
+        "--checkout", type=Path, default=ROOT, help="whose service is attacked"
+    )
     options = parser.parse_args()
     asyncio.run(run(options.names, options.checkout.resolve()))
 

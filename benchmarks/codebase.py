@@ -118,7 +118,9 @@ def module_name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def definitions(body: Sequence[ast.stmt], scope: str) -> Iterator[tuple[str, Definition]]:
+def definitions(
+    body: Sequence[ast.stmt], scope: str
+) -> Iterator[tuple[str, Definition]]:
     """Return the functions, classes, and assigned values of a scope by their full names."""
     for statement in body:
         if isinstance(statement, Function):
@@ -128,7 +130,11 @@ def definitions(body: Sequence[ast.stmt], scope: str) -> Iterator[tuple[str, Def
             yield name, statement
             yield from definitions(statement.body, name)
         elif isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value:
-            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            targets = (
+                statement.targets
+                if isinstance(statement, ast.Assign)
+                else [statement.target]
+            )
             for target in targets:
                 for name in ast.walk(target):
                     if isinstance(name, ast.Name):
@@ -188,7 +194,8 @@ class CallGraph:
         self._expressions = {
             (one.line, one.column, one.end_line, one.end_column): one
             for one in result.types
-            if isinstance(one, nodes.RefExpr | nodes.SuperExpr) and one.line > LONGEST_STUB
+            if isinstance(one, nodes.RefExpr | nodes.SuperExpr)
+            and one.line > LONGEST_STUB
         }
         self.modules = [module for _, module in read_modules]
         self.definitions: dict[str, list[Definition]] = defaultdict(list)
@@ -203,7 +210,8 @@ class CallGraph:
             for info in defined_classes(result.files[module.name].names, module.name)
         }
         self._descendants = {
-            name: list(self._find_descendants(info)) for name, info in self.classes.items()
+            name: list(self._find_descendants(info))
+            for name, info in self.classes.items()
         }
 
     def reach(self, entries: Iterable[tuple[str, ...]]) -> set[str]:
@@ -232,11 +240,15 @@ class CallGraph:
             for full_name in self.definitions:
                 if f".{full_name}".endswith(f".{name}"):
                     return Node(full_name)
-        raise LookupError(f"none of {', '.join(names)} exists: add its new name to ENTRIES")
+        raise LookupError(
+            f"none of {', '.join(names)} exists: add its new name to ENTRIES"
+        )
 
     def _definer(self, info: nodes.TypeInfo, name: str) -> str:
         """Return the full name of an attribute in the class that defines it."""
-        return next((f"{base.fullname}.{name}" for base in info.mro if name in base.names), "")
+        return next(
+            (f"{base.fullname}.{name}" for base in info.mro if name in base.names), ""
+        )
 
     def _find_descendants(self, info: nodes.TypeInfo) -> Iterator[str]:
         for other in self.classes.values():
@@ -258,7 +270,9 @@ class CallGraph:
                 info = self.classes.get(callee.fullname)
                 if info is None:
                     continue
-                pairs = [(keyword.arg or "", keyword.value) for keyword in call.keywords]
+                pairs = [
+                    (keyword.arg or "", keyword.value) for keyword in call.keywords
+                ]
                 pairs += zip(parameters(info), call.args, strict=False)
                 for name, value in pairs:
                     passed[info.fullname, name] += references(ast.Expression(value))
@@ -282,18 +296,27 @@ class CallGraph:
         for base in info.mro:
             if base.fullname not in self.classes:
                 continue
-            classes = [d for d in self.definitions[base.fullname] if isinstance(d, ast.ClassDef)]
+            classes = [
+                d
+                for d in self.definitions[base.fullname]
+                if isinstance(d, ast.ClassDef)
+            ]
             for statement in classes[0].body:
                 if isinstance(statement, Function):
                     dunder = statement.name.startswith("__")
                     hook = any(statement.name in other.names for other in foreign)
                     if dunder or hook:
                         yield Node(f"{base.fullname}.{statement.name}", name)
-                elif isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value:
+                elif (
+                    isinstance(statement, ast.Assign | ast.AnnAssign)
+                    and statement.value
+                ):
                     for reference in references(ast.Expression(statement.value)):
                         yield from self._targets(reference, "")
 
-    def _targets(self, reference: ast.Name | ast.Attribute, receiver: str) -> Iterator[Node]:
+    def _targets(
+        self, reference: ast.Name | ast.Attribute, receiver: str
+    ) -> Iterator[Node]:
         """Return what a name or an attribute stands for."""
         expression = self._expressions.get(position(reference))
         if isinstance(expression, nodes.SuperExpr):
@@ -316,7 +339,9 @@ class CallGraph:
         if info and expression.info in info.mro:
             for base in info.mro[info.mro.index(expression.info) + 1 :]:
                 if expression.name in base.names:
-                    if (name := f"{base.fullname}.{expression.name}") in self.definitions:
+                    if (
+                        name := f"{base.fullname}.{expression.name}"
+                    ) in self.definitions:
                         yield Node(name, receiver)
                     return
 
@@ -329,7 +354,11 @@ class CallGraph:
         if full_name in self.definitions:
             yield Node(full_name, receiver)
         symbol = info.get(name)
-        if symbol and isinstance(symbol.node, nodes.Var) and may_be_callable(symbol.node.type):
+        if (
+            symbol
+            and isinstance(symbol.node, nodes.Var)
+            and may_be_callable(symbol.node.type)
+        ):
             for base in info.mro:
                 for parameter in (name.lstrip("_"), name):
                     for reference in self._passed.pop((base.fullname, parameter), ()):
@@ -395,14 +424,19 @@ def is_annotated(function: Function) -> bool:
 def public_definitions(body: Sequence[ast.stmt]) -> Iterator[Function | ast.ClassDef]:
     """Return the public functions and classes, and the public methods of these."""
     for statement in body:
-        if isinstance(statement, Function | ast.ClassDef) and not statement.name.startswith("_"):
+        if isinstance(
+            statement, Function | ast.ClassDef
+        ) and not statement.name.startswith("_"):
             yield statement
             if isinstance(statement, ast.ClassDef):
                 yield from public_definitions(statement.body)
 
 
 def is_enum(definition: ast.ClassDef) -> bool:
-    return any("Enum" in (base := ast.unparse(one)) or "Flag" in base for one in definition.bases)
+    return any(
+        "Enum" in (base := ast.unparse(one)) or "Flag" in base
+        for one in definition.bases
+    )
 
 
 def constants(tree: ast.Module) -> int:
@@ -411,7 +445,11 @@ def constants(tree: ast.Module) -> int:
     >>> constants(ast.parse("_A, B = 1, 2\\nclass C:\\n    D: int = 3\\n    e = 4"))
     3
     """
-    classes = [one for one in ast.walk(tree) if isinstance(one, ast.ClassDef) and not is_enum(one)]
+    classes = [
+        one
+        for one in ast.walk(tree)
+        if isinstance(one, ast.ClassDef) and not is_enum(one)
+    ]
     return sum(
         isinstance(name, ast.Name) and name.id.strip("_").isupper()
         for scope in (tree, *classes)
@@ -423,7 +461,9 @@ def constants(tree: ast.Module) -> int:
             and ast.unparse(statement.value.func).endswith(("TypeVar", "ParamSpec"))
         )
         for target in (
-            statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            statement.targets
+            if isinstance(statement, ast.Assign)
+            else [statement.target]
         )
         for name in ast.walk(target)
     )
@@ -448,20 +488,28 @@ class Sizes(NamedTuple):
 
 def sizes(root: Path) -> Sizes:
     """Return the figures of a checkout's package that need no call graph."""
-    texts = [path.read_text(encoding="utf-8") for path in sorted((root / PACKAGE).rglob("*.py"))]
+    texts = [
+        path.read_text(encoding="utf-8")
+        for path in sorted((root / PACKAGE).rglob("*.py"))
+    ]
     trees = [ast.parse(text) for text in texts]
     lengths = function_lengths(trees)
-    functions = [node for tree in trees for node in ast.walk(tree) if isinstance(node, Function)]
+    functions = [
+        node for tree in trees for node in ast.walk(tree) if isinstance(node, Function)
+    ]
     public = [one for tree in trees for one in public_definitions(tree.body)]
     return Sizes(
         modules=len(texts),
         lines=sum(len(text.splitlines()) for text in texts),
-        classes=sum(isinstance(one, ast.ClassDef) for tree in trees for one in ast.walk(tree)),
+        classes=sum(
+            isinstance(one, ast.ClassDef) for tree in trees for one in ast.walk(tree)
+        ),
         constants=sum(map(constants, trees)),
         function_p90=lengths[int(0.9 * (len(lengths) - 1))],
         longest_function=lengths[-1],
         annotated=sum(map(is_annotated, functions)) / len(functions),
-        documented=sum(ast.get_docstring(one) is not None for one in public) / len(public),
+        documented=sum(ast.get_docstring(one) is not None for one in public)
+        / len(public),
     )
 
 
@@ -495,7 +543,9 @@ def to_open(modules: Iterable[str]) -> set[str]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("checkout", nargs="?", type=Path, default=Path(__file__).parents[1])
+    parser.add_argument(
+        "checkout", nargs="?", type=Path, default=Path(__file__).parents[1]
+    )
     parser.add_argument("--list", action="store_true", help="name the modules to open")
     options = parser.parse_args(arguments)
     root = options.checkout.resolve()

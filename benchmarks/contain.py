@@ -85,7 +85,9 @@ async def in_runtimes(name: str, count: int) -> float:
     )
     begin = time.perf_counter()
     for number in range(count):
-        runtime = SubprocessRuntime(SubprocessConfig(), name=f"{time.time_ns()}-{number}")
+        runtime = SubprocessRuntime(
+            SubprocessConfig(), name=f"{time.time_ns()}-{number}"
+        )
         await runtime.start()
         try:
             command = [sys.executable, "-c", program, *CASES[name]]
@@ -112,7 +114,9 @@ def compare(rounds: int, verifiers: str | None) -> None:
                 found[way].append(milliseconds(call, count))
             if verifiers:
                 way = "verifiers, a subprocess runtime per task"
-                found.setdefault(way, []).append(verifiers_milliseconds(verifiers, name))
+                found.setdefault(way, []).append(
+                    verifiers_milliseconds(verifiers, name)
+                )
         print(f"{name}, ms a call: mean of {rounds} rounds (range)")
         for way, values in found.items():
             print(f"  {way:42} {statistics.mean(values):9.3f} ", end="")
@@ -122,7 +126,9 @@ def compare(rounds: int, verifiers: str | None) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--verifiers", metavar="PYTHON", help="of an environment with verifiers")
+    parser.add_argument(
+        "--verifiers", metavar="PYTHON", help="of an environment with verifiers"
+    )
     parser.add_argument("--runtimes", metavar="FUNCTION", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.runtimes:

@@ -39,7 +39,9 @@ async def make_problems(count: int) -> list[Problem]:
     sampler = Sampler(weights, run_seed=0, replica="benchmark")
     recipes = [sampler.next_recipe() for _ in range(count)]
     async with TaskPool(PoolSettings(processes=PROCESSES), Counter()) as pool:
-        return list(await asyncio.gather(*(pool.generate(recipe) for recipe in recipes)))
+        return list(
+            await asyncio.gather(*(pool.generate(recipe) for recipe in recipes))
+        )
 
 
 async def groups_per_second(problems: list[Problem], layers: type[ForkServer]) -> float:
@@ -64,7 +66,9 @@ async def compare(groups: int, rounds: int) -> None:
     for _ in range(rounds):
         for layers, found in rates.items():
             found.append(await groups_per_second(problems, LAYERS[layers]))
-    print(f"{groups} groups of {GROUP_SIZE}, all tasks, {PROCESSES} hosts, {rounds} rounds")
+    print(
+        f"{groups} groups of {GROUP_SIZE}, all tasks, {PROCESSES} hosts, {rounds} rounds"
+    )
     bare = statistics.mean(rates["limits on time and memory, children"])
     for layers, found in rates.items():
         mean = statistics.mean(found)

@@ -30,7 +30,9 @@ def entries(task: str, parameters: Mapping[str, Any], items: int) -> Iterator[En
     datasets = Datasets()
     for one in evaluation_recipes(5, [task], items):
         try:
-            yield datasets.entry(Recipe(task=task, seed=one.seed, parameters=parameters))
+            yield datasets.entry(
+                Recipe(task=task, seed=one.seed, parameters=parameters)
+            )
         except Exception as error:  # noqa: BLE001 - the library may raise anything: said, and left out
             print(f"{task} {dict(parameters)}: {error}", file=sys.stderr)
 
@@ -51,16 +53,22 @@ def measure(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--items", type=int, default=300, help="default items; levels have a tenth")
+    parser.add_argument(
+        "--items", type=int, default=300, help="default items; levels have a tenth"
+    )
     items = parser.parse_args().items
     ladders = build_ladders(CHECKS)
     table = csv.writer(sys.stdout, lineterminator="\n")
     uses = itertools.product(("training", "evaluation"), ("default", "levels"))
-    table.writerow(["task", "median ms", "longest ms", *(f"{use}, {of} %" for use, of in uses)])
+    table.writerow(
+        ["task", "median ms", "longest ms", *(f"{use}, {of} %" for use, of in uses)]
+    )
     for task in CHECKS:
         default = measure(task, {}, items)
         levels = [
-            row for level in ladders[task].levels for row in measure(task, level, items // 10)
+            row
+            for level in ladders[task].levels
+            for row in measure(task, level, items // 10)
         ]
         milliseconds = [row[0] for row in (*default, *levels)]
         shares = [

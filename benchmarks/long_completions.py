@@ -50,14 +50,16 @@ class LongServer(PolicyServer):
         super().__init__(ScriptedPolicy([""]), tokenizer)
         rng = random.Random(0)
         self._choices = [
-            json.dumps(self._choice(number, tokens, rng)).encode() for number in range(GROUP_SIZE)
+            json.dumps(self._choice(number, tokens, rng)).encode()
+            for number in range(GROUP_SIZE)
         ]
 
     def _choice(self, number: int, tokens: int, rng: random.Random) -> dict[str, Any]:
         answer = self._tokenizer.encode(f"</think><answer>{number}</answer>")
         thought = self._tokenizer.encode(f"<think>{THOUGHT * (tokens // 4)}")
         ids = [*thought[: tokens - len(answer)], *answer]
-        logprobs = [float(np.float32(-rng.expovariate(2))) for _ in ids]  # as engines have them
+        # As engines have them.
+        logprobs = [float(np.float32(-rng.expovariate(2))) for _ in ids]
         names = [self._tokenizer.decode([token]) for token in ids]
         return {
             "index": number,
@@ -70,7 +72,8 @@ class LongServer(PolicyServer):
                 "token_logprobs": logprobs,
                 "tokens": names,
                 "top_logprobs": [
-                    {name: logprob} for name, logprob in zip(names, logprobs, strict=True)
+                    {name: logprob}
+                    for name, logprob in zip(names, logprobs, strict=True)
                 ],
             },
         }
@@ -80,14 +83,18 @@ class LongServer(PolicyServer):
         if body["max_tokens"] == 1:
             return await super()._completion(request)
         prompt = b'{"prompt_token_ids": ' + json.dumps(body["prompt"]).encode() + b", "
-        choices = b", ".join(prompt + choice[1:] for choice in self._choices[: body["n"]])
+        choices = b", ".join(
+            prompt + choice[1:] for choice in self._choices[: body["n"]]
+        )
         reply = b'{"object": "text_completion", "choices": [' + choices + b"]}"
         return web.Response(body=reply, content_type="application/json")
 
 
 async def serve(tokenizer: Path, tokens: int) -> None:
     """Serve until standard input closes; the URL is the first line of the output."""
-    async with LongServer(AutoTokenizer.from_pretrained(tokenizer), tokens=tokens) as server:
+    async with LongServer(
+        AutoTokenizer.from_pretrained(tokenizer), tokens=tokens
+    ) as server:
         print(server.url, flush=True)
         await asyncio.to_thread(sys.stdin.read)
 
@@ -122,7 +129,10 @@ async def register_trainer(url: str, tokens: int) -> None:
         "num_steps": 1,
     }
     async with aiohttp.ClientSession(url, raise_for_status=True) as session:
-        for method, path, body in (("POST", "/register", trainer), ("GET", "/batch", None)):
+        for method, path, body in (
+            ("POST", "/register", trainer),
+            ("GET", "/batch", None),
+        ):
             async with session.request(method, path, json=body):
                 pass
 
@@ -180,7 +190,9 @@ async def measure(options: argparse.Namespace) -> None:
             after = memory_megabytes()
         finally:
             await env.close()
-    assert env.statistics.counts["groups/sent"] == options.groups + 4, env.statistics.accounting()
+    assert env.statistics.counts["groups/sent"] == options.groups + 4, (
+        env.statistics.accounting()
+    )
     print(
         f"{options.groups} groups of {GROUP_SIZE}, {options.tokens} tokens each with logprobs, "
         f"{options.in_flight} under way"
@@ -201,7 +213,9 @@ def main() -> None:
     options = parser.parse_args()
     logging.disable(logging.INFO)
     sys.setswitchinterval(SWITCH_SECONDS)  # as `serve` does
-    asyncio.run(serve(options.serve, options.tokens) if options.serve else measure(options))
+    asyncio.run(
+        serve(options.serve, options.tokens) if options.serve else measure(options)
+    )
 
 
 if __name__ == "__main__":

@@ -56,7 +56,9 @@ class ProcessorTime:
         self.loop = time.thread_time() - self._began[1]
 
     def report(self, groups: int) -> str:
-        loop, process = (1000 * seconds / groups for seconds in (self.loop, self.process))
+        loop, process = (
+            1000 * seconds / groups for seconds in (self.loop, self.process)
+        )
         return f"event loop {loop:.1f} ms a group, with its threads {process:.1f} ms"
 
 
@@ -75,13 +77,19 @@ def family(own: int) -> dict[int, float]:
     parents, resident = {}, {}
     for status in Path("/proc").glob("[0-9]*/status"):
         try:
-            fields = dict(line.split(":", 1) for line in status.read_text().splitlines())
+            fields = dict(
+                line.split(":", 1) for line in status.read_text().splitlines()
+            )
         except (FileNotFoundError, ProcessLookupError):
             continue
         pid = int(fields["Pid"])
         parents[pid] = int(fields["PPid"])
         resident[pid] = int(fields.get("VmRSS", "0 kB").split()[0]) / 1024
-    return {pid: megabytes for pid, megabytes in resident.items() if _descends(pid, own, parents)}
+    return {
+        pid: megabytes
+        for pid, megabytes in resident.items()
+        if _descends(pid, own, parents)
+    }
 
 
 def _descends(pid: int, ancestor: int, parents: dict[int, int]) -> bool:

@@ -36,7 +36,11 @@ from reasoning_gym_environment.tasks.facts import known_categories
 GROUP_SIZE = 8
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
 SYLLABLES = ["ka", "lo", "mi", "re", "su", "ta", "ven", "dor", "pil", "ash"]
-FAILURES = [Status.WRONG] * 8 + [Status.NO_ANSWER, Status.SEVERAL_ANSWERS, Status.TIMEOUT]
+FAILURES = [Status.WRONG] * 8 + [
+    Status.NO_ANSWER,
+    Status.SEVERAL_ANSWERS,
+    Status.TIMEOUT,
+]
 
 
 def text(rng: random.Random, words: int) -> str:
@@ -50,9 +54,13 @@ def text(rng: random.Random, words: int) -> str:
 def attempt(rng: random.Random, skill: float, words: int) -> Attempt:
     solved = rng.random() < skill
     status = Status.SOLVED if solved else rng.choice(FAILURES)
-    answer = str(rng.randrange(1000)) if status in (Status.SOLVED, Status.WRONG) else None
+    answer = (
+        str(rng.randrange(1000)) if status in (Status.SOLVED, Status.WRONG) else None
+    )
     length = max(5, round(rng.lognormvariate(0, 0.7) * words))
-    score = float(solved) or (round(rng.random() * 0.4, 2) if rng.random() < 0.1 else 0.0)
+    score = float(solved) or (
+        round(rng.random() * 0.4, 2) if rng.random() < 0.1 else 0.0
+    )
     said = f"<think>{text(rng, length)}</think><answer>{answer}</answer>"
     tokens = round(length * 1.4)
     return Attempt(
@@ -71,7 +79,9 @@ def attempt(rng: random.Random, skill: float, words: int) -> Attempt:
     )
 
 
-def rows(groups: int, words: int, *, evaluation: bool = False) -> Iterator[dict[str, Any]]:
+def rows(
+    groups: int, words: int, *, evaluation: bool = False
+) -> Iterator[dict[str, Any]]:
     """Make the rows of a policy that improves, on levels that rise with it."""
     rng = random.Random(evaluation)
     tasks = sorted(known_categories())
@@ -79,7 +89,11 @@ def rows(groups: int, words: int, *, evaluation: bool = False) -> Iterator[dict[
     for number in range(groups):
         task = rng.choice(tasks)
         progress = 1.0 if evaluation else number / groups
-        level = None if evaluation else float(min(3, int(progress * 4 * rng.random() * 1.5)))
+        level = (
+            None
+            if evaluation
+            else float(min(3, int(progress * 4 * rng.random() * 1.5)))
+        )
         skill = talents[task] * (0.5 + 0.5 * progress) * (1 - 0.12 * (level or 0))
         parameters = {} if level is None else {"max_value": 9}
         seed = 2 * number + evaluation
@@ -91,7 +105,10 @@ def rows(groups: int, words: int, *, evaluation: bool = False) -> Iterator[dict[
             {"role": "system", "content": "Think, then answer."},
             {"role": "user", "content": problem.question},
         ]
-        run = {"run": "invented", "time": (START + timedelta(seconds=number)).isoformat()}
+        run = {
+            "run": "invented",
+            "time": (START + timedelta(seconds=number)).isoformat(),
+        }
         group = GroupResult(problem=problem, attempts=attempts)
         yield StoredGroup.from_result(group, prompt, run).to_json()
 
@@ -133,7 +150,9 @@ def browser_seconds(page: Path) -> dict[str, float]:
         wait = WebDriverWait(browser, 120, 0.02)
         begin = time.perf_counter()
         browser.get(page.as_uri())
-        shown = "return document.getElementById('detail').textContent.includes('Oracle')"
+        shown = (
+            "return document.getElementById('detail').textContent.includes('Oracle')"
+        )
         wait.until(lambda b: b.execute_script(shown))
         opened = time.perf_counter() - begin
         task = sorted(known_categories())[0]
@@ -164,9 +183,15 @@ def measure(folder: Path, rollouts: int, words: int, evaluation: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rollouts", type=int, nargs="+", default=[1000, 10_000, 100_000])
-    parser.add_argument("--words", type=int, default=400, help="of a thought, in the median")
-    parser.add_argument("--evaluation", type=int, default=0, help="samples beside the dumps")
+    parser.add_argument(
+        "--rollouts", type=int, nargs="+", default=[1000, 10_000, 100_000]
+    )
+    parser.add_argument(
+        "--words", type=int, default=400, help="of a thought, in the median"
+    )
+    parser.add_argument(
+        "--evaluation", type=int, default=0, help="samples beside the dumps"
+    )
     parser.add_argument("--keep", type=Path, help="a folder for the files")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:

@@ -33,7 +33,15 @@ import aiohttp
 from measure import memory_megabytes
 
 ROOT = Path(__file__).resolve().parents[1]
-TASKS = ("gcd", "chain_sum", "spell_backward", "sudoku", "countdown", "rearc", "simple_integration")
+TASKS = (
+    "gcd",
+    "chain_sum",
+    "spell_backward",
+    "sudoku",
+    "countdown",
+    "rearc",
+    "simple_integration",
+)
 SEEDS = 40
 """Problems of each task."""
 
@@ -88,7 +96,9 @@ async def service(checkout: Path) -> AsyncIterator[tuple[int, str]]:
         await reading
 
 
-async def ask(session: aiohttp.ClientSession, recipe: Any, completions: list[str]) -> list[Any]:
+async def ask(
+    session: aiohttp.ClientSession, recipe: Any, completions: list[str]
+) -> list[Any]:
     """Return the scores; aiohttp.ClientResponseError with status 429 if the service is full."""
     body = {"recipe": recipe, "completions": completions}
     async with session.post("/score", json=body, raise_for_status=True) as response:
@@ -104,7 +114,9 @@ async def known_requests(completions: int) -> list[Known]:
         for task in TASKS:
             for problem in await gym.problems(task, count=SEEDS):
                 texts = [f"<answer>{problem.oracle}</answer>", *WRONG]
-                scores = [(await gym.score(problem, text)).score or 0.0 for text in texts]
+                scores = [
+                    (await gym.score(problem, text)).score or 0.0 for text in texts
+                ]
                 assert scores[0] == 1.0, problem
                 for first in range(len(texts)):
                     chosen = [(first + n) % len(texts) for n in range(completions)]
@@ -129,7 +141,9 @@ async def client(
         leaves = rng.random() < 0.1
         try:
             asked = ask(session, recipe, completions)
-            scores = await asyncio.wait_for(asked, rng.uniform(0, 0.05) if leaves else 300)
+            scores = await asyncio.wait_for(
+                asked, rng.uniform(0, 0.05) if leaves else 300
+            )
         except asyncio.TimeoutError:
             found.counts["left"] += 1
             continue
@@ -186,14 +200,22 @@ async def compare(
         for checkout in (against, ROOT) if number % 2 else (ROOT, against):
             found, _ = await measure(known, seconds, clients, None, checkout)
             answered = found.counts["answered"]
-            row = answered / seconds, statistics.median(found.seconds), found.cpu_seconds / answered
+            row = (
+                answered / seconds,
+                statistics.median(found.seconds),
+                found.cpu_seconds / answered,
+            )
             results.setdefault("this" if checkout == ROOT else "other", []).append(row)
             assert not found.counts["wrong scores"], found.counts
     for name, rows in sorted(results.items()):
         columns = list(zip(*rows, strict=True))
         print(f"{name} checkout, median of {rounds} rounds (range):")
         for label, values, factor in zip(
-            ("requests/s", "latency p50, ms", "CPU of the service's process a request, ms"),
+            (
+                "requests/s",
+                "latency p50, ms",
+                "CPU of the service's process a request, ms",
+            ),
             columns,
             (1, 1000, 1000),
             strict=True,
@@ -223,7 +245,9 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=200)
     parser.add_argument("--url", help="of a running service")
     parser.add_argument("--completions", type=int, default=1, help="in one request")
-    parser.add_argument("--against", type=Path, help="another checkout, measured in turn")
+    parser.add_argument(
+        "--against", type=Path, help="another checkout, measured in turn"
+    )
     parser.add_argument("--rounds", type=int, default=5, help="of --against")
     options = parser.parse_args()
     asyncio.run(run(options))
@@ -233,7 +257,9 @@ async def run(options: argparse.Namespace) -> None:
     known = await known_requests(options.completions)
     seconds, clients = options.seconds, options.clients
     if options.against:
-        await compare(known, seconds, clients, options.against.resolve(), options.rounds)
+        await compare(
+            known, seconds, clients, options.against.resolve(), options.rounds
+        )
     else:
         show(*await measure(known, seconds, clients, options.url, ROOT), seconds)
 

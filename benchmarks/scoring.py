@@ -36,7 +36,9 @@ def main() -> None:
             for task in gym.tasks()
         }
     executing = [found[task] for task in sorted(EXECUTES_ANSWERS)]
-    others = [seconds for task, seconds in found.items() if task not in EXECUTES_ANSWERS]
+    others = [
+        seconds for task, seconds in found.items() if task not in EXECUTES_ANSWERS
+    ]
     for kind, all_seconds in (("execute answers", executing), ("read answers", others)):
         middle, mean = statistics.median(all_seconds), statistics.fmean(all_seconds)
         print(

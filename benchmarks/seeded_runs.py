@@ -46,9 +46,17 @@ SERVED_GROUPS = 24
 
 RANDOM_WORDS = [
     (re.compile(r'"lineage": "[0-9a-f]{32}"'), "LINEAGE"),
-    (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"), "RUN"),
+    (
+        re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"),
+        "RUN",
+    ),
     (re.compile(r"\brun [0-9a-f]{8}\b"), "run RUN"),
-    (re.compile(r"\d{4}-\d\d-\d\d[T _]\d\d[:-]?\d\d([:-]?\d\d(\.\d+)?)?(\+00:00|Z)?"), "TIME"),
+    (
+        re.compile(
+            r"\d{4}-\d\d-\d\d[T _]\d\d[:-]?\d\d([:-]?\d\d(\.\d+)?)?(\+00:00|Z)?"
+        ),
+        "TIME",
+    ),
     (re.compile(r"127\.0\.0\.1:\d+"), "ADDRESS"),
     (re.compile(r"\d+(\.\d+)?(e-\d+)? ?(ms|s|seconds)\b"), "SECONDS"),
 ]
@@ -102,7 +110,9 @@ def solve(question: str) -> str | None:
         return str(sum(map(int, terms)))
     if numbers_asked := re.search(r"of these numbers: ([\d, ]+)\.", question):
         return str(math.gcd(*map(int, numbers_asked[1].split(","))))
-    if letter_asked := re.search(r'letter "(\w)" appear in the text: "(.*)"', question, re.DOTALL):
+    if letter_asked := re.search(
+        r'letter "(\w)" appear in the text: "(.*)"', question, re.DOTALL
+    ):
         return str(letter_asked[2].lower().count(letter_asked[1].lower()))
     return None
 
@@ -131,7 +141,9 @@ class Recorder:
         print(f"{name}: {' '.join(arguments)[:80]}", flush=True)
         process = await self.start(*arguments)
         out, _ = await process.communicate()
-        self.keep_text(f"{name}.out", f"{out.decode()}exit status {process.returncode}\n")
+        self.keep_text(
+            f"{name}.out", f"{out.decode()}exit status {process.returncode}\n"
+        )
 
     async def start(self, *arguments: str) -> asyncio.subprocess.Process:
         """Start a command whose log goes to the terminal's file `log`."""
@@ -211,19 +223,33 @@ async def run_offline_commands(recorder: Recorder) -> None:
     for split in ("train", "eval"):
         await recorder.run(f"problems-{split}", "problems", "--split", split, *some)
     written = ["--output", "demonstrations.jsonl"]
-    await recorder.run("demonstrations", "problems", "--demonstrations", *written, *some)
+    await recorder.run(
+        "demonstrations", "problems", "--demonstrations", *written, *some
+    )
     recorder.keep_files("demonstrations", "demonstrations.jsonl")
     await recorder.run("all-problems", "problems", "--count", "1")
     proven = ["chain_sum", "syllogism", "game_of_life_halting", "countdown"]
-    await recorder.run("prove", "prove", "--json", "--items", "20", "--seconds", "600", *proven)
+    await recorder.run(
+        "prove", "prove", "--json", "--items", "20", "--seconds", "600", *proven
+    )
 
 
-async def run_process_and_evaluate(recorder: Recorder, url: str, tokenizer: Path) -> None:
+async def run_process_and_evaluate(
+    recorder: Recorder, url: str, tokenizer: Path
+) -> None:
     """Run `process` and `evaluate` with several settings."""
     modes = {
         "plain": {"server": "openai"},
-        "signal": {"server": "vllm", "complexity_mode": "curriculum", "sampling": "signal"},
-        "levels": {"server": "openai", "complexity_mode": "random", "score_mode": "binary"},
+        "signal": {
+            "server": "vllm",
+            "complexity_mode": "curriculum",
+            "sampling": "signal",
+        },
+        "levels": {
+            "server": "openai",
+            "complexity_mode": "random",
+            "score_mode": "binary",
+        },
     }
     for name, changes in modes.items():
         kind = str(changes.pop("server"))
@@ -247,13 +273,17 @@ async def run_process_and_evaluate(recorder: Recorder, url: str, tokenizer: Path
         )
         await recorder.run(f"evaluate-{name}", "evaluate", *settings)
         recorder.keep_files(f"evaluate-{name}/metrics", f"evals-{name}/**/metrics.json")
-        recorder.keep_files(f"evaluate-{name}/samples", f"evals-{name}/**/samples*.jsonl")
+        recorder.keep_files(
+            f"evaluate-{name}/samples", f"evals-{name}/**/samples*.jsonl"
+        )
 
 
 async def run_commands_on_rows(recorder: Recorder) -> None:
     """Run the commands that read stored rows."""
     dumps = ["dumps-plain", "dumps-signal"]
-    await recorder.run("show", "show", "--limit", "0", "--where", "reward:0..0.5", *dumps)
+    await recorder.run(
+        "show", "show", "--limit", "0", "--where", "reward:0..0.5", *dumps
+    )
     await recorder.run("rescore", "rescore", "--env.answer_tolerance", "true", *dumps)
     recorder.keep_files("rescored", "dumps-*/*.rescored.jsonl")
     for form in ("sft", "dpo", "records", "nemo-gym", "verl", "skyrl"):
@@ -262,7 +292,9 @@ async def run_commands_on_rows(recorder: Recorder) -> None:
         )
         recorder.keep_files(f"export-{form}", f"{form}.jsonl")
     await recorder.run("compare", "compare", "evals-first", "evals-second")
-    await recorder.run("compare-json", "compare", "--json", "evals-first", "evals-second")
+    await recorder.run(
+        "compare-json", "compare", "--json", "evals-first", "evals-second"
+    )
     target = ["--from-evaluation", "evals-second", "--count", "4"]
     await recorder.run("from-evaluation", "problems", *target)
     await recorder.run(
@@ -347,7 +379,9 @@ def free_port() -> int:
 
 
 @contextlib.asynccontextmanager
-async def running(recorder: Recorder, *arguments: str) -> AsyncIterator[aiohttp.ClientSession]:
+async def running(
+    recorder: Recorder, *arguments: str
+) -> AsyncIterator[aiohttp.ClientSession]:
     """Run a command that serves HTTP, and yield a session at its address once it answers."""
     port = free_port()
     process = await recorder.start(*arguments, "--port", str(port))
@@ -375,12 +409,20 @@ async def run_services(recorder: Recorder) -> None:
         async with request as response:
             text = await response.text()
             texts.append(f"{path} {response.status} {text}")
-            return json.loads(text) if response.content_type == "application/json" else None
+            return (
+                json.loads(text)
+                if response.content_type == "application/json"
+                else None
+            )
 
     (recorder.work / "streams").mkdir()
     async with running(recorder, "rewards", "--streams", "streams") as session:
         recipe = {"task": "gcd", "seed": 4}
-        completions = ["four", "<answer>3</answer>", "<answer>3</answer> <answer>4</answer>"]
+        completions = [
+            "four",
+            "<answer>3</answer>",
+            "<answer>3</answer> <answer>4</answer>",
+        ]
         await ask(session, "/score", {"recipe": recipe, "completions": completions})
         await ask(session, "/score", {"recipe": {"task": "none"}, "completions": ["x"]})
         stream = {
@@ -398,14 +440,20 @@ async def run_services(recorder: Recorder) -> None:
             for problem in reply["problems"]:
                 answer = solve(problem["question"])
                 answers = [f"<answer>{answer}</answer>"] * 3 + ["<answer>0</answer>"]
-                body = {"stream": "one", "recipe": problem["recipe"], "completions": answers}
+                body = {
+                    "stream": "one",
+                    "recipe": problem["recipe"],
+                    "completions": answers,
+                }
                 await ask(session, "/score", body)
         await ask(session, "/openapi.json")
     recorder.keep_text("rewards", "\n".join(texts))
     recorder.keep_files("streams", "streams/*.json")
     print("watch", flush=True)
     texts.clear()
-    async with running(recorder, "watch", "dumps-plain", "dumps-signal", "evals-first") as session:
+    async with running(
+        recorder, "watch", "dumps-plain", "dumps-signal", "evals-first"
+    ) as session:
         await ask(session, "/")
     recorder.keep_text("watch", "\n".join(texts))
 
@@ -418,7 +466,9 @@ async def main(kept: Path, parts: Sequence[str]) -> None:
     tokenizer = build_tokenizer(work / "tokenizer")
     if "offline" in parts:
         await run_offline_commands(recorder)
-    async with PolicyServer(SolvingPolicy(), AutoTokenizer.from_pretrained(tokenizer)) as server:
+    async with PolicyServer(
+        SolvingPolicy(), AutoTokenizer.from_pretrained(tokenizer)
+    ) as server:
         if "rows" in parts:
             await run_process_and_evaluate(recorder, server.url, tokenizer)
             await run_commands_on_rows(recorder)

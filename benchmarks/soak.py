@@ -85,7 +85,9 @@ class FaultyServer(PolicyServer):
                 self.faults["500"] += 1
                 raise web.HTTPInternalServerError(text="out of order")
             self.faults["502 that is not UTF-8"] += 1
-            raise web.HTTPBadGateway(body="<h1>Passerelle défaillante</h1>".encode("latin-1"))
+            raise web.HTTPBadGateway(
+                body="<h1>Passerelle défaillante</h1>".encode("latin-1")
+            )
         return await super()._complete(request)
 
 
@@ -105,7 +107,14 @@ async def soak(minutes: float, hangs: int, latency: float, folder: Path) -> None
         training = asyncio.create_task(trainer.run())
         with (folder / "serve.log").open("wb") as log:
             serve = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "reasoning_gym_environment", "serve", "--watch", "0"),
+                *(
+                    sys.executable,
+                    "-m",
+                    "reasoning_gym_environment",
+                    "serve",
+                    "--watch",
+                    "0",
+                ),
                 *options(api.url, server.url, tokenizer_folder, folder),
                 stdout=log,
                 stderr=log,
@@ -123,7 +132,11 @@ async def soak(minutes: float, hangs: int, latency: float, folder: Path) -> None
     print(f"exit status {serve.returncode}; faults: {dict(server.faults)}")
     evaluations = sum(" Evaluation: " in line for line in log_lines(folder))
     print(f"{reads['page']} reads of the page, {evaluations} evaluations")
-    account = [line for line in log_lines(folder) if re.search("Groups: |mismatch|Counts", line)]
+    account = [
+        line
+        for line in log_lines(folder)
+        if re.search("Groups: |mismatch|Counts", line)
+    ]
     print("\n".join(account[-3:]) or f"no account in {folder / 'serve.log'}")
 
 
@@ -151,7 +164,9 @@ def options(api_url: str, url: str, tokenizer: Path, folder: Path) -> list[str]:
 
 async def read_page(folder: Path, reads: Counter[str]) -> None:
     """Read what is new on the page every two seconds, as a browser does."""
-    while not (found := re.search(r"Watch the run at (\S+)", "\n".join(log_lines(folder)))):
+    while not (
+        found := re.search(r"Watch the run at (\S+)", "\n".join(log_lines(folder)))
+    ):
         await asyncio.sleep(1)
     cursor = ""
     async with aiohttp.ClientSession(found[1], raise_for_status=True) as session:
@@ -187,13 +202,18 @@ async def watch(
             await asyncio.sleep(HANG_SECONDS)
             server.hangs = False
     first, later = (statistics.fmean(own) for own in zip(*ratios, strict=True))
-    print(f"In the first minute after a hang {first:.0%} of the span before, later {later:.0%}")
+    print(
+        f"In the first minute after a hang {first:.0%} of the span before, later {later:.0%}"
+    )
 
 
 def descriptors(pid: int) -> int:
     try:
         return len(list(Path(f"/proc/{pid}/fd").iterdir()))
-    except (FileNotFoundError, PermissionError):  # it has ended, or is protected and we aren't root
+    except (
+        FileNotFoundError,
+        PermissionError,
+    ):  # it has ended, or is protected and we aren't root
         return 0
 
 
@@ -212,7 +232,9 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--hangs", type=int, default=9)
-    parser.add_argument("--latency", type=float, default=0.6, help="of the slowest reply, seconds")
+    parser.add_argument(
+        "--latency", type=float, default=0.6, help="of the slowest reply, seconds"
+    )
     given = parser.parse_args()
     place = Path(tempfile.mkdtemp(prefix="soak-"))
     print(f"in {place}")

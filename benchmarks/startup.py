@@ -46,14 +46,22 @@ def command(environment: str | None, settings: dict[str, Any]) -> list[str]:
     program = ["-m", "reasoning_gym_environment"]
     if environment:
         program = [environment.rpartition(":")[0]]
-    options = [word for name, value in settings.items() for word in (f"--{name}", str(value))]
+    options = [
+        word for name, value in settings.items() for word in (f"--{name}", str(value))
+    ]
     return [sys.executable, *program, "serve", *options]
 
 
-async def seconds_to_groups(environment: str | None, tokenizer: Path) -> dict[str, float]:
+async def seconds_to_groups(
+    environment: str | None, tokenizer: Path
+) -> dict[str, float]:
     """Start the program and wait for its first group and its first batch in the API's queue."""
     policy = PolicyServer(POLICY, AutoTokenizer.from_pretrained(tokenizer))
-    async with ApiServer() as api, policy as server, aiohttp.ClientSession(api.url) as session:
+    async with (
+        ApiServer() as api,
+        policy as server,
+        aiohttp.ClientSession(api.url) as session,
+    ):
         await register_trainer(api.url, 4096)
         settings = {
             "env.rollout_server_url": api.url,
@@ -79,7 +87,10 @@ async def seconds_to_groups(environment: str | None, tokenizer: Path) -> dict[st
         )
         found: dict[str, float] = {}
         try:
-            for name, groups in (("first group, s", 1), ("first batch, s", BATCH // GROUP_SIZE)):
+            for name, groups in (
+                ("first group, s", 1),
+                ("first batch, s", BATCH // GROUP_SIZE),
+            ):
                 while await queue_size(session) < groups:
                     assert process.returncode is None, f"{environment or OURS} ended"
                     if time.perf_counter() - begin > PATIENCE:
@@ -118,7 +129,9 @@ async def measure(environment: str | None) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--environment", help="FILE.py:ClassName of another environment")
+    parser.add_argument(
+        "--environment", help="FILE.py:ClassName of another environment"
+    )
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:

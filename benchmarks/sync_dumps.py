@@ -52,7 +52,11 @@ async def compare(folder: Path, groups: int, rounds: int) -> None:
         found: dict[bool, list[Round]] = {False: [], True: []}
         for _ in range(rounds):
             for synced, done in found.items():
-                done.append(await write(folder, groups=groups, in_flight=in_flight, synced=synced))
+                done.append(
+                    await write(
+                        folder, groups=groups, in_flight=in_flight, synced=synced
+                    )
+                )
         for synced, done in found.items():
             rates = [one.rate for one in done]
             waits = sorted(wait for one in done for wait in one.waits)

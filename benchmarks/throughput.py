@@ -126,7 +126,11 @@ def load_class(spec: str | None) -> type[Any]:
 
 
 def build(cls: type[Any], tokenizer: Path, options: argparse.Namespace) -> Any:
-    measured = cls if cls is ReasoningGymEnv else type("M", (cls,), {"server_cls": InstantServer})
+    measured = (
+        cls
+        if cls is ReasoningGymEnv
+        else type("M", (cls,), {"server_cls": InstantServer})
+    )
     InstantServer.delay = options.delay
     InstantServer.tokenizer = AutoTokenizer.from_pretrained(tokenizer)
     settings = {
@@ -156,7 +160,9 @@ def answer_at_once(env: ReasoningGymEnv, delay: float) -> None:
 
     async def sample(request: GenerationRequest, _: str) -> list[TextSample]:
         await asyncio.sleep(delay)
-        return [TextSample(completion_text(rng), None, "stop") for _ in range(request.n)]
+        return [
+            TextSample(completion_text(rng), None, "stop") for _ in range(request.n)
+        ]
 
     async def require_servers(*_: Any, **__: Any) -> None:
         """There is nothing to negotiate."""
@@ -199,12 +205,17 @@ async def drive(env: Any, groups: int, *, keep_jobs: bool) -> Run:
 def answers_of(env: Any, group: dict[str, Any]) -> list[str]:
     """List the distinct answers a group was scored on."""
     texts = [
-        env.tokenizer.decode([token for token in mask if token != -100]) for mask in group["masks"]
+        env.tokenizer.decode([token for token in mask if token != -100])
+        for mask in group["masks"]
     ]
-    return list(dict.fromkeys(a for a in (extract_answer(t).answer for t in texts) if a))
+    return list(
+        dict.fromkeys(a for a in (extract_answer(t).answer for t in texts) if a)
+    )
 
 
-def limit(jobs: list[tuple[Recipe, list[str]]], processes: int, *, contained: bool) -> float:
+def limit(
+    jobs: list[tuple[Recipe, list[str]]], processes: int, *, contained: bool
+) -> float:
     """Measure the groups per second of bare loops over the same work, one part a process."""
     worker = Path(__file__).with_name("bare_worker.py")
     with tempfile.TemporaryDirectory() as folder:
@@ -249,15 +260,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--groups", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--delay", type=float, default=0.0, help="seconds the server takes")
-    parser.add_argument("--limit", action="store_true", help="measure bare loops as well")
-    parser.add_argument("--long", action="store_true", help=f"{LONG} groups, for the memory")
-    parser.add_argument("--environment", help="FILE.py:ClassName of another environment")
+    parser.add_argument(
+        "--delay", type=float, default=0.0, help="seconds the server takes"
+    )
+    parser.add_argument(
+        "--limit", action="store_true", help="measure bare loops as well"
+    )
+    parser.add_argument(
+        "--long", action="store_true", help=f"{LONG} groups, for the memory"
+    )
+    parser.add_argument(
+        "--environment", help="FILE.py:ClassName of another environment"
+    )
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
         numbers = measure(options)
-        print(f"\n{json.dumps(numbers)}")  # verifiers of upstream print, and end no line
+        # Verifiers of upstream print, and end no line.
+        print(f"\n{json.dumps(numbers)}")
         return
     groups = LONG if options.long else options.groups
     own = [sys.executable, __file__, "--one", "--groups", str(groups)]
@@ -265,7 +285,9 @@ def main() -> None:
     programs = {OURS: [*own, *(["--limit"] if options.limit else [])]}
     if options.environment:
         programs[options.environment] = [*own, "--environment", options.environment]
-    print(f"{groups} groups of {GROUP_SIZE}, {IN_FLIGHT} under way, delay {options.delay} s")
+    print(
+        f"{groups} groups of {GROUP_SIZE}, {IN_FLIGHT} under way, delay {options.delay} s"
+    )
     show(in_turn(programs, options.rounds))
 
 

@@ -104,13 +104,17 @@ def measure_in_browser(folder: Path, rollouts: int) -> None:
     with subprocess.Popen([*program, "--port", "0"], stdout=PIPE, text=True) as process:
         assert process.stdout is not None
         url = process.stdout.readline().strip()
-        while (batch := json.load(urlopen(f"{url}api/index")))["reading"] < 1 or not batch["runs"]:
+        while (batch := json.load(urlopen(f"{url}api/index")))[
+            "reading"
+        ] < 1 or not batch["runs"]:
             time.sleep(0.5)
         with webdriver.Chrome(options=options, service=driver) as browser:
             wait = WebDriverWait(browser, 300, 0.02)
             with measured("open the page"):
                 browser.get(url)
-                wait.until(lambda _: f"{rollouts:,}" in browser.find_element("id", "left").text)
+                wait.until(
+                    lambda _: f"{rollouts:,}" in browser.find_element("id", "left").text
+                )
             left = browser.find_element("id", "left").text
             append_group(folder, "2028-01-01T00:00:00+00:00")
             with measured("show one more group"):
@@ -130,13 +134,19 @@ def search_ended(browser: Any, before: str) -> bool:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rollouts", type=int, default=100_000)
-    parser.add_argument("--words", type=int, default=100, help="of a thought, in the median")
-    parser.add_argument("--browser", action="store_true", help="measure in Chromium as well")
+    parser.add_argument(
+        "--words", type=int, default=100, help="of a thought, in the median"
+    )
+    parser.add_argument(
+        "--browser", action="store_true", help="measure in Chromium as well"
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         write_rows(folder / DUMP, rows(options.rollouts // GROUP_SIZE, options.words))
-        print(f"{options.rollouts:,} rollouts, {(folder / DUMP).stat().st_size / 1e6:.0f} MB")
+        print(
+            f"{options.rollouts:,} rollouts, {(folder / DUMP).stat().st_size / 1e6:.0f} MB"
+        )
         measure(folder)
         if options.browser:
             measure_in_browser(folder, options.rollouts + GROUP_SIZE)

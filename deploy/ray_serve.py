@@ -20,7 +20,11 @@ def build_app() -> FastAPI:
 @serve.deployment(
     ray_actor_options={"num_cpus": 2},  # a generator and a verifier host
     max_ongoing_requests=512,
-    autoscaling_config={"min_replicas": 1, "max_replicas": 16, "target_ongoing_requests": 64},
+    autoscaling_config={
+        "min_replicas": 1,
+        "max_replicas": 16,
+        "target_ongoing_requests": 64,
+    },
     graceful_shutdown_timeout_s=180,  # the longest group may take 150 s
 )
 @serve.ingress(build_app)

@@ -21,7 +21,10 @@ PAGE = Path(__file__).with_name("configuration.md")
 BEGIN, END = "<!-- configuration table: begin -->", "<!-- configuration table: end -->"
 
 BY_COMMAND = {
-    command: {option.name: option.default for option in list_options(default_settings(command))}
+    command: {
+        option.name: option.default
+        for option in list_options(default_settings(command))
+    }
     for command in COMMAND_DEFAULTS
 }
 
@@ -29,7 +32,9 @@ BY_COMMAND = {
 def line(option: Option) -> str:
     """Return a line of a table; defaults of single commands follow the common one."""
     defaults = {command: names[option.name] for command, names in BY_COMMAND.items()}
-    own = [f"{command}: `{o}`" for command, o in defaults.items() if o != option.default]
+    own = [
+        f"{command}: `{o}`" for command, o in defaults.items() if o != option.default
+    ]
     common = [f"`{option.default}`"] if option.default != "unset" else []
     choices = choices_of(option.field)
     told = choices and all(choice in option.about for choice in choices)

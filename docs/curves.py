@@ -54,8 +54,15 @@ def collapsed(groups: Iterator[StoredGroup]) -> Iterator[StoredGroup]:
     """Yield groups in which every answer to one task becomes "1"."""
     for group in groups:
         if group.task == COLLAPSED_TASK and group.number >= COLLAPSES:
-            wrong = {"answer": "1", "score": 0.0, "raw_score": 0.0, "status": Status.WRONG}
-            group = replace(group, rollouts=[replace(r, **wrong) for r in group.rollouts])
+            wrong = {
+                "answer": "1",
+                "score": 0.0,
+                "raw_score": 0.0,
+                "status": Status.WRONG,
+            }
+            group = replace(
+                group, rollouts=[replace(r, **wrong) for r in group.rollouts]
+            )
         yield group
 
 
@@ -73,7 +80,9 @@ def draw(axes: Any, groups: Sequence[StoredGroup], values: Mapping[str, Value]) 
     windows = [groups[start : start + size] for start in range(0, len(groups), size)]
     numbers = [fmean(group.number for group in window) for window in windows]
     for name, value in values.items():
-        axes.plot(numbers, [fmean(map(value, window)) for window in windows], label=name)
+        axes.plot(
+            numbers, [fmean(map(value, window)) for window in windows], label=name
+        )
     axes.set_ylim(-0.03, 1.03)
     axes.set_xlabel("group")
     legend_above(axes)

@@ -51,7 +51,9 @@ def shown(parameters: Mapping[str, Any]) -> str:
         other = name.replace("min_", "max_", 1)
         if name.startswith("min_") and other in parameters:
             parts.append(f"{name.removeprefix('min_')} {value}..{parameters[other]}")
-        elif not (name.startswith("max_") and name.replace("max_", "min_", 1) in parameters):
+        elif not (
+            name.startswith("max_") and name.replace("max_", "min_", 1) in parameters
+        ):
             parts.append(f"{name} {json.dumps(value)}")
     return ", ".join(parts)
 
@@ -66,7 +68,10 @@ def changes(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any
 def described(ladder: TaskLadder) -> list[str]:
     """Return what each level changes; of the first, its parameters."""
     pairs = itertools.pairwise(ladder.levels)
-    return [shown(ladder.levels[0]), *(shown(changes(lower, upper)) for lower, upper in pairs)]
+    return [
+        shown(ladder.levels[0]),
+        *(shown(changes(lower, upper)) for lower, upper in pairs),
+    ]
 
 
 def rows(ladder: TaskLadder, proofs: Sequence[LevelProof]) -> list[list[str]]:
@@ -105,7 +110,12 @@ def write(lines: Iterable[Sequence[str]]) -> None:
 
 
 async def prove_ladders(
-    pool: TaskPool, ladders: Mapping[str, TaskLadder], *, items: int, at_once: int, seed: int = 7
+    pool: TaskPool,
+    ladders: Mapping[str, TaskLadder],
+    *,
+    items: int,
+    at_once: int,
+    seed: int = 7,
 ) -> list[list[LevelProof]]:
     """Prove all levels of every ladder with the same seeds, `at_once` tasks at a time.
 
@@ -143,7 +153,9 @@ async def prove(tasks: Sequence[str]) -> int | str:
         return "\n".join(found)
     kept = [row for row in read_table() if tasks and row["task"] not in tasks]
     lines = [[row[name] for name in COLUMNS] for row in kept]
-    lines += [line for of_task in proofs for line in rows(ladders[of_task[0].task], of_task)]
+    lines += [
+        line for of_task in proofs for line in rows(ladders[of_task[0].task], of_task)
+    ]
     write(sorted(lines, key=lambda line: (line[0], int(line[1]))))
     return 0
 

@@ -39,7 +39,9 @@ async def main() -> None:
         }
     )
     one_task_per_line = f'{head[:-1]}, "ladders": {{\n{ladders}\n}}}}\n'
-    Path(catalogue.__file__).with_name("library_snapshot.json").write_text(one_task_per_line)
+    Path(catalogue.__file__).with_name("library_snapshot.json").write_text(
+        one_task_per_line
+    )
 
 
 if __name__ == "__main__":

@@ -41,10 +41,15 @@ class ReadableDocstrings(Extension):
             if found := _SEE.search(one.docstring.value):
                 there = classes[found[1]].members[found[2]].docstring.value
                 details = there.partition("\n\n")[2]
-                one.docstring.value = f"{one.docstring.value[: found.start()]}.\n\n{details}"
+                one.docstring.value = (
+                    f"{one.docstring.value[: found.start()]}.\n\n{details}"
+                )
         for one in everything_in(pkg["problems.options"]):
             if one.is_attribute and str(one.value).startswith("option("):
                 default, about, *_ = one.value.arguments
-                one.value, one.docstring = default, Docstring(literal_eval(about), parent=one)
+                one.value, one.docstring = (
+                    default,
+                    Docstring(literal_eval(about), parent=one),
+                )
         for one in documented:
             one.docstring.value = _EXAMPLE.sub(fenced, one.docstring.value)

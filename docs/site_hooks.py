@@ -38,11 +38,15 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         files.append(File.generated(config, page, content=text))
     for path in sorted(path for pattern in BESIDE for path in ROOT.glob(pattern)):
         name, out = path.relative_to(ROOT).as_posix(), InclusionLevel.NOT_IN_NAV
-        files.append(File.generated(config, name, abs_src_path=str(path), inclusion=out))
+        files.append(
+            File.generated(config, name, abs_src_path=str(path), inclusion=out)
+        )
     return files
 
 
-def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+def on_page_markdown(
+    markdown: str, page: Page, config: MkDocsConfig, files: Files
+) -> str:
     """Point links at pages: `docs/data.md` in README, `../README.md` in docs/."""
     uri = page.file.src_uri
     at_top = {name: source for source, name in PAGES.items()}
@@ -50,6 +54,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
     def target(match: re.Match[str]) -> str:
         path = normpath(join(dirname(source), match[2]))
-        return match[1] + relpath(PAGES.get(path, path.removeprefix("docs/")), dirname(uri) or ".")
+        return match[1] + relpath(
+            PAGES.get(path, path.removeprefix("docs/")), dirname(uri) or "."
+        )
 
     return _TARGET.sub(target, markdown)

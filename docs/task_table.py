@@ -33,7 +33,9 @@ def changed_parameters(levels: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         ['n', 'p']
     """
     names = dict.fromkeys(name for level in levels for name in level)
-    differ = [n for n in names if any(level.get(n) != levels[0].get(n) for level in levels)]
+    differ = [
+        n for n in names if any(level.get(n) != levels[0].get(n) for level in levels)
+    ]
     shown = dict.fromkeys(
         name[4:] if {f"min_{name[4:]}", f"max_{name[4:]}"} <= names.keys() else name
         for name in differ
@@ -51,9 +53,16 @@ def row(task: TaskInfo, levels: Sequence[Mapping[str, Any]]) -> str:
 
 def table(snapshot: LibrarySnapshot) -> str:
     """Every task, by category."""
-    tasks = [task for task in select_tasks(snapshot.discovery) if task.name not in NOT_A_TASK]
-    lines = ["| task | levels | what levels change | chance | no reasoning |", f"|{' --- |' * 5}"]
-    for category, members in sorted(group_by(lambda task: task.category, tasks).items()):
+    tasks = [
+        task for task in select_tasks(snapshot.discovery) if task.name not in NOT_A_TASK
+    ]
+    lines = [
+        "| task | levels | what levels change | chance | no reasoning |",
+        f"|{' --- |' * 5}",
+    ]
+    for category, members in sorted(
+        group_by(lambda task: task.category, tasks).items()
+    ):
         lines.append(f"| **{category}** | | | | |")
         lines += [row(task, snapshot.ladders[task.name].levels) for task in members]
     return "\n".join(lines)
@@ -68,12 +77,14 @@ def updated(text: str, snapshot: LibrarySnapshot) -> str:
 def main() -> int | str:
     snapshot = bundled_snapshot()
     if snapshot is None:
-        return (
-            "another version of reasoning-gym is installed than docs/library_snapshot.py has seen"
-        )
+        return "docs/library_snapshot.py has seen another version of reasoning-gym"
     text = PAGE.read_text(encoding="utf-8")
     if "--check" in sys.argv[1:]:
-        return 0 if updated(text, snapshot) == text else "docs/tasks.md is out of date: make docs"
+        return (
+            0
+            if updated(text, snapshot) == text
+            else "docs/tasks.md is out of date: make docs"
+        )
     PAGE.write_text(updated(text, snapshot), encoding="utf-8")
     return 0
 

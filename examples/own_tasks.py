@@ -8,7 +8,18 @@ from datetime import date, datetime, timedelta
 
 from reasoning_gym_environment import ReasoningGym, task
 
-FIRMS = ["Alder", "Birch", "Cedar", "Elm", "Fir", "Hazel", "Larch", "Maple", "Oak", "Pine"]
+FIRMS = [
+    "Alder",
+    "Birch",
+    "Cedar",
+    "Elm",
+    "Fir",
+    "Hazel",
+    "Larch",
+    "Maple",
+    "Oak",
+    "Pine",
+]
 PEOPLE = ["Ada", "Ben", "Cleo", "Dan", "Eve", "Finn", "Gus", "Hana"]
 
 
@@ -29,7 +40,10 @@ def same_date(answer, due):
     text = re.sub(r"(?<=\d)(st|nd|rd|th)\b|\bof\b|[,.]", " ", answer)
     for form in ("%d %B %Y", "%d %b %Y", "%B %d %Y", "%b %d %Y", "%Y-%m-%d"):
         try:
-            return float(datetime.strptime(" ".join(text.split()), form).date().isoformat() == due)
+            return float(
+                datetime.strptime(" ".join(text.split()), form).date().isoformat()
+                == due
+            )
         except ValueError:  # another form; 3/4/2027 is none, since it is two dates
             continue
     return 0.0
@@ -66,7 +80,9 @@ def is_free(answer, data):
     begin = 60 * int(found[1]) + int(found[2]) - 8 * 60
     end = begin + data["minutes"]
     is_slot = begin >= 0 and end <= 600 and begin % 5 == 0
-    return float(is_slot and all(end <= start or begin >= stop for start, stop in data["busy"]))
+    return float(
+        is_slot and all(end <= start or begin >= stop for start, stop in data["busy"])
+    )
 
 
 @task(levels=6, verifier=is_free)
@@ -100,4 +116,10 @@ if __name__ == "__main__":  # workers import this file to have its tasks
             if summary.category == "own_tasks":
                 [problem] = gym.problems(summary.name, level=summary.levels - 1)
                 score = gym.score(problem, f"<answer>{problem.oracle}</answer>")
-                print(problem.question, problem.oracle, score.status.value, sep="\n", end="\n\n")
+                print(
+                    problem.question,
+                    problem.oracle,
+                    score.status.value,
+                    sep="\n",
+                    end="\n\n",
+                )

@@ -13,7 +13,9 @@ class Levels(BaseCurriculum):
 
     def __init__(self):
         super().__init__("reasoning_core", None)
-        levels = ScalarAttributeDefinition(name="level", field_name="level", levels=[*range(6)])
+        levels = ScalarAttributeDefinition(
+            name="level", field_name="level", levels=[*range(6)]
+        )
         self._define_attributes(levels)
 
 

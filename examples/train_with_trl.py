@@ -27,11 +27,14 @@ SIZE = {
     "intermediate_size": 256,
     "num_hidden_layers": 3,
     "num_attention_heads": 4,
-    "initializer_range": 0.08,  # about the root of 1 / hidden_size; 0.02 is for large models
+    # About the root of 1 / hidden_size; 0.02 is for large models.
+    "initializer_range": 0.08,
 }
 
 parser = argparse.ArgumentParser(formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-parser.add_argument("--model", help="a name or folder; by default a tiny untrained model")
+parser.add_argument(
+    "--model", help="a name or folder; by default a tiny untrained model"
+)
 parser.add_argument("--task", default="aiw")
 parser.add_argument("--demonstrations", type=int, default=800)
 parser.add_argument("--passes", type=int, default=8, help="over the demonstrations")
@@ -43,7 +46,10 @@ options = parser.parse_args()
 def solved(row):
     """Return the row as a demonstration."""
     text = f"<answer>{row['oracle']}</answer>"
-    return {"prompt": row["prompt"], "completion": [{"role": "assistant", "content": text}]}
+    return {
+        "prompt": row["prompt"],
+        "completion": [{"role": "assistant", "content": text}],
+    }
 
 
 set_seed(0)
@@ -66,7 +72,9 @@ with ReasoningGym() as gym, tempfile.TemporaryDirectory() as folder:
         tokenizer = AutoTokenizer.from_pretrained(options.model)
     else:
         tokenizer = AutoTokenizer.from_pretrained(build_tokenizer(Path(folder)))
-        model = AutoModelForCausalLM.from_config(LlamaConfig(vocab_size=len(tokenizer), **SIZE))
+        model = AutoModelForCausalLM.from_config(
+            LlamaConfig(vocab_size=len(tokenizer), **SIZE)
+        )
     demonstrations = SFTConfig(
         num_train_epochs=options.passes,
         per_device_train_batch_size=32,
@@ -74,7 +82,9 @@ with ReasoningGym() as gym, tempfile.TemporaryDirectory() as folder:
         **common,
     )
     examples = demonstrated.map(solved, remove_columns=demonstrated.column_names)
-    SFTTrainer(model, demonstrations, train_dataset=examples, processing_class=tokenizer).train()
+    SFTTrainer(
+        model, demonstrations, train_dataset=examples, processing_class=tokenizer
+    ).train()
     reinforcement = GRPOConfig(
         max_steps=options.steps,
         num_generations=8,
@@ -82,7 +92,8 @@ with ReasoningGym() as gym, tempfile.TemporaryDirectory() as folder:
         max_completion_length=16,
         learning_rate=options.rate,
         lr_scheduler_type="constant",
-        shuffle_dataset=False,  # else TRL takes 1,000 problems in advance, and levels can't follow
+        # Else TRL takes 1,000 problems in advance, and levels can't follow.
+        shuffle_dataset=False,
         logging_steps=1,
         **common,
     )
@@ -95,4 +106,6 @@ with ReasoningGym() as gym, tempfile.TemporaryDirectory() as folder:
     )
     trainer.train()
 for step in trainer.state.log_history[:-1]:
-    print(f"step {step['step']:3}  reward {step['reward']:.2f}  level {step['level']:.2f}")
+    print(
+        f"step {step['step']:3}  reward {step['reward']:.2f}  level {step['level']:.2f}"
+    )

@@ -68,7 +68,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = exit_status(lambda: _main(given))
         sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
+        # For the flush at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return code
 
@@ -87,11 +88,14 @@ def _main(arguments: Sequence[str]) -> int:
         hint = did_you_mean(arguments[0], COMMANDS, otherwise=known, most=1)
         raise ConfigurationError(f"unknown command {arguments[0]!r}; {hint}")
     configure_logging()
-    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # PyTorch is not needed
+    # PyTorch is not needed.
+    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
     name, *options = arguments
     try:
         if name not in SERVING:  # imports no other command's code
-            return int(importlib.import_module(f".commands.{name}", __package__).main(options))
+            return int(
+                importlib.import_module(f".commands.{name}", __package__).main(options)
+            )
         from .atropos import launch
 
         return launch.run(arguments, _environment)

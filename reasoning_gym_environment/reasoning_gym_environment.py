@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-if not __package__:  # run or imported by path: this file shadows the package of the same name
+# Run or imported by path: this file shadows the package of the same name.
+if not __package__:
     import importlib
     import runpy
     import sys
@@ -10,7 +11,9 @@ if not __package__:  # run or imported by path: this file shadows the package of
 
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
     if __name__ == "__main__":
-        runpy.run_module("reasoning_gym_environment", run_name="__main__", alter_sys=True)
+        runpy.run_module(
+            "reasoning_gym_environment", run_name="__main__", alter_sys=True
+        )
         sys.exit()
     del sys.modules[__name__]
     importlib.import_module(__name__)
@@ -50,7 +53,10 @@ from reasoning_gym_environment.atropos.evaluation_schedule import EvaluationSche
 from reasoning_gym_environment.atropos.group_loop import GroupLoop
 from reasoning_gym_environment.atropos.launch import run
 from reasoning_gym_environment.atropos.rows import to_scored_data_group
-from reasoning_gym_environment.atropos.shared_curriculum import ProblemSource, shared_curriculum
+from reasoning_gym_environment.atropos.shared_curriculum import (
+    ProblemSource,
+    shared_curriculum,
+)
 from reasoning_gym_environment.atropos.trainer_api import TrainerApi, stopped_answering
 from reasoning_gym_environment.errors import ConfigurationError, FixableError
 from reasoning_gym_environment.evaluation.run import Evaluation
@@ -70,7 +76,11 @@ from reasoning_gym_environment.settings import (
 )
 from reasoning_gym_environment.storage.checkpoints import STREAM, Checkpoints
 from reasoning_gym_environment.util.concurrency import graceful_shutdown, offload
-from reasoning_gym_environment.util.logs import SecretRedactor, ensure_handler, exit_status
+from reasoning_gym_environment.util.logs import (
+    SecretRedactor,
+    ensure_handler,
+    exit_status,
+)
 from reasoning_gym_environment.util.outages import (
     LogThrottle,
     require_reachable,
@@ -113,9 +123,12 @@ class ReasoningGymEnv(BaseEnv):
     trains = True  # on the completions; not in `evaluate`
     progress_interval = 10.0  # seconds between progress lines
     reach_seconds = 60.0  # how long a server may take to come up at the start
-    failing_seconds = 20.0  # how long `process` and `evaluate` retry while all requests fail
-    outage_seconds = 600.0  # how long an evaluation does so while serving; training never stops
-    max_consecutive_losses = 5  # then `process` gives up; `serve` if the errors are permanent
+    # How long `process` and `evaluate` retry while all requests fail.
+    failing_seconds = 20.0
+    # How long an evaluation does so while serving; training never stops.
+    outage_seconds = 600.0
+    # Then `process` gives up; `serve` if the errors are permanent.
+    max_consecutive_losses = 5
 
     def __init__(
         self,
@@ -126,7 +139,8 @@ class ReasoningGymEnv(BaseEnv):
         *,
         start_worker: StartWorker | None = None,
     ) -> None:
-        output.redact_api_keys(config.data_dir_to_save_evals)  # first, whatever fails later
+        # First, whatever fails later.
+        output.redact_api_keys(config.data_dir_to_save_evals)
         if testing:
             raise ConfigurationError(
                 "testing must be false: Atropos's mock server completes no prompt; without a model "
@@ -146,9 +160,12 @@ class ReasoningGymEnv(BaseEnv):
                 testing=testing,
             )
         if self.jsonl_writer is not None:
-            self.jsonl_writer.close()  # it loses groups on a full disk; `Delivery` writes them
+            # It loses groups on a full disk; `Delivery` writes them.
+            self.jsonl_writer.close()
         try:
-            self.tokenizer = with_template(self.tokenizer, config, template, system_prompt)
+            self.tokenizer = with_template(
+                self.tokenizer, config, template, system_prompt
+            )
         except ConfigurationError:
             output.delete_empty_groups_file(config)
             raise
@@ -164,13 +181,18 @@ class ReasoningGymEnv(BaseEnv):
             logging.getLogger("reasoning_gym_environment").setLevel(logging.DEBUG)
 
     def _make_parts(
-        self, config: ReasoningGymEnvConfig, system_prompt: str, start_worker: StartWorker | None
+        self,
+        config: ReasoningGymEnvConfig,
+        system_prompt: str,
+        start_worker: StartWorker | None,
     ) -> None:
         self.statistics = Statistics()
         counts = self.statistics.counts
         self._pool = TaskPool(pool_settings(config), counts, start_worker=start_worker)
         self.problems = parts.training_problems(config, self._pool, counts)
-        self.inference = parts.inference_client(self.server, self.tokenizer, system_prompt)
+        self.inference = parts.inference_client(
+            self.server, self.tokenizer, system_prompt
+        )
         self._dumps = parts.dump_writer(config, self.run_id, counts)
         self._record = parts.run_recorder(
             config, self.run_id, self._dumps, self.inference, self._recorded_state
@@ -178,7 +200,9 @@ class ReasoningGymEnv(BaseEnv):
         self._sampling = parts.training_sampling(config)
         self._scoring = scoring_settings(config)
         self.evaluation = Evaluation(
-            parts.evaluation_settings(config, model=self.inference.model, run_id=self.run_id),
+            parts.evaluation_settings(
+                config, model=self.inference.model, run_id=self.run_id
+            ),
             self.inference,
             self._pool,
             counts,
@@ -187,10 +211,13 @@ class ReasoningGymEnv(BaseEnv):
         vocabulary = len(self.tokenizer) if self.tokenizer else 0
         file = config.data_path_to_save_groups
         self.delivery = Delivery(self.api, self.statistics, vocabulary, file)
-        self._schedule = EvaluationSchedule(config.steps_per_eval, self._evaluation_lock)
+        self._schedule = EvaluationSchedule(
+            config.steps_per_eval, self._evaluation_lock
+        )
         self._source = ProblemSource(self.problems, shared_curriculum(config, counts))
         self.progress = ProgressReporter(
-            self.statistics, waiting=lambda: [self.inference.failover.waiting, self.api.waiting]
+            self.statistics,
+            waiting=lambda: [self.inference.failover.waiting, self.api.waiting],
         )
         self._groups = GroupLoop(
             self,
@@ -272,7 +299,11 @@ class ReasoningGymEnv(BaseEnv):
     def identity(self) -> dict[str, Any]:
         """Return the keys of stored rows that identify the run."""
         versions = {**self._pool.versions, **output.VERSIONS}
-        return {"run": self.run_id, "replica": self.replica, "library_versions": versions}
+        return {
+            "run": self.run_id,
+            "replica": self.replica,
+            "library_versions": versions,
+        }
 
     # The commands, from setup to close.
 
@@ -295,9 +326,12 @@ class ReasoningGymEnv(BaseEnv):
                 await super().env_manager()
             except (aiohttp.ClientError, RetryError) as error:
                 raise stopped_answering(url, error) from error
-            self.inference.give_up_after(self.failing_seconds)  # it may have ended as well
+            # It may have ended as well.
+            self.inference.give_up_after(self.failing_seconds)
             at = self.curr_step, self.config.total_steps
-            logger.info("Training ends at step %d, with what waits past total_steps %d", *at)
+            logger.info(
+                "Training ends at step %d, with what waits past total_steps %d", *at
+            )
             if self.eval_runner is not None and not self.eval_runner.done():
                 logger.info("Waiting for the final evaluation")
                 await asyncio.gather(self.eval_runner, return_exceptions=True)
@@ -317,7 +351,9 @@ class ReasoningGymEnv(BaseEnv):
             self.config.group_size = self.group_size_to_process
             self.curr_step = 0
             while self.curr_step < self.n_groups_to_process:
-                item = self.backlog.pop() if self.backlog else await self.get_next_item()
+                item = (
+                    self.backlog.pop() if self.backlog else await self.get_next_item()
+                )
                 if item is None:
                     logger.info("get_next_item returned None: no more items to process")
                     break
@@ -382,11 +418,15 @@ class ReasoningGymEnv(BaseEnv):
         if self.trains:
             await self._source.start()
         selected = self.problems.selection
-        self.evaluation.prepare(self._pool.generate, selected.categories, selected.ladders)
+        self.evaluation.prepare(
+            self._pool.generate, selected.categories, selected.ladders
+        )
         gc.collect()
         gc.freeze()  # collecting all that Atropos imports stalls the loop for 80 ms
         sizes = len(self.categories), len(self.evaluation.set)
-        logger.info("Set up: %d tasks, %d evaluation items, run %s", *sizes, self.run_id)
+        logger.info(
+            "Set up: %d tasks, %d evaluation items, run %s", *sizes, self.run_id
+        )
         if self.trains and config.dumped_kinds:
             command = "serve" if self.serves else "process"
             self._record.start(
@@ -428,14 +468,17 @@ class ReasoningGymEnv(BaseEnv):
         disks = [self._dumps.close, self.delivery.close_file]
         if "checkpoints" in self.__dict__:
             disks.append(self.checkpoints.close)
-        await asyncio.gather(*map(asyncio.to_thread, disks))  # each waits 10 s if it hangs
+        # Each waits 10 s if it hangs.
+        await asyncio.gather(*map(asyncio.to_thread, disks))
         await self._groups.end_saves()
 
     def _report(self) -> None:
         """Report the outcome of all groups in the log and in wandb."""
         if self.serving and self._dumps.written:
             folder = shlex.quote(self.config.data_dumps_dir)
-            logger.info("To see the rollouts: reasoning-gym-environment report %s", folder)
+            logger.info(
+                "To see the rollouts: reasoning-gym-environment report %s", folder
+            )
         output.report_run(
             self.statistics,
             serving=self.serving,
@@ -444,7 +487,9 @@ class ReasoningGymEnv(BaseEnv):
         if self.serving and wandb.run is not None:
             with output.surviving_wandb(self._wandb_throttle):
                 counts = self.statistics.counts
-                wandb.run.summary.update({f"perf/{name}": counts[name] for name in output.CURVES})
+                wandb.run.summary.update(
+                    {f"perf/{name}": counts[name] for name in output.CURVES}
+                )
 
     # Atropos's API: registration and the trainer's step.
 
@@ -453,7 +498,9 @@ class ReasoningGymEnv(BaseEnv):
         await ReasoningGymEnv.setup(self)  # a subclass's own may not have called it
         if not self.config.use_wandb:
             return
-        got = await self.api.until_trainer("GET", "/wandb_info", interval=self.progress_interval)
+        got = await self.api.until_trainer(
+            "GET", "/wandb_info", interval=self.progress_interval
+        )
         output.start_wandb(
             self.config,
             self.run_id,
@@ -488,10 +535,14 @@ class ReasoningGymEnv(BaseEnv):
         )
         step = self.status_dict["current_step"]
         if step < self.curr_step:
-            raise self.api.mark_lost(f"it went back from step {self.curr_step} to step {step}")
+            raise self.api.mark_lost(
+                f"it went back from step {self.curr_step} to step {step}"
+            )
         self.max_num_workers = config.max_num_workers
         if config.max_num_workers == -1:
-            self.max_num_workers = config.max_num_workers_per_node * len(self.server.servers)
+            self.max_num_workers = config.max_num_workers_per_node * len(
+                self.server.servers
+            )
         await self.server.update_weight(self.status_dict["env_weight"])
 
     # One group: drawn, collected, delivered; or lost and retried.
@@ -527,11 +578,15 @@ class ReasoningGymEnv(BaseEnv):
         self.running_items.pop(item_uuid, None)
         seconds = time.monotonic() - begin
         self.task_duration.append(seconds)
-        (self.succeeded_task_duration if groups else self.failed_task_duration).append(seconds)
+        (self.succeeded_task_duration if groups else self.failed_task_duration).append(
+            seconds
+        )
         await self.cleanup()
         return groups
 
-    async def collect_trajectories(self, item: Problem) -> tuple[dict[str, Any] | None, list[Any]]:
+    async def collect_trajectories(
+        self, item: Problem
+    ) -> tuple[dict[str, Any] | None, list[Any]]:
         """Return a scored group, saved to disk; None if it is lost or unscored.
 
         If a worker is cancelled while its group is saved, the next request for the problem returns
@@ -558,7 +613,9 @@ class ReasoningGymEnv(BaseEnv):
         self.statistics.hand_out()
         return scored_data, []
 
-    async def score(self, problem: Problem, completions: Sequence[Completion]) -> GroupResult:
+    async def score(
+        self, problem: Problem, completions: Sequence[Completion]
+    ) -> GroupResult:
         """Score the completions of one problem, in their order; called once for each group."""
         return await grade(problem, completions, self._pool, self._scoring)
 
@@ -628,7 +685,9 @@ class ReasoningGymEnv(BaseEnv):
             self.inference.retry_seconds["eval"] = self.outage_seconds
         try:
             await self.evaluation.run(
-                step=self.trainer_step, length_limit=self.length_limit, identity=self.identity()
+                step=self.trainer_step,
+                length_limit=self.length_limit,
+                identity=self.identity(),
             )
         except Exception as error:
             self.statistics.counts["evaluation/failures"] += 1
@@ -649,7 +708,10 @@ class ReasoningGymEnv(BaseEnv):
 
     def _checkpoint(self) -> dict[str, Any]:
         """Return the stream's state: a resumed run starts with what was not trained on."""
-        items = [*(entry["item"] for entry in self.running_items.values()), *self.backlog]
+        items = [
+            *(entry["item"] for entry in self.running_items.values()),
+            *self.backlog,
+        ]
         unfinished = [item for item in items if isinstance(item, Problem)]
         return {STREAM: self.started_problems().state_dict(unfinished)}
 
@@ -677,22 +739,30 @@ class ReasoningGymEnv(BaseEnv):
 
     # Metrics.
 
-    async def add_rollouts_for_wandb(self, scored_data: Any, item: Problem | None = None) -> None:
+    async def add_rollouts_for_wandb(
+        self, scored_data: Any, item: Problem | None = None
+    ) -> None:
         """Keep some rollouts of a delivered group for the rollout table."""
         self.statistics.counts["groups/accepted"] += 1
         if not self.config.use_wandb or self.tokenizer is None:
             return
         keep = self.config.num_rollouts_per_group_for_logging
         more = {"keep": keep, "step": self.curr_step}
-        make = functools.partial(output.rollout_rows, self.tokenizer, scored_data, item, **more)
+        make = functools.partial(
+            output.rollout_rows, self.tokenizer, scored_data, item, **more
+        )
         tokens = sum(map(len, scored_data["tokens"][: None if keep == -1 else keep]))
         rows = await offload(make, tokens=tokens)
         self.rollouts_for_wandb.append(rows)  # Atropos may have replaced the list
         del self.rollouts_for_wandb[: -self.config.num_rollouts_to_keep]
 
-    async def create_rollout_table(self, wandb_metrics: dict[str, Any]) -> dict[str, Any]:
+    async def create_rollout_table(
+        self, wandb_metrics: dict[str, Any]
+    ) -> dict[str, Any]:
         if self.config.use_wandb and self.rollouts_for_wandb:
-            wandb_metrics["train/rollouts"] = output.rollout_table(self.rollouts_for_wandb)
+            wandb_metrics["train/rollouts"] = output.rollout_table(
+                self.rollouts_for_wandb
+            )
         return wandb_metrics
 
     async def wandb_log(self, wandb_metrics: dict[str, Any] | None = None) -> None:
@@ -714,7 +784,8 @@ class ReasoningGymEnv(BaseEnv):
         }
         metrics = await self.create_rollout_table(metrics | sampling_metrics(sampled))
         self.rollouts_for_wandb.clear()
-        if self.config.use_wandb:  # Atropos's own would log other keys, with the replica's name
+        # Atropos's own would log other keys, with the replica's name.
+        if self.config.use_wandb:
             with output.surviving_wandb(self._wandb_throttle):
                 wandb.log(output.grouped(metrics), step=self.curr_step)
 

@@ -82,7 +82,11 @@ class Recipe:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON, the inverse of `from_json`; without `library_version` if None."""
-        made = {} if self.library_version is None else {"library_version": self.library_version}
+        made = (
+            {}
+            if self.library_version is None
+            else {"library_version": self.library_version}
+        )
         return {**self.identity(), **made}
 
     def identity(self) -> dict[str, Any]:
@@ -298,7 +302,9 @@ class GroupResult:
     @property
     def scored(self) -> tuple[Attempt, ...]:
         """The attempts that the verifier scored."""
-        return tuple(a for a in self.attempts if a.verdict.status is not Status.UNSCORED)
+        return tuple(
+            a for a in self.attempts if a.verdict.status is not Status.UNSCORED
+        )
 
     @property
     def solved(self) -> int:
@@ -311,5 +317,7 @@ class GroupResult:
         Its verdicts stay, and with them what metrics and curriculum count as solved.
         """
         pairs = zip(self.attempts, values, strict=True)
-        rewarded = (replace(a, reward=replace(a.reward, value=float(v))) for a, v in pairs)
+        rewarded = (
+            replace(a, reward=replace(a.reward, value=float(v))) for a, v in pairs
+        )
         return replace(self, attempts=tuple(rewarded))

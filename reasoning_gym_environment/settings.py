@@ -27,7 +27,16 @@ from .problems.levels import require_difficulty_where_fixed
 from .problems.options import Names, TaskOptions, option, split_names
 from .records import ATROPOS_SOLVED_SCORE
 from .scoring.grading import ScoreMode, ScoringSettings
-from .util.command_line import ENV, SERVER, Given, Section, build, limits, read_given, types_of
+from .util.command_line import (
+    ENV,
+    SERVER,
+    Given,
+    Section,
+    build,
+    limits,
+    read_given,
+    types_of,
+)
 from .util.files import UnwritableError, require_place
 
 if TYPE_CHECKING:
@@ -48,7 +57,12 @@ COMMAND_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
 
 HEADINGS = (
     *("Common options", "Tasks and difficulty", "Scoring", "Evaluation", "Storage"),
-    *("Processes and logs", "Inference server", "More of Atropos", "More of the inference server"),
+    *(
+        "Processes and logs",
+        "Inference server",
+        "More of Atropos",
+        "More of the inference server",
+    ),
     "Other options",
 )
 """Of the options, in the order of the help; the short help omits those named `More …`."""
@@ -63,7 +77,9 @@ def parse_difficulties(value: Any) -> list[float]:
     """
     parts = split_names(value) if isinstance(value, str) else value
     try:
-        found = sorted({float(part) for part in (parts if isinstance(parts, list) else [parts])})
+        found = sorted(
+            {float(part) for part in (parts if isinstance(parts, list) else [parts])}
+        )
     except (TypeError, ValueError):
         found = [-1.0]
     if not all(0 <= difficulty <= 1 for difficulty in found):
@@ -94,8 +110,14 @@ def parse_url(value: Any) -> Any:
             "must have no user name or password, which logs would show: use an API key"
         )
     if isinstance(value, str) and value and not re.match(r"https?://[^/]", value):
-        hint = f"; did you mean http://{value}?" if re.match(r"[\w.-]+(:\d+)?(/|$)", value) else ""
-        raise ValueError(f"must be a URL that starts with http:// or https://, got {value!r}{hint}")
+        hint = (
+            f"; did you mean http://{value}?"
+            if re.match(r"[\w.-]+(:\d+)?(/|$)", value)
+            else ""
+        )
+        raise ValueError(
+            f"must be a URL that starts with http:// or https://, got {value!r}{hint}"
+        )
     return value
 
 
@@ -146,7 +168,8 @@ class EnvironmentSettings(AtroposEnvironment, TaskOptions):
         heading="Common options",
     )
     chat_template: str = option(
-        "", f"Chat template for a model without one: {', '.join(CHAT_TEMPLATES)}, or a Jinja file."
+        "",
+        f"Chat template for a model without one: {', '.join(CHAT_TEMPLATES)}, or a Jinja file.",
     )
     temperature: float = option(1.0, "Sampling temperature in training.", ge=0)
     top_p: float = option(1.0, "Nucleus sampling in training.", gt=0, le=1)
@@ -208,14 +231,18 @@ class EnvironmentSettings(AtroposEnvironment, TaskOptions):
     mask_too_long_completions: bool = option(
         True, "Have the trainer set truncated completions' advantages to 0."
     )
-    verify_timeout: float = option(5.0, "Timeout for scoring one answer in seconds.", gt=0)
+    verify_timeout: float = option(
+        5.0, "Timeout for scoring one answer in seconds.", gt=0
+    )
     num_eval_samples_per_task: int = option(
         5,
         "Evaluation items of each task.",
         ge=1,
         heading="Evaluation",
     )
-    eval_attempts: int = option(1, "Completions of each evaluation item: the k of pass@k.", ge=1)
+    eval_attempts: int = option(
+        1, "Completions of each evaluation item: the k of pass@k.", ge=1
+    )
     eval_difficulties: Difficulties = option(
         [],
         "More difficulties to evaluate, from 0 to 1, separated by commas; each adds as many items "
@@ -238,7 +265,9 @@ class EnvironmentSettings(AtroposEnvironment, TaskOptions):
         "set.",
     )
     dump_rollouts: bool | None = option(None, "Dump successful groups.")
-    dump_failed_rollouts: bool | None = option(None, "Dump groups whose scores are all 0.")
+    dump_failed_rollouts: bool | None = option(
+        None, "Dump groups whose scores are all 0."
+    )
     max_dump_gb: float | None = option(
         None,
         "Maximum gigabytes of this run's dumps; the oldest files are deleted. By default 2, or no "
@@ -265,9 +294,15 @@ class EnvironmentSettings(AtroposEnvironment, TaskOptions):
         ge=1,
     )
     generation_timeout: float = option(10.0, "Generation timeout in seconds.", gt=0)
-    require_containment: bool = option(False, "Refuse to start where the sandbox is incomplete.")
-    debug_logging: bool = option(False, "Log every extraction and both scores of the dual format.")
-    suppress_base_env_logs: bool = option(True, "Hide the INFO messages of Atropos's base class.")
+    require_containment: bool = option(
+        False, "Refuse to start where the sandbox is incomplete."
+    )
+    debug_logging: bool = option(
+        False, "Log every extraction and both scores of the dual format."
+    )
+    suppress_base_env_logs: bool = option(
+        True, "Hide the INFO messages of Atropos's base class."
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> EnvironmentSettings:
@@ -282,13 +317,16 @@ class EnvironmentSettings(AtroposEnvironment, TaskOptions):
                 raise ValueError(f"{name} must be a number > 0 or -1, got {value}")
         require_difficulty_where_fixed(self.complexity_mode, self.difficulty)
         resolve_system_prompt(self.system_prompt)  # refuses a misspelled name
-        none_above = self.rollout_save_score_threshold == 1 and not self.dump_all_rollouts
+        none_above = (
+            self.rollout_save_score_threshold == 1 and not self.dump_all_rollouts
+        )
         if self.dump_rollouts and none_above:
             raise ValueError(
                 "rollout_save_score_threshold must be < 1 with dump_rollouts, got 1: no score is "
                 "above 1; lower it, or set dump_rollouts to false"
             )
-        self.wandb_name = self.wandb_name or "reasoning_gym"  # the API registers no nameless one
+        # The API registers no nameless one.
+        self.wandb_name = self.wandb_name or "reasoning_gym"
         return self
 
     @property
@@ -342,11 +380,17 @@ class RunFlags(Section):
     """Options outside the two sections."""
 
     suite: str | None = option(
-        None, "Fixed items to evaluate: a name of `suite list`, or a file.", heading="Other options"
+        None,
+        "Fixed items to evaluate: a name of `suite list`, or a file.",
+        heading="Other options",
     )
-    limit: int | None = option(None, "Maximum items to evaluate, spread over the tasks.", ge=1)
+    limit: int | None = option(
+        None, "Maximum items to evaluate, spread over the tasks.", ge=1
+    )
     slurm: bool = option(False, "Find the servers in Slurm's list of nodes.")
-    testing: bool = option(False, "Must be false: Atropos's mock server completes no prompt.")
+    testing: bool = option(
+        False, "Must be false: Atropos's mock server completes no prompt."
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -359,7 +403,9 @@ class Settings:
     suite: Suite | None = None
 
 
-def default_settings(command: str = "", environment: Settings | None = None) -> Settings:
+def default_settings(
+    command: str = "", environment: Settings | None = None
+) -> Settings:
     """Return the defaults of a command, on top of this package's or another environment's."""
     base = environment or Settings(
         env=EnvironmentSettings(), servers=[ServerSettings()], flags=RunFlags()
@@ -382,8 +428,12 @@ class Option(NamedTuple):
         """Return what the option does, in one clause if `brief`, its default and its limits."""
         about = self.about
         if brief:  # up to its first full stop, colon or semicolon, without parentheses
-            about = re.split(r"[;:] (?![{\"])|\.(?: |$)", re.sub(r" \([^)]*\)", "", about))[0]
-        return f"{about} [{'; '.join(filter(None, (self.default, limits(self.field))))}]"
+            about = re.split(
+                r"[;:] (?![{\"])|\.(?: |$)", re.sub(r" \([^)]*\)", "", about)
+            )[0]
+        return (
+            f"{about} [{'; '.join(filter(None, (self.default, limits(self.field))))}]"
+        )
 
 
 def list_options(defaults: Settings | None = None) -> list[Option]:
@@ -404,7 +454,9 @@ def list_options(defaults: Settings | None = None) -> list[Option]:
     return sorted(found, key=lambda option: HEADINGS.index(option.heading))
 
 
-def add_option(parser: ArgumentParser | _ArgumentGroup, option: Option, **more: Any) -> None:
+def add_option(
+    parser: ArgumentParser | _ArgumentGroup, option: Option, **more: Any
+) -> None:
     """Let a command take an option; its value is checked later, with those of the file."""
     is_flag = bool in types_of(option.field.annotation)
     text = more.pop("help", option.help())
@@ -464,7 +516,9 @@ def build_settings(given: Given, defaults: Settings) -> Settings:
         env = with_suite(env, suite)
     return Settings(
         env=build(type(defaults.env), {**dict(defaults.env), **env}),
-        servers=[build(ServerSettings, server, prefix=f"{SERVER}.") for server in servers]
+        servers=[
+            build(ServerSettings, server, prefix=f"{SERVER}.") for server in servers
+        ]
         or defaults.servers,
         flags=flags,
         suite=suite,
@@ -475,11 +529,19 @@ def with_suite(env: Mapping[str, Any], suite: Suite) -> dict[str, Any]:
     """Return given settings with a suite's own, and warn of each that it overrides."""
     options = {"max_token_length": suite.settings.max_token_length, **env}
     held = {"answer_tolerance", "complexity_mode", "difficulty", "eval_difficulties"}
-    held |= {"exclude_tasks", "skip_faulty_items", "solved_threshold", "task_parameters"}
-    held |= {"task_weights", "thinking_mode"}  # results with other values can't be compared
+    held |= {
+        "exclude_tasks",
+        "skip_faulty_items",
+        "solved_threshold",
+        "task_parameters",
+    }
+    # Results with other values can't be compared.
+    held |= {"task_weights", "thinking_mode"}
     defaults = EnvironmentSettings().model_dump(include=held)
     fixed = {**defaults, **suite.fixed_settings, "include_tasks": suite.tasks}
-    overridden = sorted(name for name in env if name in fixed and env[name] != fixed[name])
+    overridden = sorted(
+        name for name in env if name in fixed and env[name] != fixed[name]
+    )
     if overridden:
         logger.warning(
             "The suite %s fixes %s: the configured values are ignored",
@@ -506,7 +568,9 @@ def check_start(command: str, settings: Settings) -> None:
     # the worker processes check for other versions of the library, and with tasks of modules
     known = bundled_snapshot()
     if known and not env.task_modules:
-        tasks = select_tasks(known.discovery, include=env.include_tasks, exclude=env.exclude_tasks)
+        tasks = select_tasks(
+            known.discovery, include=env.include_tasks, exclude=env.exclude_tasks
+        )
         task_weights(tasks, env.task_weights)
         require_names(env.task_parameters, known.ladders)
     if command != "evaluate" and env.group_size == 1 and env.ensure_scores_are_not_same:
@@ -527,7 +591,9 @@ def check_start(command: str, settings: Settings) -> None:
                 f"--{name} is for `evaluate` alone, got {value!r} for `{command}`: leave it out"
             )
     if settings.flags.suite and settings.flags.limit:
-        raise ConfigurationError("--limit: results on a --suite need all its items; leave it out")
+        raise ConfigurationError(
+            "--limit: results on a --suite need all its items; leave it out"
+        )
     evaluates = command == "evaluate" or (command == "serve" and env.steps_per_eval > 0)
     if evaluates and not env.data_dir_to_save_evals:
         require_place(Path(env.data_dumps_dir), "data_dumps_dir")

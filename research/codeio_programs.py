@@ -39,13 +39,18 @@ Run = tuple[str, str]
 
 def runs() -> Iterator[tuple[str, list[Run]]]:
     """Yield the CRC-32 of each program, and its runs."""
-    with gzip.open(get_data_file_path("codeio.jsonl.gz"), "rt", encoding="utf-8") as lines:
+    with gzip.open(
+        get_data_file_path("codeio.jsonl.gz"), "rt", encoding="utf-8"
+    ) as lines:
         programs = [json.loads(line) for line in lines]
     for number, program in enumerate(programs):
         code = program["code_sample"]
         yield (
             f"{crc32(code.strip().encode()):08x}",
-            [run(code, program["input_generator"], 1000 * number + i) for i in range(INPUTS)],
+            [
+                run(code, program["input_generator"], 1000 * number + i)
+                for i in range(INPUTS)
+            ],
         )
 
 
@@ -74,7 +79,9 @@ def in_a_process(hash_seed: int) -> list[tuple[str, list[Run]]]:
         environment = {**os.environ, "PYTHONHASHSEED": str(hash_seed)}
         command = [sys.executable, __file__, str(path)]
         subprocess.run(command, cwd=folder, env=environment, check=True)
-        found: list[tuple[str, list[Run]]] = json.loads(path.read_text(encoding="utf-8"))
+        found: list[tuple[str, list[Run]]] = json.loads(
+            path.read_text(encoding="utf-8")
+        )
         return found
 
 

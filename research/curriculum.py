@@ -42,11 +42,16 @@ IN_FLIGHT = 64
 class Oracle(LevelPolicy):
     """A rule that knows where a constant learner solves the target share."""
 
-    def __init__(self, ladders: Mapping[str, Ladder], learner: Learner, target: float) -> None:
+    def __init__(
+        self, ladders: Mapping[str, Ladder], learner: Learner, target: float
+    ) -> None:
         super().__init__(ladders)
         self._places = {
             task: self._place(
-                [learner.solved_share(task, level, len(ladder)) for level in range(len(ladder))],
+                [
+                    learner.solved_share(task, level, len(ladder))
+                    for level in range(len(ladder))
+                ],
                 target,
             )
             for task, ladder in ladders.items()
@@ -101,7 +106,9 @@ def held(groups: Sequence[Group]) -> float:
 def off_at_30(groups: Sequence[Group], target: float = 0.7) -> float:
     """Measure the distance from the target after 30 groups of a task; median over tasks."""
     return statistics.median(
-        abs(group.share - target) for group in groups if group.number == 29 and group.inside
+        abs(group.share - target)
+        for group in groups
+        if group.number == 29 and group.inside
     )
 
 
@@ -114,7 +121,9 @@ def off_first(groups: Sequence[Group]) -> float:
 
 def off_later(groups: Sequence[Group]) -> float:
     """Measure the mean distance from the target in the second half."""
-    return statistics.mean(abs(group.share - 0.7) for group in later(groups) if group.inside)
+    return statistics.mean(
+        abs(group.share - 0.7) for group in later(groups) if group.inside
+    )
 
 
 def travel(groups: Sequence[Group]) -> float:
@@ -150,7 +159,9 @@ def compare_modes(heights: Mapping[str, int], seeds: Iterable[int]) -> None:
         cells = [
             spread(
                 [
-                    signal(simulate(rule, replace(setting, by_signal=on), heights, seed))
+                    signal(
+                        simulate(rule, replace(setting, by_signal=on), heights, seed)
+                    )
                     for seed in seeds
                 ]
             )
@@ -162,7 +173,9 @@ def compare_modes(heights: Mapping[str, int], seeds: Iterable[int]) -> None:
 def compare_rules(heights: Mapping[str, int], seeds: Iterable[int]) -> None:
     """Compare how near each rule comes to the target, and how much it moves."""
     measures = (off_first, off_at_30, off_later, travel, signal)
-    settings = {learner: Setting(learner=learner, in_flight=IN_FLIGHT) for learner in LEARNERS} | {
+    settings = {
+        learner: Setting(learner=learner, in_flight=IN_FLIGHT) for learner in LEARNERS
+    } | {
         "fixed, steep, alike": Setting(in_flight=IN_FLIGHT, width=1.0, item_spread=0.5)
     }
     header("learner", "rule", *(m.__name__ for m in measures))
@@ -210,7 +223,9 @@ def _assumption_row(
     anywhere = runs(lambda ladders, learner: RandomLevels(ladders), by_signal=True)
     plain = runs(lambda ladders, learner: Curriculum(ladders, target), by_signal=False)
     chosen = runs(lambda ladders, learner: Curriculum(ladders, target), by_signal=True)
-    best = runs(lambda ladders, learner: Oracle(ladders, learner, target), by_signal=True)
+    best = runs(
+        lambda ladders, learner: Oracle(ladders, learner, target), by_signal=True
+    )
     return [
         f"{1.5 * setting.width:g} to {3 * setting.width:g}, {setting.item_spread:g}, {target:g}",
         *(
@@ -224,7 +239,13 @@ def _assumption_row(
 
 def one_task(seeds: Iterable[int]) -> None:
     """Simulate one task alone, so that everything in flight is its own."""
-    header("height", "in flight", "off after 30 groups", "after 30 and those in flight", "later")
+    header(
+        "height",
+        "in flight",
+        "off after 30 groups",
+        "after 30 and those in flight",
+        "later",
+    )
     for height in (4, 10):
         for in_flight in (0, 8, 64, 128):
             setting = Setting(in_flight=in_flight, groups_per_task=400)
@@ -243,7 +264,9 @@ def one_task(seeds: Iterable[int]) -> None:
 
 def measure_cost(heights: Mapping[str, int]) -> None:
     """Time the choice of the next recipe, at the start and after a million draws with results."""
-    ladders: dict[str, Ladder] = {task: ({},) * height for task, height in heights.items()}
+    ladders: dict[str, Ladder] = {
+        task: ({},) * height for task, height in heights.items()
+    }
     header("sampling", "draws before", "µs a draw: mean", "99th percentile", "longest")
     for name, by_signal in (("uniform", False), ("signal", True)):
         sampler = Sampler(
@@ -288,7 +311,9 @@ def main() -> None:
     parser.add_argument("--read-ladders", action="store_true")
     options = parser.parse_args()
     if options.read_ladders:
-        HEIGHTS.write_text(json.dumps(read_ladders(), indent=1) + "\n", encoding="utf-8")
+        HEIGHTS.write_text(
+            json.dumps(read_ladders(), indent=1) + "\n", encoding="utf-8"
+        )
         return
     heights: dict[str, int] = json.loads(HEIGHTS.read_text(encoding="utf-8"))
     if options.plot:

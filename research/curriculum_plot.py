@@ -20,7 +20,9 @@ WINDOW = 3
 """Groups a task over which shares are averaged."""
 
 
-def plot(path: Path, heights: Mapping[str, int], modes: Mapping[str, tuple[Rule, bool]]) -> None:
+def plot(
+    path: Path, heights: Mapping[str, int], modes: Mapping[str, tuple[Rule, bool]]
+) -> None:
     """Plot the levels and the signal of a learner that suddenly improves."""
     setting = Setting(learner="jump", in_flight=64)
     runs = {
@@ -31,13 +33,20 @@ def plot(path: Path, heights: Mapping[str, int], modes: Mapping[str, tuple[Rule,
     made, (levels, solved, signal) = figure(3, width=13)
     _draw_levels(levels, runs["curriculum, signal"], heights)
     for name, groups in runs.items():
-        _draw_shares(solved, name, groups, [group.solved / 8 for group in groups], len(heights))
-        _draw_shares(signal, name, groups, [group.mixed for group in groups], len(heights))
+        _draw_shares(
+            solved, name, groups, [group.solved / 8 for group in groups], len(heights)
+        )
+        _draw_shares(
+            signal, name, groups, [group.mixed for group in groups], len(heights)
+        )
     solved.axhline(0.7, color="0.6", linestyle=":")
     solved.set_title("solved share of all answers")
     signal.set_title("groups with signal")
     made.legend(
-        *signal.get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False
+        *signal.get_legend_handles_labels(),
+        loc="outside lower center",
+        ncols=5,
+        frameon=False,
     )
     for axes in (solved, signal):
         axes.set_ylim(0, 1)
@@ -45,7 +54,9 @@ def plot(path: Path, heights: Mapping[str, int], modes: Mapping[str, tuple[Rule,
     save(made, path)
 
 
-def _draw_levels(axes: Any, groups: Sequence[Group], heights: Mapping[str, int]) -> None:
+def _draw_levels(
+    axes: Any, groups: Sequence[Group], heights: Mapping[str, int]
+) -> None:
     """Draw each task's place on its ladder, for a few spread over the alphabet."""
     names = sorted(heights)[:: len(heights) // TASKS][:TASKS]
     for name in names:

@@ -16,7 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from reasoning_gym_environment import ReasoningGym
-from reasoning_gym_environment.integrations.shared import evaluation_problems, problem_row
+from reasoning_gym_environment.integrations.shared import (
+    evaluation_problems,
+    problem_row,
+)
 from reasoning_gym_environment.proof.findings import Kind, known_findings
 
 EXPECTED = {
@@ -37,11 +40,15 @@ def gym() -> ReasoningGym:
 def rows() -> list[dict[str, Any]]:
     """Return a held-out problem of each task with an answer of its own."""
     problems = evaluation_problems(gym(), per_task=1)
-    return [{**problem_row(p, "direct"), "answer": p.oracle} for p in problems if p.oracle]
+    return [
+        {**problem_row(p, "direct"), "answer": p.oracle} for p in problems if p.oracle
+    ]
 
 
 def reward(
-    completions: Sequence[Sequence[Mapping[str, Any]]], recipe: Sequence[str], **_: object
+    completions: Sequence[Sequence[Mapping[str, Any]]],
+    recipe: Sequence[str],
+    **_: object,
 ) -> list[float]:
     """Return 1 for each completion that solves its problem, else 0."""
     texts = [completion[-1]["content"] or "" for completion in completions]
@@ -65,19 +72,30 @@ def main(folder: Path) -> int:
     """Audit the reward; return 1 if a result has no explanation."""
     folder.mkdir(parents=True, exist_ok=True)
     here = str(Path(__file__).resolve())
-    dataset = ("--dataset", "call:rows", "--answer-column", "answer", "--func", "reward")
+    dataset = (
+        "--dataset",
+        "call:rows",
+        "--answer-column",
+        "answer",
+        "--func",
+        "reward",
+    )
     for command in (
         ("falsepass.cli", "init", here, *dataset, "--force"),
         ("falsepass.runner", "audits/independent-audit", "-n", "200", "--jobs", "1"),
     ):
         subprocess.run([sys.executable, "-m", *command], cwd=folder, check=True)
-    audit = json.loads((folder / "audits/independent-audit/probe-results.json").read_text())
+    audit = json.loads(
+        (folder / "audits/independent-audit/probe-results.json").read_text()
+    )
     asked = audit["meta"]["loader"]["rows"]
     whys: Counter[tuple[str, str]] = Counter()
     for row in audit["results"]:
         if not row["passed"]:
             task = asked.get(row["example"], {}).get("task", "")
-            why = explanation(row, task) or f"UNEXPLAINED in {task}: {row['completion']}"
+            why = (
+                explanation(row, task) or f"UNEXPLAINED in {task}: {row['completion']}"
+            )
             whys[row["probe"], why] += 1
     for (probe, why), count in sorted(whys.items()):
         print(f"{probe}: {count} of {len(audit['results'])} completions: {why}")

@@ -68,7 +68,9 @@ def by_quarter(groups: Groups) -> list[dict[str, float]]:
 def comparable(groups: Groups) -> list[Groups]:
     """Split groups by task and level, and keep the parts that can be compared."""
     cells = group_by(lambda group: (group.task, group.recipe.level), groups).values()
-    return [cell for cell in cells if len(cell) >= FEWEST and 0 < solved_share(cell) < 1]
+    return [
+        cell for cell in cells if len(cell) >= FEWEST and 0 < solved_share(cell) < 1
+    ]
 
 
 def compared(cells: Sequence[Groups]) -> dict[str, float]:
@@ -101,7 +103,10 @@ def spans(groups: Groups) -> dict[str, float]:
         if len(levels) < STEADY:
             continue
         evidence = {
-            level: (sum(group.solved for group in at), sum(len(group.rollouts) for group in at))
+            level: (
+                sum(group.solved for group in at),
+                sum(len(group.rollouts) for group in at),
+            )
             for level, at in levels.items()
         }
         curve = fit_curve(evidence, max(levels) + 1, target=0.7)
@@ -112,7 +117,8 @@ def spans(groups: Groups) -> dict[str, float]:
 def mixed(shares: Floats, spread: float, size: int) -> Floats:
     """Return the share of groups with signal for a spread of questions around solved shares."""
     low, high = np.full(len(shares), -100.0), np.full(len(shares), 100.0)
-    for _ in range(40):  # the middle at which the mean over questions is the solved share
+    # The middle at which the mean over questions is the solved share.
+    for _ in range(40):
         middle = (low + high) / 2
         below = chances(middle, spread).mean(axis=1) < shares
         low, high = np.where(below, middle, low), np.where(below, high, middle)
@@ -131,6 +137,8 @@ if __name__ == "__main__":
     groups = read_report_data(parser.parse_args().dumps).groups
     print(f"{'groups':>8}{'with signal':>14}{'if alike':>10}{'spread':>8}")
     for quarter in by_quarter(groups):
-        print("{groups:8.0f}{signal:14.3f}{if_alike:10.3f}{spread:8.1f}".format(**quarter))
+        print(
+            "{groups:8.0f}{signal:14.3f}{if_alike:10.3f}{spread:8.1f}".format(**quarter)
+        )
     for task, span in spans(groups[: len(groups) // 4]).items():
         print(f"{task}: {span:.1f} log-odds over its levels in the first quarter")

@@ -60,7 +60,10 @@ ARMS: dict[str, dict[str, Any]] = {
 """Settings of the environment in training, by name. Sampling by signal has two parts: tasks and
 levels are drawn by signal, and problems are asked again."""
 
-_NOT_DRAWN, _NOT_AGAIN = "problems.sampler.FLOOR=1.0", "problems.sampler.FRESH_SHARE=1.0"
+_NOT_DRAWN, _NOT_AGAIN = (
+    "problems.sampler.FLOOR=1.0",
+    "problems.sampler.FRESH_SHARE=1.0",
+)
 CONSTANTS: dict[str, Sequence[str]] = {
     "drawn": (_NOT_AGAIN,),
     "asked again": (_NOT_DRAWN,),
@@ -118,7 +121,9 @@ class Experiment:
 
     def policy(self, weights: Path) -> Policy:
         tokenizer = AutoTokenizer.from_pretrained(self.folder / "start" / "tokenizer")
-        return Policy(LlamaForCausalLM.from_pretrained(weights, dtype=torch.float32), tokenizer)
+        return Policy(
+            LlamaForCausalLM.from_pretrained(weights, dtype=torch.float32), tokenizer
+        )
 
 
 async def start(experiment: Experiment) -> Path:
@@ -132,10 +137,14 @@ async def start(experiment: Experiment) -> Path:
     loop = experiment.loop(folder, seed=0)
     messages = await loop.demonstrations(experiment.demonstrations, levels="0,1")
     seen = messages + await loop.demonstrations(experiment.demonstrations)
-    tokenizer = build_tokenizer([m["content"] for each in seen for m in each], loop.tokenizer)
+    tokenizer = build_tokenizer(
+        [m["content"] for each in seen for m in each], loop.tokenizer
+    )
     policy = Policy(build_model(len(tokenizer), seed=experiment.weights), tokenizer)
     examples = [cold_start.encode(each, tokenizer) for each in messages]
-    cold_start.train(policy, examples, passes=experiment.passes, seed=experiment.weights)
+    cold_start.train(
+        policy, examples, passes=experiment.passes, seed=experiment.weights
+    )
     policy.model.save_pretrained(weights)
     async with served(policy) as endpoint:
         await loop.evaluate(endpoint.url, folder / "evaluation")
@@ -143,7 +152,9 @@ async def start(experiment: Experiment) -> Path:
     return weights
 
 
-async def run(experiment: Experiment, arm: str, seed: int, weights: Path) -> dict[str, Any]:
+async def run(
+    experiment: Experiment, arm: str, seed: int, weights: Path
+) -> dict[str, Any]:
     """Train one arm from the common weights, then evaluate its snapshots."""
     begin = time.monotonic()
     folder = experiment.folder / "runs" / f"{arm.replace(' ', '-')}-{seed}"
@@ -154,7 +165,9 @@ async def run(experiment: Experiment, arm: str, seed: int, weights: Path) -> dic
     policy = experiment.policy(weights)
     async with served(policy) as endpoint:
         taken = Snapshots(experiment, policy, endpoint, folder)
-        await loop.reinforce(policy, endpoint.url, taken.goes_on, steps=NEVER, **ARMS[arm])
+        await loop.reinforce(
+            policy, endpoint.url, taken.goes_on, steps=NEVER, **ARMS[arm]
+        )
     trained = time.monotonic() - begin
     curve = [{"rollouts": 0, **measured(experiment.folder / "start" / "evaluation")}]
     for rollouts in taken.rollouts:
@@ -181,7 +194,8 @@ def learned(curve: Sequence[dict[str, Any]], groups: Groups) -> dict[str, Any]:
         "curve": curve,
         "training": over_time(groups),
         "quarters": [
-            one | two for one, two in zip(by_quarter(groups), asked_again(groups), strict=True)
+            one | two
+            for one, two in zip(by_quarter(groups), asked_again(groups), strict=True)
         ],
         "spans": spans(groups[: len(groups) // 4]),
     }
@@ -190,7 +204,9 @@ def learned(curve: Sequence[dict[str, Any]], groups: Groups) -> dict[str, Any]:
 def of_language_model(folder: Path, experiment: str) -> dict[str, Any]:
     """Return a finished run of `examples/train_a_language_model` in a folder ARM-SEED."""
     arm, _, seed = folder.name.rpartition("-")
-    steps = [json.loads(line) for line in (folder / "steps.jsonl").read_text().splitlines()]
+    steps = [
+        json.loads(line) for line in (folder / "steps.jsonl").read_text().splitlines()
+    ]
     seconds = sum(step["waited"] + step["trained"] + step["wrote"] for step in steps)
     groups = stored_groups(folder)
     rollouts = {0: 0, len(steps): sum(len(group.rollouts) for group in groups)}
@@ -233,12 +249,17 @@ def measured(evaluation: Path) -> dict[str, Any]:
     samples = read_evaluation(evaluation).samples
     by_difficulty = {
         "default" if difficulty is None else str(difficulty): own
-        for difficulty, own in group_by(lambda sample: sample.difficulty, samples).items()
+        for difficulty, own in group_by(
+            lambda sample: sample.difficulty, samples
+        ).items()
     }
     return {
         "solved": {each: solved(own).value for each, own in by_difficulty.items()},
         "tasks": {
-            each: {task: solved(of).value for task, of in group_by(lambda s: s.task, own).items()}
+            each: {
+                task: solved(of).value
+                for task, of in group_by(lambda s: s.task, own).items()
+            }
             for each, own in by_difficulty.items()
         },
     }
@@ -278,12 +299,16 @@ def asked_again(groups: Groups) -> list[dict[str, float]]:
 
 def compare_kinds(kinds: Sequence[tuple[StoredGroup, bool]]) -> dict[str, float]:
     """Compare groups that ask a problem again with fresh ones."""
-    fresh, again = ([group for group, kind in kinds if kind is one] for one in (False, True))
+    fresh, again = (
+        [group for group, kind in kinds if kind is one] for one in (False, True)
+    )
     found = {"again": len(again) / len(kinds), "fresh_signal": signal_share(fresh)}
     alike = group_by(lambda group: (group.task, group.recipe.level), fresh)
     both = [group for group in again if (group.task, group.recipe.level) in alike]
     if both:
-        expected = [solved_share(alike[group.task, group.recipe.level]) for group in both]
+        expected = [
+            solved_share(alike[group.task, group.recipe.level]) for group in both
+        ]
         found["again_signal"] = signal_share(again)
         found["again_solved"] = solved_share(both)
         found["alike_solved"] = statistics.mean(expected)
@@ -292,15 +317,24 @@ def compare_kinds(kinds: Sequence[tuple[StoredGroup, bool]]) -> dict[str, float]
 
 def mean_levels(groups: Groups) -> dict[str, float]:
     """Average the levels of each task; empty where none has levels."""
-    by_task = group_by(lambda group: group.task, [g for g in groups if g.recipe.level is not None])
-    return {t: statistics.mean(g.recipe.level for g in own) for t, own in sorted(by_task.items())}
+    by_task = group_by(
+        lambda group: group.task, [g for g in groups if g.recipe.level is not None]
+    )
+    return {
+        t: statistics.mean(g.recipe.level for g in own)
+        for t, own in sorted(by_task.items())
+    }
 
 
 async def main(experiment: Experiment, arms: Sequence[str], seeds: int) -> None:
     """Make the runs that have no result yet, seed by seed, then print and draw the arms."""
     weights = await start(experiment)
     path = experiment.folder / "results.csv"
-    done = {(run["arm"], run["seed"]) for run in read_results(path)} if path.exists() else set()
+    done = (
+        {(run["arm"], run["seed"]) for run in read_results(path)}
+        if path.exists()
+        else set()
+    )
     for seed in range(1, seeds + 1):
         for arm in arms:
             if (arm, seed) not in done:
@@ -318,20 +352,27 @@ if __name__ == "__main__":
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--arms", default=",".join(ARMS))
     parser.add_argument("--tasks", default=TASKS)
-    parser.add_argument("--weights", type=int, default=0, help="the seed of the initial weights")
+    parser.add_argument(
+        "--weights", type=int, default=0, help="the seed of the initial weights"
+    )
     parser.add_argument("--items", type=int, default=20)
     parser.add_argument("--demonstrations", type=int, default=150)
     parser.add_argument("--passes", type=int, default=3)
-    parser.add_argument("--language-model", metavar="EXPERIMENT", help="measure its finished runs")
+    parser.add_argument(
+        "--language-model", metavar="EXPERIMENT", help="measure its finished runs"
+    )
     options = vars(parser.parse_args())
     if experiment := options.pop("language_model"):
         for folder in sorted(options["folder"].glob("*-*/")):
             result = of_language_model(folder, experiment)
             append_result(options["folder"] / "results.csv", result)
         sys.exit()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was started ends as well
+    # What was started ends as well.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     torch.set_num_threads(1)  # the other core is the environment's
     arms, seeds = options.pop("arms").split(","), options.pop("seeds")
     if unknown := set(arms) - set(ARMS):
-        parser.error(f"no such arm: {', '.join(sorted(unknown))}; there are {', '.join(ARMS)}")
+        parser.error(
+            f"no such arm: {', '.join(sorted(unknown))}; there are {', '.join(ARMS)}"
+        )
     asyncio.run(main(Experiment(**options), arms, seeds))

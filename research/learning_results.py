@@ -68,7 +68,9 @@ def to_rows(result: Result) -> Iterator[dict[str, Any]]:
             yield row(f"held-out solved, {difficulty}", point["rollouts"], values)
     for window in result["training"]:
         for measure in ("solved", "signal"):
-            yield row(f"training {measure}", window["rollouts"], {"all": window[measure]})
+            yield row(
+                f"training {measure}", window["rollouts"], {"all": window[measure]}
+            )
         if window["levels"]:
             yield row("training level", window["rollouts"], window["levels"])
     for number, quarter in enumerate(result["quarters"], 1):
@@ -96,7 +98,9 @@ def to_result(arm: str, seed: int, rows: Sequence[dict[str, str]]) -> Result:
     for row in rows:
         kind, _, what = row["measure"].partition(" ")
         at = int(row["at"])
-        tasks = {name: float(row[name]) for name in row if name not in KEYS and row[name]}
+        tasks = {
+            name: float(row[name]) for name in row if name not in KEYS and row[name]
+        }
         if kind == "held-out":
             point = curve.setdefault(at, {"rollouts": at, "solved": {}, "tasks": {}})
             difficulty = what.removeprefix("solved, ")
@@ -105,7 +109,9 @@ def to_result(arm: str, seed: int, rows: Sequence[dict[str, str]]) -> Result:
         elif row["measure"] == "training level":
             training[at]["levels"] = tasks
         elif kind == "training":
-            training.setdefault(at, {"rollouts": at, "levels": {}})[what] = float(row["all"])
+            training.setdefault(at, {"rollouts": at, "levels": {}})[what] = float(
+                row["all"]
+            )
         elif kind == "quarter":
             quarters.setdefault(at, {})[what] = float(row["all"])
         elif kind == "log-odds":
@@ -118,14 +124,19 @@ def to_result(arm: str, seed: int, rows: Sequence[dict[str, str]]) -> Result:
 
 def held_out(point: Result, difficulty: str = "") -> float:
     """Return the solved share of the held-out items, of one difficulty or of all alike."""
-    return statistics.mean(v for d, v in point["solved"].items() if difficulty in ("", d))
+    return statistics.mean(
+        v for d, v in point["solved"].items() if difficulty in ("", d)
+    )
 
 
 def mean_curve(runs: Sequence[Result]) -> Curve:
     """Average the curves of an arm's seeds, whose evaluations come at nearly the same places."""
     at_one_place = zip(*(run["curve"] for run in runs), strict=True)
     return [
-        (statistics.mean(p["rollouts"] for p in own), statistics.mean(held_out(p) for p in own))
+        (
+            statistics.mean(p["rollouts"] for p in own),
+            statistics.mean(held_out(p) for p in own),
+        )
         for own in at_one_place
     ]
 
@@ -159,7 +170,9 @@ def summary(results: Sequence[Result]) -> str:
     wanted = [(begin + end) / 2, end]
     start = results[0]["curve"][0]["solved"]
     heads = [*(f"to {share:.3f}" for share in wanted), "at the end", *start]
-    lines = ["rollouts until a share of all held-out items is solved, and shares at the end"]
+    lines = [
+        "rollouts until a share of all held-out items is solved, and shares at the end"
+    ]
     lines += ["arm (runs)".ljust(34) + "".join(f"{head:>16}" for head in heads)]
     shares = [begin, *start.values()]
     lines += ["at the start".ljust(66) + "".join(f"{share:16.3f}" for share in shares)]
@@ -168,7 +181,9 @@ def summary(results: Sequence[Result]) -> str:
         cells = [f"{rollouts_until(curve, share):.0f}" for share in wanted]
         cells += [spread([held_out(end) for end in ends])]
         cells += [spread([end["solved"][each] for end in ends]) for each in start]
-        lines.append(f"{arm} ({len(runs)})".ljust(34) + "".join(f"{cell:>16}" for cell in cells))
+        lines.append(
+            f"{arm} ({len(runs)})".ljust(34) + "".join(f"{cell:>16}" for cell in cells)
+        )
     return "\n".join(lines)
 
 
@@ -187,7 +202,9 @@ def area(run: Result) -> float:
 def rollouts_per_signal(run: Result) -> float:
     """Return the rollouts that were paid for each group with signal."""
     windows = [{"rollouts": 0}, *run["training"]]
-    mixed = sum((b["rollouts"] - a["rollouts"]) * b["signal"] for a, b in pairwise(windows))
+    mixed = sum(
+        (b["rollouts"] - a["rollouts"]) * b["signal"] for a, b in pairwise(windows)
+    )
     return _GROUP_SIZE * windows[-1]["rollouts"] / mixed
 
 
@@ -196,7 +213,9 @@ def memorized(run: Result) -> float:
     pairs = [each for each in run["quarters"] if "again_solved" in each]
     if not pairs:
         return math.nan
-    return statistics.mean(each["again_solved"] - each["alike_solved"] for each in pairs)
+    return statistics.mean(
+        each["again_solved"] - each["alike_solved"] for each in pairs
+    )
 
 
 def at_the_end(run: Result) -> float:
@@ -208,10 +227,16 @@ def gains(results: Sequence[Result]) -> str:
     """Return the table of arms against the first: what was learned, and what was paid for it."""
     by_arm = group_by(lambda result: str(result["arm"]), results)
     first = {run["seed"]: run for run in next(iter(by_arm.values()))}
-    shares = {"over the run": over_the_run, "below curve": area, "at the end": at_the_end}
+    shares = {
+        "over the run": over_the_run,
+        "below curve": area,
+        "at the end": at_the_end,
+    }
     heads = [head for name in shares for head in (name, "difference")]
     heads += ["per signal", "asked again"]
-    lines = ["held-out shares, differences paired by seed; rollouts per group with signal;"]
+    lines = [
+        "held-out shares, differences paired by seed; rollouts per group with signal;"
+    ]
     lines += ["solved share of problems asked again less that of fresh ones alike"]
     lines += ["arm (runs)".ljust(34) + "".join(f"{head:>17}" for head in heads)]
     for arm, runs in by_arm.items():
@@ -223,7 +248,9 @@ def gains(results: Sequence[Result]) -> str:
         cells.append(f"{statistics.mean(map(rollouts_per_signal, runs)):.1f}")
         again = statistics.mean(map(memorized, runs))
         cells.append("" if math.isnan(again) else f"{again:+.3f}")
-        lines.append(f"{arm} ({len(runs)})".ljust(34) + "".join(f"{cell:>17}" for cell in cells))
+        lines.append(
+            f"{arm} ({len(runs)})".ljust(34) + "".join(f"{cell:>17}" for cell in cells)
+        )
     return "\n".join(lines)
 
 
@@ -232,8 +259,13 @@ def plot(path: Path, results: Sequence[Result]) -> None:
     from pictures import figure, save  # need matplotlib
 
     made, (solved, signal, levels) = figure(3, width=13)
-    for number, (arm, runs) in enumerate(group_by(lambda r: str(r["arm"]), results).items()):
-        curves = [[(each["rollouts"], held_out(each)) for each in run["curve"]] for run in runs]
+    for number, (arm, runs) in enumerate(
+        group_by(lambda r: str(r["arm"]), results).items()
+    ):
+        curves = [
+            [(each["rollouts"], held_out(each)) for each in run["curve"]]
+            for run in runs
+        ]
         draw = partial(_draw, label=arm, color=f"C{number}")
         draw(solved, curves)
         draw(signal, [_over_time(run, lambda window: window["signal"]) for run in runs])
@@ -261,7 +293,9 @@ def plot_why(path: Path, runs: Sequence[Result]) -> None:
     from pictures import figure, legend_above, save
 
     made, (solved, asked) = figure(2, width=10)
-    curves = [[(p["rollouts"], held_out(p, "0.0")) for p in run["curve"]] for run in runs]
+    curves = [
+        [(p["rollouts"], held_out(p, "0.0")) for p in run["curve"]] for run in runs
+    ]
     _draw(solved, curves, label="held-out items", color="C0")
     training = [_over_time(run, lambda window: window["solved"]) for run in runs]
     _draw(solved, training, label="problems in training", color="C1")
@@ -287,7 +321,9 @@ def plot_why(path: Path, runs: Sequence[Result]) -> None:
     save(made, path)
 
 
-def _over_time(run: Result, value: Callable[[Result], float]) -> list[tuple[int, float]]:
+def _over_time(
+    run: Result, value: Callable[[Result], float]
+) -> list[tuple[int, float]]:
     whole = run["training"][:-1]
     return [(window["rollouts"], value(window)) for window in whole]
 
@@ -298,7 +334,10 @@ def _mean_level(window: Result) -> float:
 
 def _draw(axes: Any, curves: Sequence[Curve], *, label: str, color: str) -> None:
     """Draw the mean over seeds as a line, each seed thinly."""
-    points = [list(zip(*at_one_place, strict=True)) for at_one_place in zip(*curves, strict=False)]
+    points = [
+        list(zip(*at_one_place, strict=True))
+        for at_one_place in zip(*curves, strict=False)
+    ]
     means = [(statistics.mean(x), statistics.mean(y)) for x, y in points]
     axes.plot(*zip(*means, strict=True), label=label, color=color)
     for curve in curves:
@@ -324,14 +363,20 @@ def experiment_and_arm(run: Result) -> tuple[str, str]:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("results", nargs="?", type=Path, default=SHIPPED)
-    parser.add_argument("--arms", help="their names, with commas between (default: all)")
+    parser.add_argument(
+        "--arms", help="their names, with commas between (default: all)"
+    )
     parser.add_argument("--plot", type=Path, help="draw the arms into this file")
-    parser.add_argument("--why", type=Path, help="draw what they learn and ask into this file")
+    parser.add_argument(
+        "--why", type=Path, help="draw what they learn and ask into this file"
+    )
     options = parser.parse_args()
     found = read_results(options.results)
     names = options.arms.split(",") if options.arms else [run["arm"] for run in found]
     runs = of_arms(found, names)
-    for experiment, own in group_by(lambda run: experiment_and_arm(run)[0], runs).items():
+    for experiment, own in group_by(
+        lambda run: experiment_and_arm(run)[0], runs
+    ).items():
         print(f"\n{experiment}\n{summary(own)}\n\n{gains(own)}")
     if options.plot:
         plot(options.plot, runs)

@@ -27,7 +27,14 @@ from reasoning_gym_environment.problems.suites import (
     suite_sha256,
     with_questions,
 )
-from reasoning_gym_environment.records import Fault, FaultKind, Ladder, Problem, Recipe, recipe_key
+from reasoning_gym_environment.records import (
+    Fault,
+    FaultKind,
+    Ladder,
+    Problem,
+    Recipe,
+    recipe_key,
+)
 from reasoning_gym_environment.sandbox.pool import (
     Generate,
     PoolSettings,
@@ -105,7 +112,11 @@ def manifest(
 
     def key(item: Made) -> tuple[str, str, str]:
         recipe = item[0].recipe
-        return recipe.task, str(sorted(recipe.parameters.items())), f"{recipe.level} {item[1]}"
+        return (
+            recipe.task,
+            str(sorted(recipe.parameters.items())),
+            f"{recipe.level} {item[1]}",
+        )
 
     sets = group_by(key, made).values()
     return {
@@ -160,7 +171,9 @@ async def main(folder: Path, paper: Path | None, only: set[str]) -> None:
                 [
                     item
                     for task, ladder in sorted(ladders.items())
-                    for item in planned({task: ladder}, max(10, 20 - 5 * len(ladder)), [])
+                    for item in planned(
+                        {task: ladder}, max(10, 20 - 5 * len(ladder)), []
+                    )
                 ]
                 + all_levels(ladders, 5),
             ),
@@ -168,7 +181,9 @@ async def main(folder: Path, paper: Path | None, only: set[str]) -> None:
             if name not in only:
                 continue
             problems = await with_progress([make(sound, r) for r, _ in items], name)
-            made = list(zip(problems, (difficulty for _, difficulty in items), strict=True))
+            made = list(
+                zip(problems, (difficulty for _, difficulty in items), strict=True)
+            )
             write(folder, manifest(name, about, made, []))
         for name in {"paper-easy", "paper-hard"} & only if paper else ():
             items = of_paper(paper, name)
@@ -176,7 +191,9 @@ async def main(folder: Path, paper: Path | None, only: set[str]) -> None:
                 [make_or_fault(pool.generate, r) for r, _ in items], name
             )
             clean = [(problem, None) for problem in problems if problem.fault is None]
-            about = f"the items of the reasoning-gym paper, set {name.partition('-')[2]}"
+            about = (
+                f"the items of the reasoning-gym paper, set {name.partition('-')[2]}"
+            )
             write(folder, manifest(name, about, clean, problems))
     finally:
         await pool.close()

@@ -13,7 +13,13 @@ GRAY = "#7d838c"
 
 def figure(columns: int, *, width: float, height: float = 4.0) -> tuple[Any, list[Any]]:
     """Return a figure without a background, and its axes side by side."""
-    texts: Any = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
+    texts: Any = (
+        "text.color",
+        "axes.edgecolor",
+        "axes.labelcolor",
+        "xtick.color",
+        "ytick.color",
+    )
     plt.rcParams.update(dict.fromkeys(texts, GRAY))
     plt.rcParams.update({"svg.hashsalt": "reasoning-gym", "savefig.transparent": True})
     plt.rcParams.update({"axes.spines.top": False, "axes.spines.right": False})

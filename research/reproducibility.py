@@ -44,10 +44,14 @@ def draw(ladders: dict[str, TaskLadder], index: int) -> Recipe:
 
 async def make_all(pool: TaskPool, recipes: Iterable[Recipe]) -> list[Problem]:
     """Make the problems, one after the other."""
-    return [await make(skip_faulty(pool.generate, Counter()), recipe) for recipe in recipes]
+    return [
+        await make(skip_faulty(pool.generate, Counter()), recipe) for recipe in recipes
+    ]
 
 
-async def compare(pools: Sequence[TaskPool], ours: Problem, theirs: Problem) -> list[Any]:
+async def compare(
+    pools: Sequence[TaskPool], ours: Problem, theirs: Problem
+) -> list[Any]:
     """Return a recipe and what differs under another hash seed, and then under the same."""
     one, two, three = pools
     recipe, same = ours.recipe, None
@@ -61,16 +65,25 @@ async def main(file: Path, items: int) -> None:
     for start in range(len(lines := file.read_text().splitlines()), items, BLOCK):
         async with AsyncExitStack() as stack:
             settings = [PoolSettings(processes=1, hash_seed=seed) for seed in (0, 1, 0)]
-            pools = [await stack.enter_async_context(TaskPool(s, Counter())) for s in settings]
+            pools = [
+                await stack.enter_async_context(TaskPool(s, Counter()))
+                for s in settings
+            ]
             (one, two, _), ladders = pools, await pools[0].ladders()
             drawn = [draw(ladders, n) for n in range(start, min(start + BLOCK, items))]
-            ours, theirs = await asyncio.gather(make_all(one, drawn), make_all(two, drawn[::-1]))
+            ours, theirs = await asyncio.gather(
+                make_all(one, drawn), make_all(two, drawn[::-1])
+            )
             for pair in zip(ours, theirs[::-1], strict=True):
                 lines.append(json.dumps(await compare(pools, *pair)))
         file.write_text("\n".join(lines) + "\n")
         print(f"{len(lines)} items", flush=True)
     differ = [line for line in map(json.loads, lines) if line[3]]
-    print(Counter(line[0] for line in differ), *(line for line in differ if line[4]), sep="\n")
+    print(
+        Counter(line[0] for line in differ),
+        *(line for line in differ if line[4]),
+        sep="\n",
+    )
 
 
 if __name__ == "__main__":

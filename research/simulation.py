@@ -61,9 +61,13 @@ class Group:
         return 0 < self.solved < GROUP_SIZE
 
 
-def simulate(rule: Rule, setting: Setting, heights: Mapping[str, int], seed: int) -> list[Group]:
+def simulate(
+    rule: Rule, setting: Setting, heights: Mapping[str, int], seed: int
+) -> list[Group]:
     """Simulate one run: all its groups, in the order they finished."""
-    ladders: dict[str, Ladder] = {task: ({},) * height for task, height in heights.items()}
+    ladders: dict[str, Ladder] = {
+        task: ({},) * height for task, height in heights.items()
+    }
     learner = _learner(setting, heights, seed)
     levels = rule(ladders, learner)
     sampler = Sampler(
@@ -93,7 +97,14 @@ def simulate(rule: Rule, setting: Setting, heights: Mapping[str, int], seed: int
         number = numbers[task]
         numbers[task] += 1
         groups.append(
-            Group(task=task, number=number, solved=solved, level=level, share=share, inside=inside)
+            Group(
+                task=task,
+                number=number,
+                solved=solved,
+                level=level,
+                share=share,
+                inside=inside,
+            )
         )
     return groups
 
@@ -120,9 +131,14 @@ def _within(learner: Learner, task: str, height: int, target: float) -> bool:
     return easiest >= target >= hardest
 
 
-def _standing(levels: LevelPolicy, learner: Learner, task: str, height: int) -> tuple[float, float]:
+def _standing(
+    levels: LevelPolicy, learner: Learner, task: str, height: int
+) -> tuple[float, float]:
     """Work out the mean level, and the solved share, of what the rule would draw now."""
     drawn = Counter(levels.level(task, (k + 0.5) / 20) for k in range(20))
     level = sum((level or 0) * count for level, count in drawn.items()) / 20
-    share = sum(count * learner.solved_share(task, level, height) for level, count in drawn.items())
+    share = sum(
+        count * learner.solved_share(task, level, height)
+        for level, count in drawn.items()
+    )
     return level, share / 20

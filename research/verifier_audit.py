@@ -23,7 +23,15 @@ from reasoning_gym_environment.tasks.facts import LIBRARY, Floor, Floors, floors
 from reasoning_gym_environment.util.values import group_by
 
 COLUMNS = (
-    *("task", "oracle", "chance", "constant", "no reasoning", "strategy", "wrong texts"),
+    *(
+        "task",
+        "oracle",
+        "chance",
+        "constant",
+        "no reasoning",
+        "strategy",
+        "wrong texts",
+    ),
     *("right and more", "forms that lose", "levels", "median ms, worst ms"),
 )
 """Of the row of a task in the page's data."""
@@ -63,13 +71,17 @@ def best_paid(task: Result, kinds: Collection[Kind]) -> str:
     if not found:
         return "-"
     best, kind = max(found, key=lambda item: (item[0].solved, item[0].score))
-    return f"{best.solved:.0%} {kind}" if best.solved else f"0% (score {best.score:.2f})"
+    return (
+        f"{best.solved:.0%} {kind}" if best.solved else f"0% (score {best.score:.2f})"
+    )
 
 
 def row(task: Result) -> dict[str, str]:
     """Return the cells of a task by column."""
     none = Floor(label="", items=0, solved=0.0, low=0.0, high=1.0)
-    chance, no_reasoning = floors().get(task.task) or Floors(chance=none, no_reasoning=none)
+    chance, no_reasoning = floors().get(task.task) or Floors(
+        chance=none, no_reasoning=none
+    )
     and_more = (Kind.LISTING, Kind.APPENDED, Kind.DENIED, Kind.HEDGED, Kind.NEAR_MISS)
     lost = [form.replace("\n", "⏎") for form, kept in task.forms.items() if kept < 1.0]
     broken = {finding.level for finding in task.findings if finding.level is not None}
@@ -107,8 +119,12 @@ def summary(proofs: Proofs) -> str:
 
 def finding_rows(proofs: Proofs) -> list[dict[str, str]]:
     """Return all findings; those of one kind and reason share a row."""
-    findings = [(name, one) for name, task in proofs.tasks.items() for one in task.findings]
-    alike = group_by(lambda pair: (pair[0], pair[1].kind, pair[1].explanation), findings)
+    findings = [
+        (name, one) for name, task in proofs.tasks.items() for one in task.findings
+    ]
+    alike = group_by(
+        lambda pair: (pair[0], pair[1].kind, pair[1].explanation), findings
+    )
     return [
         {
             "task": task,
@@ -127,7 +143,11 @@ def page_data(proofs: Proofs) -> dict[str, Any]:
         "summary": summary(proofs),
         "tasks": [row(task) for task in proofs.tasks.values()],
         "findings": finding_rows(proofs),
-        "not seen": [f"{t.task}: {', '.join(t.unseen)}" for t in proofs.tasks.values() if t.unseen],
+        "not seen": [
+            f"{t.task}: {', '.join(t.unseen)}"
+            for t in proofs.tasks.values()
+            if t.unseen
+        ],
     }
 
 
@@ -135,9 +155,15 @@ def as_markdown(data: Mapping[str, Any]) -> str:
     """Return the page in Markdown, from `page_data`."""
     table = ["| why | findings |", "| --- | --- |"]
     for why, own in group_by(lambda finding: finding["why"], data["findings"]).items():
-        found = "; ".join(f"`{one['task']}` {one['finding']}: {one['detail']}" for one in own)
-        table.append("| {} | {} |".format(*(text.replace("|", "\\|") for text in (why, found))))
-    head = _HEAD.format(summary=data["summary"], score=ATROPOS_SOLVED_SCORE, share=TOLERATED_SHARE)
+        found = "; ".join(
+            f"`{one['task']}` {one['finding']}: {one['detail']}" for one in own
+        )
+        table.append(
+            "| {} | {} |".format(*(text.replace("|", "\\|") for text in (why, found)))
+        )
+    head = _HEAD.format(
+        summary=data["summary"], score=ATROPOS_SOLVED_SCORE, share=TOLERATED_SHARE
+    )
     lines = [
         head,
         *(table if data["findings"] else ["No findings."]),
@@ -152,7 +178,9 @@ def main() -> None:
     data = page_data(msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=Proofs))
     page = Path(__file__).with_name("verifier-audit.md")
     page.write_text(as_markdown(data), encoding="utf-8")
-    page.with_suffix(".json").write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    page.with_suffix(".json").write_text(
+        json.dumps(data, indent=1) + "\n", encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

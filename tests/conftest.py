@@ -25,14 +25,22 @@ from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
 from reasoning_gym_environment.tasks.facts import known_categories
 
 # Property tests state no times: a slow machine is no failure.
-settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("unhurried")
 
 # Under nohup, programs that tests start would ignore a hangup as we do; a handler ends with exec.
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda *_: None)
 
-STARTS_PROCESSES = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system"}
+STARTS_PROCESSES = {
+    "subprocess.Popen",
+    "os.fork",
+    "os.forkpty",
+    "os.posix_spawn",
+    "os.system",
+}
 """Audit events, see the table in the library reference."""
 STARTING_FIXTURES = {"pool", "uncontained", "stock", "browser", "demo_run", "commands"}
 """A test that uses one of them, through whatever other fixture, is marked `processes`."""
@@ -65,7 +73,8 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_report_header() -> str:
-    return f"package: {reasoning_gym_environment.__file__}"  # `make release` tests an installed one
+    # `make release` tests an installed one.
+    return f"package: {reasoning_gym_environment.__file__}"
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
@@ -97,7 +106,9 @@ def pool_counts() -> Counter[str]:
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def pool(pool_counts: Counter[str]) -> AsyncIterator[TaskPool]:
     """Shared: tests that use it carry `pytest.mark.asyncio(loop_scope="session")`."""
-    async with TaskPool(PoolSettings(processes=2, generation_timeout=60.0), pool_counts) as pool:
+    async with TaskPool(
+        PoolSettings(processes=2, generation_timeout=60.0), pool_counts
+    ) as pool:
         yield pool
 
 
@@ -123,7 +134,11 @@ def all_tasks() -> list[str]:
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def problems(pool: TaskPool, all_tasks: list[str]) -> dict[str, list[Problem]]:
     """Task name to problems of two seeds."""
-    recipes = [Recipe(task=task, seed=seed) for task in all_tasks for seed in (2**40, 2**52 + 6)]
+    recipes = [
+        Recipe(task=task, seed=seed)
+        for task in all_tasks
+        for seed in (2**40, 2**52 + 6)
+    ]
     made = await asyncio.gather(*(pool.generate(recipe) for recipe in recipes))
     return {task: [p for p in made if p.recipe.task == task] for task in all_tasks}
 

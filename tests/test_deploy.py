@@ -32,13 +32,19 @@ def test_systemd_starts_it_again_but_not_where_something_has_to_be_put_right() -
     unit.read(DEPLOY / "reasoning-gym-environment.service")
     service = unit["Service"]
     assert service["Restart"] == "on-failure"
-    assert service["RestartPreventExitStatus"] == str(ConfigurationError.exit_status) == "2"
+    assert (
+        service["RestartPreventExitStatus"]
+        == str(ConfigurationError.exit_status)
+        == "2"
+    )
     assert str(TRY_AGAIN) not in service["RestartPreventExitStatus"]
     assert service["SuccessExitStatus"] == "143"
     assert service["ExecStart"].split()[1] in COMMANDS
 
 
-def test_kubernetes_counts_no_failure_where_the_same_command_may_succeed_later() -> None:
+def test_kubernetes_counts_no_failure_where_the_same_command_may_succeed_later() -> (
+    None
+):
     job = yaml.safe_load((DEPLOY / "kubernetes.yaml").read_text())
     pod = job["spec"]["template"]["spec"]
     [container] = pod["containers"]
@@ -49,7 +55,9 @@ def test_kubernetes_counts_no_failure_where_the_same_command_may_succeed_later()
         for status in rule.get("onExitCodes", {}).get("values", [])
     }
     assert by_status == {ConfigurationError.exit_status: "FailJob", TRY_AGAIN: "Ignore"}
-    named = {rule["onExitCodes"]["containerName"] for rule in rules if "onExitCodes" in rule}
+    named = {
+        rule["onExitCodes"]["containerName"] for rule in rules if "onExitCodes" in rule
+    }
     assert named == {container["name"]}
     assert pod["restartPolicy"] == "Never"  # what a failure policy asks for
     assert container["command"][1] in COMMANDS
@@ -57,7 +65,9 @@ def test_kubernetes_counts_no_failure_where_the_same_command_may_succeed_later()
 
 @pytest.mark.parametrize("name", ["kubernetes.yaml", "rewards.yaml"])
 def test_manifests_are_valid_and_pods_may_do_no_more_than_they_must(name: str) -> None:
-    kubernetes = pytest.importorskip("kubernetes_validate", reason="needs the extra `nightly`")
+    kubernetes = pytest.importorskip(
+        "kubernetes_validate", reason="needs the extra `nightly`"
+    )
     manifests = [*yaml.safe_load_all((DEPLOY / name).read_text())]
     for manifest in manifests:
         kubernetes.validate(manifest, KUBERNETES, strict=True)
@@ -82,12 +92,26 @@ def test_the_service_is_probed_and_has_time_to_end() -> None:
     for kind in ("readiness", "liveness"):
         assert container[f"{kind}Probe"]["httpGet"]["path"] == "/health"
     assert pod["terminationGracePeriodSeconds"] > ServiceSettings().drain + 10
-    assert service["spec"]["selector"] == deployment["spec"]["template"]["metadata"]["labels"]
+    assert (
+        service["spec"]["selector"]
+        == deployment["spec"]["template"]["metadata"]["labels"]
+    )
 
 
-def test_the_image_of_openenv_starts_its_command_at_the_port_that_clients_expect() -> None:
-    lines = (ROOT / "Dockerfile").read_text().partition("FROM none AS openenv")[2].splitlines()
-    [entry] = [line.removeprefix("ENTRYPOINT ") for line in lines if line.startswith("ENTRYPOINT")]
+def test_the_image_of_openenv_starts_its_command_at_the_port_that_clients_expect() -> (
+    None
+):
+    lines = (
+        (ROOT / "Dockerfile")
+        .read_text()
+        .partition("FROM none AS openenv")[2]
+        .splitlines()
+    )
+    [entry] = [
+        line.removeprefix("ENTRYPOINT ")
+        for line in lines
+        if line.startswith("ENTRYPOINT")
+    ]
     program, command, *given = json.loads(entry)
     options = build_parser().parse(given)
     assert (program, command) == ("reasoning-gym-environment", "openenv")
@@ -104,7 +128,16 @@ def test_hostile_texts_are_contained_in_a_strict_container() -> None:
         [
             ROOT / "tests" / "support" / "programs" / "strict_container.sh",
             sys.base_prefix,
-            *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"),
+            *(
+                sys.executable,
+                "-m",
+                "pytest",
+                "-q",
+                "-p",
+                "no:cacheprovider",
+                "-p",
+                "no:xdist",
+            ),
             *("tests/sandbox/test_hostile_answers.py", "tests/sandbox/test_attacks.py"),
         ],
         cwd=ROOT,
@@ -122,7 +155,9 @@ def test_the_image_installs_what_is_locked_and_everything_locked_has_a_hash() ->
     assert lock.count("--hash=sha256:") >= len(locked)
     assert "openenv" in locked
     assert "--constraint deploy/requirements.lock" in (ROOT / "Dockerfile").read_text()
-    assert "!deploy/requirements.lock" in (ROOT / ".dockerignore").read_text().splitlines()
+    assert (
+        "!deploy/requirements.lock" in (ROOT / ".dockerignore").read_text().splitlines()
+    )
     tested = (ROOT / "requirements.txt").read_text().lower()
     pinned = re.findall(r"^([a-z0-9-]+)==(\S+)(?: ; .*>=.*)?$", tested, re.MULTILINE)
     assert {name: locked[name] for name, _ in pinned} == dict(pinned)
@@ -132,5 +167,7 @@ def test_the_tested_versions_are_those_of_all_that_the_package_requires() -> Non
     project = (ROOT / "pyproject.toml").read_text().lower()
     required = project.partition("\ndependencies = [")[2].partition("]")[0]
     names = set(re.findall(r'"([a-z0-9-]+)', required))
-    pinned = re.findall(r"^([a-z0-9-]+)==", (ROOT / "requirements.txt").read_text().lower(), re.M)
+    pinned = re.findall(
+        r"^([a-z0-9-]+)==", (ROOT / "requirements.txt").read_text().lower(), re.M
+    )
     assert names <= set(pinned)

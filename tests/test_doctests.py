@@ -21,7 +21,9 @@ MODULES = [
 ]
 
 
-@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__.partition(".")[2])
+@pytest.mark.parametrize(
+    "module", MODULES, ids=lambda module: module.__name__.partition(".")[2]
+)
 def test_every_example_holds(module: ModuleType) -> None:
     results = doctest.testmod(module)
     assert results.attempted == inspect.getsource(module).count(">>> ")

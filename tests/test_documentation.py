@@ -21,14 +21,18 @@ PACKAGE = ROOT / "reasoning_gym_environment"
 @pytest.mark.parametrize("table", ["configuration_table", "task_table"])
 def test_the_tables_are_those_of_the_code(table: str) -> None:
     script = ROOT / "docs" / f"{table}.py"
-    checked = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True)
+    checked = subprocess.run(
+        [sys.executable, script, "--check"], capture_output=True, text=True
+    )
     assert checked.returncode == 0, checked.stderr
 
 
 @pytest.mark.parametrize(
     ("name", "render"), [("labels/labels", check), ("verifier-audit", verifier_audit)]
 )
-def test_the_pages_of_the_audits_are_those_of_their_data(name: str, render: ModuleType) -> None:
+def test_the_pages_of_the_audits_are_those_of_their_data(
+    name: str, render: ModuleType
+) -> None:
     data = json.loads((ROOT / "research" / f"{name}.json").read_text(encoding="utf-8"))
     page = (ROOT / "research" / f"{name}.md").read_text(encoding="utf-8")
     assert page == render.as_markdown(data)
@@ -41,14 +45,18 @@ PATHS = sorted({*re.findall(r"`((?:[a-z_]+/)+[a-z_]*(?:\.\w+)?|[a-z_]+\.py)`", P
 @pytest.mark.parametrize("path", PATHS)
 def test_what_the_map_names_is_there(path: str) -> None:
     """Paths are relative to the repository or to the package; `a/b` may leave out `.py`."""
-    places = [folder / f"{path}{end}" for folder in (ROOT, PACKAGE) for end in ("", ".py")]
+    places = [
+        folder / f"{path}{end}" for folder in (ROOT, PACKAGE) for end in ("", ".py")
+    ]
     assert any(place.exists() for place in places)
 
 
 @pytest.mark.parametrize(
     "folder", sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py"))
 )
-def test_every_package_is_on_the_map_and_says_what_is_in_it_and_what_is_not(folder: str) -> None:
+def test_every_package_is_on_the_map_and_says_what_is_in_it_and_what_is_not(
+    folder: str,
+) -> None:
     assert f"`{folder}/`" in PAGE
     said = ast.get_docstring(ast.parse((PACKAGE / folder / "__init__.py").read_text()))
     assert len(re.findall(r"\.(?:\s|$)", said or "")) >= 2
@@ -58,7 +66,9 @@ def test_every_status_is_explained() -> None:
     from reasoning_gym_environment.records import Status
 
     page = (ROOT / "docs" / "scoring.md").read_text()
-    assert [status.value for status in Status if f"| `{status.value}` |" not in page] == []
+    assert [
+        status.value for status in Status if f"| `{status.value}` |" not in page
+    ] == []
 
 
 def test_everything_that_is_stored_or_exported_is_explained() -> None:
@@ -72,7 +82,10 @@ def test_everything_that_is_stored_or_exported_is_explained() -> None:
     names = {*row, *row["rollouts"][0], *StoredGroup.__struct_encode_fields__}
     names -= {"(file)", "(other)"}
     names |= {
-        key for rows in (sft_rows, dpo_rows, record_rows) for i in rows(group) for key in i.row
+        key
+        for rows in (sft_rows, dpo_rows, record_rows)
+        for i in rows(group)
+        for key in i.row
     }
     page = (ROOT / "docs" / "data.md").read_text()
     assert sorted(name for name in names if f"`{name}`" not in page) == []

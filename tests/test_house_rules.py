@@ -61,8 +61,12 @@ def unexplained_exemptions(source: str) -> list[str]:
 def catches_everything(handler: ast.ExceptHandler) -> bool:
     if handler.type is None:
         return True
-    caught = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    return any(isinstance(error, ast.Name) and error.id in EVERYTHING for error in caught)
+    caught = (
+        handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    )
+    return any(
+        isinstance(error, ast.Name) and error.id in EVERYTHING for error in caught
+    )
 
 
 def swallowed_failures(source: str) -> Iterator[int]:
@@ -85,9 +89,16 @@ def unsaid(source: str) -> list[str]:
     tree = ast.parse(source)
     documented = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     nodes = [node for node in ast.walk(tree) if isinstance(node, documented)]
-    texts = [ast.get_docstring(tree) or "", *filter(None, map(ast.get_docstring, nodes))]
+    texts = [
+        ast.get_docstring(tree) or "",
+        *filter(None, map(ast.get_docstring, nodes)),
+    ]
     firsts = [text.partition("\n\n")[0] for text in texts]
-    return [first for first in firsts if HEADING.match(first) or first[-1:] not in SENTENCE_ENDS]
+    return [
+        first
+        for first in firsts
+        if HEADING.match(first) or first[-1:] not in SENTENCE_ENDS
+    ]
 
 
 def test_every_docstring_begins_with_a_sentence() -> None:
@@ -106,7 +117,12 @@ def bound_again(source: str) -> list[str]:
     """Names that a module binds more than once: the last value is that of all functions."""
     body = ast.parse(source).body
     bound = [node.target for node in body if isinstance(node, ast.AnnAssign)]
-    bound += [target for node in body if isinstance(node, ast.Assign) for target in node.targets]
+    bound += [
+        target
+        for node in body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+    ]
     names = Counter(target.id for target in bound if isinstance(target, ast.Name))
     return [name for name, times in names.items() if times > 1]
 
@@ -123,9 +139,12 @@ def test_only_what_is_shown_or_stored_reads_the_clock_that_people_set() -> None:
         return re.findall(r"\btime\.time(?:_ns)?\(\)", source)
 
     assert violations(PACKAGE_FILES, reads) == {
-        "reasoning_gym_environment/demo/server.py": ["time.time()"],  # a key of its replies
-        "reasoning_gym_environment/inference/servers.py": ["time.time()"],  # shown: a pause's end
-        "reasoning_gym_environment/report/live.py": ["time.time()"] * 2,  # compared with rows'
+        # A key of its replies.
+        "reasoning_gym_environment/demo/server.py": ["time.time()"],
+        # Shown: a pause's end.
+        "reasoning_gym_environment/inference/servers.py": ["time.time()"],
+        # Compared with rows'.
+        "reasoning_gym_environment/report/live.py": ["time.time()"] * 2,
     }
 
 
@@ -139,25 +158,38 @@ def test_no_failure_is_swallowed_without_a_reason() -> None:
 
 @pytest.mark.parametrize("reason", ["", "  ", " - x", " # ok", " F401"])
 @pytest.mark.parametrize(
-    "exemption", ["noqa", "noqa: F401", "noqa: F401, E501", "type: ignore", "type: ignore[misc]"]
+    "exemption",
+    ["noqa", "noqa: F401", "noqa: F401, E501", "type: ignore", "type: ignore[misc]"],
 )
 def test_an_exemption_without_a_reason_is_found(exemption: str, reason: str) -> None:
     assert unexplained_exemptions(f"x = 1  # {exemption}{reason}\n")
-    assert not unexplained_exemptions(f"x = 1  # {exemption} - the library is untyped\n")
+    assert not unexplained_exemptions(
+        f"x = 1  # {exemption} - the library is untyped\n"
+    )
 
 
-@pytest.mark.parametrize("caught", ["", " Exception", " BaseException", " (OSError, Exception)"])
+@pytest.mark.parametrize(
+    "caught", ["", " Exception", " BaseException", " (OSError, Exception)"]
+)
 def test_a_swallowed_failure_is_found(caught: str) -> None:
     begin = f"try:\n    f()\nexcept{caught}:"
     assert list(swallowed_failures(f"{begin}\n    pass\n")) == [3]
     assert not list(swallowed_failures(f"{begin}\n    raise\n"))
-    assert not list(swallowed_failures(f"{begin}  # noqa: BLE001 - it is counted\n    pass\n"))
+    assert not list(
+        swallowed_failures(f"{begin}  # noqa: BLE001 - it is counted\n    pass\n")
+    )
     named = f"try:\n    f()\nexcept OSError:\n    pass\n{begin}\n    raise\n"
     assert not list(swallowed_failures(named)), "a named failure may be handled"
 
 
 def test_a_docstring_that_says_nothing_is_found() -> None:
     assert unsaid("x = 1\n") == [""]
-    assert unsaid('"""A module."""\ndef f():\n    """Example:\n    >>> 1\n    1\n    """\n')
-    assert unsaid('"""A module."""\nclass A:\n    """nothing much"""\n') == ["nothing much"]
-    assert not unsaid('"""A module."""\ndef f():\n    """Do it.\n\n    Raises:\n    """\n')
+    assert unsaid(
+        '"""A module."""\ndef f():\n    """Example:\n    >>> 1\n    1\n    """\n'
+    )
+    assert unsaid('"""A module."""\nclass A:\n    """nothing much"""\n') == [
+        "nothing much"
+    ]
+    assert not unsaid(
+        '"""A module."""\ndef f():\n    """Do it.\n\n    Raises:\n    """\n'
+    )

@@ -90,7 +90,9 @@ def imported(source: str, module: str, *, is_package: bool) -> set[str]:
 def imports() -> dict[str, set[str]]:
     """What each module imports."""
     return {
-        module: imported(path.read_text("utf-8"), module, is_package=path.name == "__init__.py")
+        module: imported(
+            path.read_text("utf-8"), module, is_package=path.name == "__init__.py"
+        )
         for module, path in SOURCES.items()
     }
 
@@ -105,8 +107,14 @@ def test_imports_are_found_wherever_they_stand() -> None:
         "import a.b\nfrom . import grading, __doc__\nfrom ..tasks.facts import X\n"
         "def f():\n    from c.d import e\nif TYPE_CHECKING:\n    from ..errors import Y\n"
     )
-    ours = {f"{PACKAGE}.{name}" for name in ("scoring", "scoring.grading", "errors", "tasks.facts")}
-    assert imported(source, f"{PACKAGE}.scoring.new", is_package=False) == {"a.b", "c.d"} | ours
+    ours = {
+        f"{PACKAGE}.{name}"
+        for name in ("scoring", "scoring.grading", "errors", "tasks.facts")
+    }
+    assert (
+        imported(source, f"{PACKAGE}.scoring.new", is_package=False)
+        == {"a.b", "c.d"} | ours
+    )
     alone = imported("from .scoring import grading", PACKAGE, is_package=True)
     assert alone == {f"{PACKAGE}.scoring.grading"}
 
@@ -120,13 +128,16 @@ def test_a_module_imports_from_its_own_place_or_from_those_before() -> None:
         (module, name)
         for module, names in imports().items()
         for name in names
-        if name.partition(".")[0] == PACKAGE and not may_import(place(module), place(name))
+        if name.partition(".")[0] == PACKAGE
+        and not may_import(place(module), place(name))
     }
     assert not above
 
 
 def test_pure_modules_import_only_the_standard_library() -> None:
-    assert not {m for m in PURE if not top_levels(f"{PACKAGE}.{m}") <= sys.stdlib_module_names}
+    assert not {
+        m for m in PURE if not top_levels(f"{PACKAGE}.{m}") <= sys.stdlib_module_names
+    }
 
 
 def test_atropos_is_imported_in_few_packages() -> None:
@@ -157,16 +168,28 @@ def test_no_module_imports_reasoning_gym_at_its_top() -> None:
         if "reasoning_gym" not in top_levels(module):
             continue  # it imports it nowhere
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        tree.body = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
-        names = imported(ast.unparse(tree), module, is_package=path.name == "__init__.py")
+        tree.body = [
+            node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)
+        ]
+        names = imported(
+            ast.unparse(tree), module, is_package=path.name == "__init__.py"
+        )
         assert "reasoning_gym" not in {name.partition(".")[0] for name in names}, module
 
 
 def test_only_the_command_line_starts_the_demo() -> None:
-    users = {module for module in SOURCES for name in imports()[module] if place(name) == "demo"}
+    users = {
+        module
+        for module in SOURCES
+        for name in imports()[module]
+        if place(name) == "demo"
+    }
     outside = {module for module in users if place(module) != "demo"}
     # The package itself names the stand-ins and imports them when they are asked for.
-    assert outside == {"reasoning_gym_environment", "reasoning_gym_environment.commands.demo"}
+    assert outside == {
+        "reasoning_gym_environment",
+        "reasoning_gym_environment.commands.demo",
+    }
 
 
 def test_every_command_has_a_module() -> None:
@@ -183,7 +206,9 @@ def test_imports_by_text_stay_where_they_are_needed() -> None:
         f"{PACKAGE}.{PACKAGE}",
         f"{PACKAGE}.util.modules",  # a function of the user, by its path
     }
-    assert not [m for m, path in SOURCES.items() if "__import__(" in path.read_text("utf-8")]
+    assert not [
+        m for m, path in SOURCES.items() if "__import__(" in path.read_text("utf-8")
+    ]
 
 
 def test_every_package_that_is_imported_is_declared() -> None:
@@ -191,7 +216,9 @@ def test_every_package_that_is_imported_is_declared() -> None:
     named = {"yaml": "pyyaml", "cellpylib": "reasoning-gym", "omegaconf": "verl"}
     named |= {"pydantic_core": "pydantic"}
     named |= {"skyrl_gym": "skyrl-gym"}
-    used = {name for module in SOURCES for name in top_levels(module)} - sys.stdlib_module_names
+    used = {
+        name for module in SOURCES for name in top_levels(module)
+    } - sys.stdlib_module_names
     used.remove("tinker_cookbook")  # no extra: what it requires is not published
     assert {named.get(name, name.replace("_", "-")) for name in used} <= declared
 
@@ -210,5 +237,7 @@ def test_pure_modules_can_be_imported_where_nothing_is_installed() -> None:
     )
     alone = [sys.executable, "-I", "-S", "-B", "-c", script]
     modules = [f"{PACKAGE}.{name}" for name in PURE]
-    done = subprocess.run([*alone, str(ROOT), *modules], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [*alone, str(ROOT), *modules], capture_output=True, text=True, check=True
+    )
     assert set(done.stdout.split()) - {"__main__"} == {PACKAGE}

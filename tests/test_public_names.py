@@ -63,7 +63,11 @@ def test_every_public_name_can_be_imported() -> None:
 
 
 def test_the_names_of_the_integrations_are_these() -> None:
-    modules = [path for path in (FOLDER / "integrations").glob("*.py") if path.stem != "__init__"]
+    modules = [
+        path
+        for path in (FOLDER / "integrations").glob("*.py")
+        if path.stem != "__init__"
+    ]
     assert {module.stem: declared(module) for module in modules} == INTEGRATIONS
 
 
@@ -71,7 +75,11 @@ def test_the_reference_page_shows_the_public_names() -> None:
     page = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
     shown = re.findall(r"^::: reasoning_gym_environment\.([\w.]+)$", page, re.MULTILINE)
     ours = [*reasoning_gym_environment.__all__]
-    theirs = [f"integrations.{m}.{name}" for m, names in INTEGRATIONS.items() for name in names]
+    theirs = [
+        f"integrations.{m}.{name}"
+        for m, names in INTEGRATIONS.items()
+        for name in names
+    ]
     assert sorted(shown) == sorted(ours + theirs)
 
 
@@ -82,17 +90,23 @@ def test_pages_examples_and_deployments_import_public_names_alone() -> None:
         *(ROOT / "examples").rglob("*.*"),
         *(ROOT / "deploy").glob("*.*"),
     ]
-    private = re.compile(r"(?:from|import) reasoning_gym_environment\.(?!integrations)[\w.]+")
+    private = re.compile(
+        r"(?:from|import) reasoning_gym_environment\.(?!integrations)[\w.]+"
+    )
     texts = {path.name: path.read_text(errors="replace") for path in programs}
     del texts["CHANGELOG.md"]
-    assert {name: found for name, text in texts.items() if (found := private.findall(text))} == {}
+    assert {
+        name: found for name, text in texts.items() if (found := private.findall(text))
+    } == {}
 
 
 def test_a_wheel_has_every_file_that_is_no_module() -> None:
     settings = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     listed = re.search(r"package-data\]\n\w+ = \[(.*?)\]", settings, re.DOTALL)
     assert listed
-    packed = {path for each in re.findall('"(.*?)"', listed[1]) for path in FOLDER.glob(each)}
+    packed = {
+        path for each in re.findall('"(.*?)"', listed[1]) for path in FOLDER.glob(each)
+    }
     known = (".py", ".pyc")
     found = {p for p in FOLDER.rglob("*") if p.is_file() and p.suffix not in known}
     assert found == {path for path in packed if path.is_file()}

@@ -50,7 +50,9 @@ def test_the_version_that_made_a_recipes_problem_is_no_part_of_its_identity() ->
     assert json.loads(recipe_text(made))["library_version"] == "0.1.25"
 
 
-@pytest.mark.parametrize("data", [{"task": "gcd"}, {"task": "gcd", "seed": 2, "sede": 3}])
+@pytest.mark.parametrize(
+    "data", [{"task": "gcd"}, {"task": "gcd", "seed": 2, "sede": 3}]
+)
 def test_a_recipe_refuses_missing_and_unknown_keys(data: dict[str, Any]) -> None:
     with pytest.raises(TypeError, match=r"seed|sede"):
         Recipe.from_json(data)
@@ -87,7 +89,9 @@ def test_a_group_keeps_its_order_and_knows_what_was_scored() -> None:
         )
         for verdict, value in zip(verdicts, (0.9, 0.5, 0.0), strict=True)
     )
-    problem = Problem(recipe=Recipe(task="gcd", seed=2), question="?", oracle=None, entry=b"")
+    problem = Problem(
+        recipe=Recipe(task="gcd", seed=2), question="?", oracle=None, entry=b""
+    )
     group = GroupResult(problem=problem, attempts=attempts)
     assert group.rewards == (0.9, 0.5, 0.0)
     assert group.scored == (attempts[0], attempts[2])
@@ -99,9 +103,13 @@ def test_a_stored_recipe_shares_nothing_with_the_recipe() -> None:
     assert recipe.parameters == {"sizes": [1, 2]}
 
 
-def test_the_representation_of_a_problem_shows_the_question_shortened_and_no_entry() -> None:
+def test_the_representation_of_a_problem_shows_the_question_shortened_and_no_entry() -> (
+    None
+):
     recipe, question = Recipe(task="gcd", seed=2), "How\nmany? " * 99
-    shown = repr(Problem(recipe=recipe, question=question, oracle="4", entry=b"\x80" * 99))
+    shown = repr(
+        Problem(recipe=recipe, question=question, oracle="4", entry=b"\x80" * 99)
+    )
     assert "task='gcd', seed=2" in shown
     assert "question='How many? How many?" in shown
     assert len(shown) < 250

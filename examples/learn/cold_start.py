@@ -25,10 +25,14 @@ Example = tuple[list[int], list[int]]
 def encode(messages: Sequence[dict[str, str]], tokenizer: Any) -> Example:
     """Encode a demonstration as the environment does: prompt and answer separately."""
     *prompt, answer = messages
-    text = tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
+    text = tokenizer.apply_chat_template(
+        prompt, tokenize=False, add_generation_prompt=True
+    )
     return (
         tokenizer.encode(text, add_special_tokens=False),
-        tokenizer.encode(answer["content"] + tokenizer.eos_token, add_special_tokens=False),
+        tokenizer.encode(
+            answer["content"] + tokenizer.eos_token, add_special_tokens=False
+        ),
     )
 
 
@@ -50,7 +54,9 @@ def train(
     steps = passes * -(-len(examples) // size)
     optimizer = torch.optim.AdamW(policy.model.parameters(), lr=learning_rate)
     policy.model.train()
-    for step, batch in enumerate(batches(examples, passes=passes, seed=seed, size=size)):
+    for step, batch in enumerate(
+        batches(examples, passes=passes, seed=seed, size=size)
+    ):
         share = min(1.0, (step + 1) / WARM_UP, 1.1 - step / steps)
         for group in optimizer.param_groups:
             group["lr"] = learning_rate * share
@@ -61,7 +67,9 @@ def train(
         optimizer.zero_grad()
         if time.monotonic() - said > SAY_EVERY:
             said = time.monotonic()
-            print(f"         step {step} of {steps}, loss {loss.item():.3f}", flush=True)
+            print(
+                f"         step {step} of {steps}, loss {loss.item():.3f}", flush=True
+            )
     policy.model.eval()
 
 
@@ -71,15 +79,21 @@ def batches(
     """Yield batches of examples of similar length; only answers have a loss."""
     shuffle = random.Random(seed)
     for _ in range(passes):
-        order = sorted(examples, key=lambda example: (_length(example) // 8, shuffle.random()))
+        order = sorted(
+            examples, key=lambda example: (_length(example) // 8, shuffle.random())
+        )
         chunks = [order[begin : begin + size] for begin in range(0, len(order), size)]
         shuffle.shuffle(chunks)
         for chunk in chunks:
             longest = max(map(_length, chunk))
-            rows = [(p + c, [-100] * len(p) + c, longest - len(p + c)) for p, c in chunk]
+            rows = [
+                (p + c, [-100] * len(p) + c, longest - len(p + c)) for p, c in chunk
+            ]
             yield {
                 "input_ids": torch.tensor([ids + [0] * room for ids, _, room in rows]),
-                "labels": torch.tensor([labels + [-100] * room for _, labels, room in rows]),
+                "labels": torch.tensor(
+                    [labels + [-100] * room for _, labels, room in rows]
+                ),
             }
 
 

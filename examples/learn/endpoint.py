@@ -58,7 +58,9 @@ class Endpoint:
         return web.Response()
 
     async def models(self, _: web.Request) -> web.Response:
-        return web.json_response({"data": [{"id": "learner", "max_model_len": CONTEXT}]})
+        return web.json_response(
+            {"data": [{"id": "learner", "max_model_len": CONTEXT}]}
+        )
 
     async def tokenize(self, request: web.Request) -> web.Response:
         text = (await request.json())["prompt"]
@@ -72,9 +74,15 @@ class Endpoint:
         if body.get("top_p", 1) != 1:
             raise web.HTTPBadRequest(text="top_p must be 1 here")
         max_tokens = min(body["max_tokens"], CONTEXT - len(prompt))
-        await self.queue.put(Request(prompt, body["n"], max_tokens, body["temperature"], done))
+        await self.queue.put(
+            Request(prompt, body["n"], max_tokens, body["temperature"], done)
+        )
         choices = [
-            {"index": index, "prompt_token_ids": prompt, **choice(sample, self.policy.tokenizer)}
+            {
+                "index": index,
+                "prompt_token_ids": prompt,
+                **choice(sample, self.policy.tokenizer),
+            }
             for index, sample in enumerate(await done)
         ]
         return web.json_response({"model": body["model"], "choices": choices})
@@ -110,7 +118,9 @@ class Endpoint:
             own, samples = samples[: request.n], samples[request.n :]
             self.sampled += request.n
             if not request.done.done():  # nobody waits where a client gave up
-                request.done.set_result([cut(sample, request.max_tokens) for sample in own])
+                request.done.set_result(
+                    [cut(sample, request.max_tokens) for sample in own]
+                )
 
 
 def cut(sample: Sample, most: int) -> Sample:

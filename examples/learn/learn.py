@@ -77,7 +77,9 @@ class Run:
             self.steps += 1
             if self.steps % 10 == 0 or self.steps == 1:
                 ratio, norm = metrics["mean_ratio"], metrics["grad_norm"]
-                self.say(f"step {self.steps:4}  importance ratio {ratio:.3f}  gradient {norm:.2f}")
+                self.say(
+                    f"step {self.steps:4}  importance ratio {ratio:.3f}  gradient {norm:.2f}"
+                )
         return True
 
     async def show(self) -> None:
@@ -85,7 +87,9 @@ class Run:
         stages = {stage: self.evaluation(stage) for stage in STAGES}
         dumps = sorted((self.folder / "dumps").glob("*.jsonl"))
         page, picture = self.folder / "report.html", self.folder / "learning.svg"
-        await self.loop.finish("report", *map(str, [*dumps, *stages.values()]), "-o", str(page))
+        await self.loop.finish(
+            "report", *map(str, [*dumps, *stages.values()]), "-o", str(page)
+        )
         plot(dumps, stages, picture)
         print(f"\n{table(stages)}\n")
         self.say(f"done: {picture} and {page}")
@@ -127,7 +131,8 @@ async def learn(options: Options) -> None:
 def parse(arguments: Sequence[str]) -> Options:
     """Parse the options; raise SystemExit if the folder exists."""
     parser = parser_of(
-        Options, "Train a small model from scratch, by demonstrations and reinforcement."
+        Options,
+        "Train a small model from scratch, by demonstrations and reinforcement.",
     )
     options = Options(**vars(parser.parse_args(arguments)))
     if options.folder.exists():
@@ -136,6 +141,7 @@ def parse(arguments: Sequence[str]) -> Options:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was started ends as well
+    # What was started ends as well.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     torch.set_num_threads(1)  # the other core is the environment's
     asyncio.run(learn(parse(sys.argv[1:])))

@@ -55,7 +55,11 @@ class Loop:
 
     def asks(self, url: str, **more: Any) -> list[str]:
         """Return the options of commands that query the endpoint."""
-        server = {"server_type": "vllm", "base_url": f"{url}/v1", "model_name": "learner"}
+        server = {
+            "server_type": "vllm",
+            "base_url": f"{url}/v1",
+            "model_name": "learner",
+        }
         return [
             *self.env(
                 tokenizer_name=self.tokenizer,
@@ -68,7 +72,9 @@ class Loop:
         ]
 
     @asynccontextmanager
-    async def command(self, name: str, *options: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    async def command(
+        self, name: str, *options: str
+    ) -> AsyncIterator[asyncio.subprocess.Process]:
         """Run a command during the block, with its output in a log."""
         with self.log(name).open("ab") as log:
             process = await asyncio.create_subprocess_exec(
@@ -87,7 +93,9 @@ class Loop:
         """Return the log file of a command."""
         return self.folder / f"{name}.log"
 
-    async def finish(self, name: str, *options: str, accepted: Collection[int] = (0,)) -> None:
+    async def finish(
+        self, name: str, *options: str, accepted: Collection[int] = (0,)
+    ) -> None:
         """Run a command to its end; raise RuntimeError if its exit status is not accepted."""
         async with self.command(name, *options) as process:
             if await process.wait() not in accepted:
@@ -131,7 +139,9 @@ class Loop:
         """
 
         def train(api_url: str) -> reinforce.Steps:
-            return reinforce.train(policy, reinforce.settings(api_url, self.folder, steps=steps))
+            return reinforce.train(
+                policy, reinforce.settings(api_url, self.folder, steps=steps)
+            )
 
         await self.train(train, url, goes_on, steps=steps, **settings)
 
@@ -163,14 +173,18 @@ class Loop:
             training = asyncio.create_task(asyncio.to_thread(work))
             served = asyncio.create_task(serve.wait())
             try:
-                await asyncio.wait([training, served], return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(
+                    [training, served], return_when=asyncio.FIRST_COMPLETED
+                )
                 if serve.returncode:
                     raise RuntimeError(f"serve failed: see {self.log('serve')}")
                 await training
             finally:
                 ends.set()
 
-    def serves(self, url: str, api_url: str, steps: int, settings: Mapping[str, Any]) -> list[str]:
+    def serves(
+        self, url: str, api_url: str, steps: int, settings: Mapping[str, Any]
+    ) -> list[str]:
         """Return the options of `serve`: nearly on-policy, with every group on disk."""
         return self.asks(
             url,
@@ -180,7 +194,8 @@ class Loop:
             steps_per_eval=0,
             max_num_workers=32,
             max_batches_offpolicy=1,
-            score_mode="threshold",  # normalised, a partial credit of 0.01 would weigh as much as 1
+            # Normalised, a partial credit of 0.01 would weigh as much as 1.
+            score_mode="threshold",
             dump_all_rollouts=True,
             **settings,
         )

@@ -9,7 +9,12 @@ from typing import Any, NamedTuple
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import (
+    AutoTokenizer,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedTokenizerFast,
+)
 from transformers.utils.logging import disable_progress_bar
 
 disable_progress_bar()  # of every file that is read or written
@@ -69,9 +74,11 @@ def build_model(vocabulary: int, seed: int) -> LlamaForCausalLM:
         num_hidden_layers=3,
         num_attention_heads=4,
         num_key_value_heads=4,
-        max_position_embeddings=2 * CONTEXT,  # prompts of a batch are padded to the longest
+        # Prompts of a batch are padded to the longest.
+        max_position_embeddings=2 * CONTEXT,
         tie_word_embeddings=True,
-        initializer_range=0.08,  # about the root of 1 / hidden_size; 0.02 is meant for large models
+        # About the root of 1 / hidden_size; 0.02 is meant for large models.
+        initializer_range=0.08,
     )
     return LlamaForCausalLM(config)
 
@@ -102,7 +109,9 @@ class Policy:
         """Sample one completion of each prompt, with logprobs of the sampled distribution."""
         longest = max(map(len, prompts))
         pad, end = self.tokenizer.pad_token_id, self.tokenizer.eos_token_id
-        ids = torch.tensor([[pad] * (longest - len(prompt)) + list(prompt) for prompt in prompts])
+        ids = torch.tensor(
+            [[pad] * (longest - len(prompt)) + list(prompt) for prompt in prompts]
+        )
         greedy = temperature == 0
         with self.lock, torch.inference_mode():
             out = self.model.generate(
@@ -123,7 +132,9 @@ class Policy:
         best = logprobs.max(dim=-1).values
         return [
             Sample(*(each[: _length(row, end)] for each in (row, own, most)))
-            for row, own, most in zip(tokens.tolist(), drawn.tolist(), best.tolist(), strict=True)
+            for row, own, most in zip(
+                tokens.tolist(), drawn.tolist(), best.tolist(), strict=True
+            )
         ]
 
 

@@ -20,5 +20,7 @@ def parser_of(options: type[Any], description: str) -> argparse.ArgumentParser:
     )
     for each in fields(options):
         kind = type(each.default)
-        parser.add_argument(f"--{each.name}", type=kind, default=each.default, **each.metadata)
+        parser.add_argument(
+            f"--{each.name}", type=kind, default=each.default, **each.metadata
+        )
     return parser

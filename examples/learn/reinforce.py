@@ -44,12 +44,18 @@ def settings(api_url: str, folder: Path, *, steps: int) -> TrainingConfig:
 def train(policy: Policy, config: TrainingConfig) -> Steps:
     """Register, pull batches and train one step on each."""
     register_trainer(config)
-    optimizer = torch.optim.AdamW(policy.model.parameters(), lr=config.lr, weight_decay=0.0)
+    optimizer = torch.optim.AdamW(
+        policy.model.parameters(), lr=config.lr, weight_decay=0.0
+    )
     return make_steps(policy, optimizer, config)
 
 
 def make_steps(
-    policy: Policy, optimizer: torch.optim.Optimizer, config: TrainingConfig, *, start: int = 0
+    policy: Policy,
+    optimizer: torch.optim.Optimizer,
+    config: TrainingConfig,
+    *,
+    start: int = 0,
 ) -> Steps:
     """Pull batches of a registered trainer, and train one step on each."""
     step = start
@@ -61,6 +67,8 @@ def make_steps(
             continue
         *batches, logprobs = pad_data_to_good_offset(data, config.batch_size)
         with policy.lock:
-            metrics = run_training_step(policy.model, optimizer, *batches, config, step, logprobs)
+            metrics = run_training_step(
+                policy.model, optimizer, *batches, config, step, logprobs
+            )
         step += 1
         yield metrics

@@ -31,7 +31,9 @@ def table(evaluations: Mapping[str, Path]) -> str:
     """Return solved shares by task and stage, and the last two stages compared item by item."""
     stages = {name: held_out(folder) for name, folder in evaluations.items()}
     tasks = sorted({sample.task for samples in stages.values() for sample in samples})
-    lines = [f"{'held-out items solved':24}" + "".join(f"{name:>22}" for name in stages)]
+    lines = [
+        f"{'held-out items solved':24}" + "".join(f"{name:>22}" for name in stages)
+    ]
     for task in tasks:
         lines.append(f"{task:24}" + "".join(cell(s, task) for s in stages.values()))
     lines.append(f"{'all':24}" + "".join(cell(samples) for samples in stages.values()))
@@ -55,18 +57,30 @@ def cell(samples: Sequence[StoredGroup], task: str = "") -> str:
 
 def plot(dumps: Sequence[Path], evaluations: Mapping[str, Path], path: Path) -> None:
     """Draw the solved share in training over rollouts, and the evaluations before and after."""
-    rows = sorted((row for dump in dumps for row in read_dump(dump).rows), key=itemgetter("time"))
+    rows = sorted(
+        (row for dump in dumps for row in read_dump(dump).rows), key=itemgetter("time")
+    )
     groups = [row["rollouts"] for row in rows]
-    shares = [mean(rollout["status"] == "solved" for rollout in group) for group in groups]
+    shares = [
+        mean(rollout["status"] == "solved" for rollout in group) for group in groups
+    ]
     window, size = min(WINDOW, len(shares)), len(groups[0])
     ends = range(window, len(shares) + 1)
     means = [mean(shares[end - window : end]) for end in ends]
     figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
-    axes.plot([size * end for end in ends], means, label=f"in training, mean of {window} groups")
-    *_, before, after = (share(values(held_out(folder))) for folder in evaluations.values())
+    axes.plot(
+        [size * end for end in ends],
+        means,
+        label=f"in training, mean of {window} groups",
+    )
+    *_, before, after = (
+        share(values(held_out(folder))) for folder in evaluations.values()
+    )
     for place, each in ((0, before), (size * len(groups), after)):
         error = [[each.value - each.low], [each.high - each.value]]
-        axes.errorbar([place], [each.value], yerr=error, fmt="o", color="black", capsize=4)
+        axes.errorbar(
+            [place], [each.value], yerr=error, fmt="o", color="black", capsize=4
+        )
     axes.plot([], [], "ko", label="held out, with 95 % interval")
     axes.set(xlabel="rollouts", ylabel="solved share", ylim=(0, 1))
     axes.legend()

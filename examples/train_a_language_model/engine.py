@@ -15,7 +15,8 @@ import requests
 SETTINGS = {
     "VLLM_SERVER_DEV_MODE": "1",  # brings /collective_rpc and /reset_prefix_cache
     "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB
-    "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # others may have the core that it would choose
+    # Others may have the core that it would choose.
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
 }
 START_SECONDS = 600
 RELOAD_SECONDS = 300
@@ -28,7 +29,9 @@ class Engine:
         url: without a trailing slash.
     """
 
-    def __init__(self, process: asyncio.subprocess.Process, port: int, log: Path) -> None:
+    def __init__(
+        self, process: asyncio.subprocess.Process, port: int, log: Path
+    ) -> None:
         self.url = f"http://127.0.0.1:{port}"
         self._process = process
         self._log = log
@@ -61,7 +64,9 @@ def reload(url: str) -> None:
     """
     calls = {"/collective_rpc": {"method": "reload_weights"}, "/reset_prefix_cache": {}}
     for path, body in calls.items():
-        requests.post(f"{url}{path}", json=body, timeout=RELOAD_SECONDS).raise_for_status()
+        requests.post(
+            f"{url}{path}", json=body, timeout=RELOAD_SECONDS
+        ).raise_for_status()
 
 
 @asynccontextmanager
@@ -89,7 +94,9 @@ async def serving(
         await process.wait()
 
 
-def command(python: str, model: Path, port: int, *, dtype: str, context: int) -> list[str]:
+def command(
+    python: str, model: Path, port: int, *, dtype: str, context: int
+) -> list[str]:
     """Return the command that serves a model's folder under the loop's model name."""
     options = {
         "model": model,

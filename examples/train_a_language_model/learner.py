@@ -39,7 +39,9 @@ class Learner(Policy):
         model.requires_grad_(False)
         for layer in model.model.layers[-layers:]:
             layer.requires_grad_(True)
-        self.trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        self.trained = {
+            name: p for name, p in model.named_parameters() if p.requires_grad
+        }
         self.optimizer = torch.optim.AdamW(
             self.trained.values(), lr=LEARNING_RATE, weight_decay=0.0
         )

@@ -20,7 +20,8 @@ def samples(evaluations: Mapping[str, Path]) -> str:
     }
     tasks = sorted(set.intersection(*map(set, stages.values())))[:ITEMS]
     texts = [
-        lines({stage: of_task[task] for stage, of_task in stages.items()}, task) for task in tasks
+        lines({stage: of_task[task] for stage, of_task in stages.items()}, task)
+        for task in tasks
     ]
     return "\n\n".join(texts)
 

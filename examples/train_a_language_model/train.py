@@ -50,14 +50,18 @@ class Options:
     """Options of a run; the defaults take 15 minutes to an hour on two cores."""
 
     folder: Path = option(Path("trained"), "of all output; a run in it is resumed")
-    model: Path = option(Path(".venv-real/model"), "folder that vLLM and transformers read")
+    model: Path = option(
+        Path(".venv-real/model"), "folder that vLLM and transformers read"
+    )
     vllm: str = option(".venv-real/bin/python", "Python interpreter that has vLLM")
     tasks: str = option(TASKS, "names of tasks, with commas between")
     demonstrations: int = option(100, "of each task")
     steps: int = option(100, "of reinforcement, in all")
     items: int = option(20, "held out of each task")
     layers: int = option(10, "that are trained, counted from the last")
-    sampling: str = option("uniform", "of the training problems", choices=("uniform", "signal"))
+    sampling: str = option(
+        "uniform", "of the training problems", choices=("uniform", "signal")
+    )
     seed: int = option(0, "of cold start and problems")
 
 
@@ -92,7 +96,9 @@ class Run:
         if not self.cold.exists():
             learner = Learner(self.options.model, layers=layers)
             count = self.options.demonstrations
-            self.start_cold(learner, asyncio.run(self.loop.demonstrations(count, levels="0")))
+            self.start_cold(
+                learner, asyncio.run(self.loop.demonstrations(count, levels="0"))
+            )
             return learner
         learner = Learner(self.cold, layers=layers)
         if self.checkpoint.exists():
@@ -107,7 +113,9 @@ class Run:
             lines = self.steps.read_text().splitlines(keepends=True)
             self.steps.write_text("".join(lines[:step]))
 
-    def start_cold(self, learner: Learner, messages: Sequence[list[dict[str, str]]]) -> None:
+    def start_cold(
+        self, learner: Learner, messages: Sequence[list[dict[str, str]]]
+    ) -> None:
         """Train on demonstrations, and save the weights."""
         self.say(f"cold start on {len(messages)} demonstrations, computing in {DTYPE}")
         examples = [cold_start.encode(each, learner.tokenizer) for each in messages]
@@ -153,7 +161,9 @@ class Run:
         steps = self.options.steps
 
         def train(api_url: str) -> reinforce.Steps:
-            config = reinforce.settings(api_url, self.folder.resolve(), steps=steps).model_copy(
+            config = reinforce.settings(
+                api_url, self.folder.resolve(), steps=steps
+            ).model_copy(
                 update={
                     "lr": LEARNING_RATE,
                     "batch_size": ROWS,
@@ -180,7 +190,9 @@ class Run:
             task_processes=1,
         )
 
-    def goes_on(self, learner: Learner, engine: Engine, metrics: dict[str, float] | None) -> bool:
+    def goes_on(
+        self, learner: Learner, engine: Engine, metrics: dict[str, float] | None
+    ) -> bool:
         """After a step, send the weights to vLLM, record the metrics, and save what is due."""
         now = time.monotonic()
         engine.require_running()
@@ -193,9 +205,16 @@ class Run:
         if learner.step % CHECKPOINT_EVERY == 0 or learner.step == self.options.steps:
             learner.checkpoint(self.checkpoint)
         end = time.monotonic()
-        seconds = {"waited": self.got - self.since, "trained": now - self.got, "wrote": end - now}
+        seconds = {
+            "waited": self.got - self.since,
+            "trained": now - self.got,
+            "wrote": end - now,
+        }
         self.since = self.got = end
-        figures = {name: metrics[name] for name in ("mean_ratio", "clipped_fraction", "grad_norm")}
+        figures = {
+            name: metrics[name]
+            for name in ("mean_ratio", "clipped_fraction", "grad_norm")
+        }
         with self.steps.open("a") as file:
             file.write(json.dumps({"step": learner.step, **seconds, **figures}) + "\n")
         self.say(
@@ -231,11 +250,14 @@ def main(options: Options) -> None:
 
 def parse(arguments: Sequence[str]) -> Options:
     """Parse the options."""
-    parser = parser_of(Options, "Train a small language model by demonstrations and reinforcement.")
+    parser = parser_of(
+        Options, "Train a small language model by demonstrations and reinforcement."
+    )
     return Options(**vars(parser.parse_args(arguments)))
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was started ends as well
+    # What was started ends as well.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     torch.set_num_threads(THREADS)
     main(parse(sys.argv[1:]))

@@ -37,7 +37,9 @@ def train(config: TrainingConfig, layers: int) -> None:
     register(config, learner.step)
     device = torch.device(config.device).type
     with torch.autocast(device, torch.bfloat16, cache_enabled=False):
-        steps = reinforce.make_steps(learner, learner.optimizer, config, start=learner.step)
+        steps = reinforce.make_steps(
+            learner, learner.optimizer, config, start=learner.step
+        )
         for metrics in steps:
             if metrics is None:
                 continue
@@ -50,7 +52,9 @@ def train(config: TrainingConfig, layers: int) -> None:
 
 def hand_on(learner: Learner, config: TrainingConfig) -> None:
     """Write the weights in bfloat16, half of what they take here, and have vLLM read them."""
-    weights = {name: w.to(torch.bfloat16) for name, w in learner.model.state_dict().items()}
+    weights = {
+        name: w.to(torch.bfloat16) for name, w in learner.model.state_dict().items()
+    }
     served = Path(config.save_path) / "served"
     learner.model.save_pretrained(served, state_dict=weights)
     learner.tokenizer.save_pretrained(served)
@@ -61,6 +65,8 @@ def hand_on(learner: Learner, config: TrainingConfig) -> None:
 
 if __name__ == "__main__":
     parser = create_full_parser()
-    parser.add_argument("--layers", type=int, default=8, help="trained, counted from the last")
+    parser.add_argument(
+        "--layers", type=int, default=8, help="trained, counted from the last"
+    )
     options = parser.parse_args()
     train(config_from_args(options), options.layers)

@@ -19,7 +19,9 @@ from typing import Any
 
 from atroposlib.envs.base import APIServerConfig, BaseEnvConfig, EvalHandlingEnum
 from atroposlib.envs.server_handling.server_baseline import APIServer, ChatCompletion
-from atroposlib.envs.server_handling.server_baseline import Completion as CompletionReply
+from atroposlib.envs.server_handling.server_baseline import (
+    Completion as CompletionReply,
+)
 from jinja2 import TemplateError
 from pydantic import Field
 from tokenizers import Tokenizer
@@ -81,12 +83,21 @@ class AtroposServer(APIServer):
     inference: InferenceClient
     tokenizer: Any
 
-    def __init__(self, config: Any, reasoning_config: Any = None, *, server_type: str = "") -> None:
+    def __init__(
+        self, config: Any, reasoning_config: Any = None, *, server_type: str = ""
+    ) -> None:
         config.server_type = server_type or config.server_type
-        known = {name: value for name, value in config if name in ServerSettings.model_fields}
+        known = {
+            name: value for name, value in config if name in ServerSettings.model_fields
+        }
         build(ServerSettings, known, prefix=f"{SERVER}.")
         super().__init__(config, reasoning_config=reasoning_config)
-        timings = ("request_timings", "attempts_list", "eval_request_timings", "eval_attempts_list")
+        timings = (
+            "request_timings",
+            "attempts_list",
+            "eval_request_timings",
+            "eval_attempts_list",
+        )
         for name in timings:  # Atropos's own lists grow without end
             setattr(self, name, deque(maxlen=max(1, config.rolling_buffer_length)))
         self.client = ServerClient(
@@ -115,7 +126,9 @@ class AtroposServer(APIServer):
     async def chat_completion(self, **kwargs: Any) -> ChatCompletion:
         """Return chat completions with the settings of reasoning, or `skip_reasoning`."""
         asked = self._inject_reasoning_kwargs(kwargs)
-        return ChatCompletion.construct(**await self._reply("/v1/chat/completions", asked))
+        return ChatCompletion.construct(
+            **await self._reply("/v1/chat/completions", asked)
+        )
 
     async def completion(self, **kwargs: Any) -> CompletionReply:
         """Return completions of a prompt."""
@@ -124,7 +137,8 @@ class AtroposServer(APIServer):
     async def _reply(self, path: str, kwargs: dict[str, Any]) -> dict[str, Any]:
         split = kwargs.pop("split", "train")
         extra = kwargs.pop("extra_body", None) or {}
-        of_client = ("timeout", "extra_headers", "extra_query")  # of the openai package's
+        # Of the openai package's.
+        of_client = ("timeout", "extra_headers", "extra_query")
         body = {name: value for name, value in kwargs.items() if name not in of_client}
         return await self.inference.reply(path, {**body, **extra}, split)
 
@@ -137,7 +151,8 @@ class AtroposServer(APIServer):
         """
         if self.tokenizer is None:
             raise InferenceError(
-                "token ids need the model's tokenizer: set --env.tokenizer_name", is_transient=False
+                "token ids need the model's tokenizer: set --env.tokenizer_name",
+                is_transient=False,
             )
         prompt = kwargs.pop("prompt", "")
         ids = kwargs.pop("input_ids", None)
@@ -175,7 +190,9 @@ class AtroposServer(APIServer):
     _tokens_and_logprobs_completion_wrapper = tokens_and_logprobs_completion
 
 
-def require_usable(config: ReasoningGymEnvConfig, server_configs: Any, *, slurm: bool) -> list[Any]:
+def require_usable(
+    config: ReasoningGymEnvConfig, server_configs: Any, *, slurm: bool
+) -> list[Any]:
     """Return the servers' settings as a list.
 
     Raises:
@@ -184,10 +201,14 @@ def require_usable(config: ReasoningGymEnvConfig, server_configs: Any, *, slurm:
     """
     servers = server_configs if isinstance(server_configs, list) else [server_configs]
     if not servers:
-        raise ConfigurationError("server_configs is empty: give the settings of a server")
+        raise ConfigurationError(
+            "server_configs is empty: give the settings of a server"
+        )
     config.require_places()
     if slurm and "SLURM_JOB_NODELIST" not in os.environ:
-        raise ConfigurationError("slurm: SLURM_JOB_NODELIST is not set; or set --slurm false")
+        raise ConfigurationError(
+            "slurm: SLURM_JOB_NODELIST is not set; or set --slurm false"
+        )
     return servers
 
 
@@ -200,7 +221,8 @@ def loading_tokenizer(config: Any, servers: Sequence[Any]) -> Iterator[None]:
         return False
 
     outage = Outage(server="The Hugging Face hub")
-    hub = logging.getLogger("huggingface_hub.utils._http")  # has two lines for each retry
+    # Has two lines for each retry.
+    hub = logging.getLogger("huggingface_hub.utils._http")
     hub.addFilter(log_once_a_minute)
     models = [
         server.model_name if server.tokenizer_name == "none" else server.tokenizer_name
@@ -221,7 +243,9 @@ def loading_tokenizer(config: Any, servers: Sequence[Any]) -> Iterator[None]:
     except (OSError, ValueError) as error:
         path = config.data_path_to_save_groups
         if path is not None and getattr(error, "filename", None) == path:
-            raise UnwritableError(f"data_path_to_save_groups: {error}; choose another") from error
+            raise UnwritableError(
+                f"data_path_to_save_groups: {error}; choose another"
+            ) from error
         reason = " ".join(str(error).split())
         whole = re.match(r".{0,500}(?=[.!]( |$))", reason)  # some list all models
         raise ConfigurationError(
@@ -241,7 +265,9 @@ def chat_template_text(name_or_file: str) -> str:
     try:
         return Path(name_or_file).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        hint = did_you_mean(name_or_file, CHAT_TEMPLATES, otherwise="name a file that exists")
+        hint = did_you_mean(
+            name_or_file, CHAT_TEMPLATES, otherwise="name a file that exists"
+        )
         raise ConfigurationError(
             f"chat_template must be {', '.join(CHAT_TEMPLATES)} or a file with a Jinja template, "
             f"got {name_or_file!r} ({error}); {hint}"

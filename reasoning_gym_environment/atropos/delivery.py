@@ -37,7 +37,8 @@ class Delivery:
         vocabulary: int,
         file: str | None,
     ) -> None:
-        self.fatal: ConfigurationError | None = None  # ends a run of which nothing arrives
+        # Ends a run of which nothing arrives.
+        self.fatal: ConfigurationError | None = None
         self._api = api
         self._statistics = statistics
         self._vocabulary = vocabulary
@@ -57,7 +58,8 @@ class Delivery:
         task = asyncio.create_task(record())
         self._in_flight.add(task)
         task.add_done_callback(self._in_flight.discard)
-        await asyncio.shield(task)  # the API may have the group before its worker is cancelled
+        # The API may have the group before its worker is cancelled.
+        await asyncio.shield(task)
 
     async def close(self) -> None:
         """Wait a few seconds for the groups in flight, then cancel them."""
@@ -97,7 +99,9 @@ class Delivery:
             return self._refuse(problem, reason)
         if registered and registered % rows:
             reason = f"{rows} rows don't divide the registered group_size {registered}"
-            return self._refuse(problem, f"{reason}: the API would keep them and say nothing")
+            return self._refuse(
+                problem, f"{reason}: the API would keep them and say nothing"
+            )
         if drop_equal_scores and len(set(group["scores"])) == 1:
             return GroupOutcome.FILTERED
         if 0 < row_limit <= max(lengths):
@@ -111,8 +115,12 @@ class Delivery:
         if self._refusals.should_log:
             refused = self._refusals.failures
             task = task_of(problem)
-            logger.warning("Not sent: a group of %s, %d refused so far: %s", task, refused, reason)
-        delivered = sum(self._statistics.counts[f"groups/{name}"] for name in ("sent", "written"))
+            logger.warning(
+                "Not sent: a group of %s, %d refused so far: %s", task, refused, reason
+            )
+        delivered = sum(
+            self._statistics.counts[f"groups/{name}"] for name in ("sent", "written")
+        )
         if self._refusals.failures >= 5 and not delivered:
             self.fatal = self.fatal or ConfigurationError(
                 f"{self._refusals.failures} groups were refused and none was delivered: {reason}"
@@ -131,7 +139,9 @@ class Delivery:
         return True
 
     def _append(self, file: Path, group: dict[str, Any]) -> None:
-        lists = {name: [list(row) for row in group[name]] for name in COLUMNS if group[name]}
+        lists = {
+            name: [list(row) for row in group[name]] for name in COLUMNS if group[name]
+        }
         try:
             append_whole(file, (json.dumps({**group, **lists}) + "\n").encode())
         except OSError as error:
@@ -140,7 +150,9 @@ class Delivery:
 
     def _count_missing(self, groups: int, reason: object) -> None:
         self._statistics.counts["groups/not_written"] += groups
-        logger.error("Groups missing in data_path_to_save_groups: %d (%s)", groups, reason)
+        logger.error(
+            "Groups missing in data_path_to_save_groups: %d (%s)", groups, reason
+        )
 
     def close_file(self) -> None:
         """Wait for pending writes for a while, then log and count the rest as not written."""
@@ -148,7 +160,9 @@ class Delivery:
         if lost:
             self._count_missing(lost, "its disk does not respond")
 
-    async def send(self, group: Mapping[str, Any], problem: Problem | None) -> GroupOutcome:
+    async def send(
+        self, group: Mapping[str, Any], problem: Problem | None
+    ) -> GroupOutcome:
         """Send a group to the API; failures are logged."""
         tokens = sum(map(len, group["tokens"]))
         try:
@@ -163,7 +177,8 @@ class Delivery:
         except LostStateError:
             return GroupOutcome.FAILED
         own_size = (group["group_overrides"] or {}).get("group_size")
-        if reply.get("status") == "buffered" and own_size is None:  # no other size is registered
+        # No other size is registered.
+        if reply.get("status") == "buffered" and own_size is None:
             self._api.mark_lost("it has our id for another environment")
             return GroupOutcome.FAILED
         return GroupOutcome.SENT

@@ -71,7 +71,9 @@ class Environment(Protocol):
 
     async def handle_env(self, item_uuid: str) -> Any: ...
 
-    async def score(self, problem: Problem, completions: Sequence[Completion]) -> GroupResult: ...
+    async def score(
+        self, problem: Problem, completions: Sequence[Completion]
+    ) -> GroupResult: ...
 
     async def handle_send_to_api(
         self, scored_data: Any, item: Any, do_send_to_api: bool
@@ -120,7 +122,9 @@ class GroupLoop:
         self._retries: Counter[str] = Counter()
         self._saved_groups = 0
         # Saves whose workers were cancelled; the next worker on the problem takes one over.
-        self._orphaned_saves: list[tuple[tuple[str, str], asyncio.Task[GroupResult]]] = []
+        self._orphaned_saves: list[
+            tuple[tuple[str, str], asyncio.Task[GroupResult]]
+        ] = []
 
     async def add_workers(self) -> None:
         """Let Atropos start workers, for DRAWING_SECONDS at most."""
@@ -155,7 +159,9 @@ class GroupLoop:
             with self._statistics.working(lost_on=InferenceError) as work:
                 try:
                     groups, backlog = await self._collect_all(item, item_uuid)
-                    await self._env.handle_send_to_api(groups, item, do_send_to_api=sends)
+                    await self._env.handle_send_to_api(
+                        groups, item, do_send_to_api=sends
+                    )
                 except asyncio.CancelledError:
                     if not work["delivered"] and not self._is_pending(item):
                         self._retry(item)
@@ -238,7 +244,9 @@ class GroupLoop:
         env = self._env
         with self._statistics.delivering():
             self._saved_groups += 1
-            kind = dump_kind(group.rewards, threshold=env.config.rollout_save_score_threshold)
+            kind = dump_kind(
+                group.rewards, threshold=env.config.rollout_save_score_threshold
+            )
             if kind in env.config.dumped_kinds:
                 identity = {
                     **env.identity(),
@@ -268,7 +276,9 @@ class GroupLoop:
         outcome = await env.delivery.check(
             group,
             problem,
-            rows=(group["group_overrides"] or {}).get("group_size", env.config.group_size),
+            rows=(group["group_overrides"] or {}).get(
+                "group_size", env.config.group_size
+            ),
             registered=env.config.group_size if sends else 0,
             row_limit=row_limit,
             drop_equal_scores=env.config.ensure_scores_are_not_same,
@@ -282,7 +292,9 @@ class GroupLoop:
             return await env.delivery.send({**group, "env_id": env.env_id}, problem)
         return GroupOutcome.WRITTEN if is_written else GroupOutcome.FAILED
 
-    def _take_orphaned_save(self, key: tuple[str, str]) -> asyncio.Task[GroupResult] | None:
+    def _take_orphaned_save(
+        self, key: tuple[str, str]
+    ) -> asyncio.Task[GroupResult] | None:
         for index, (saved_key, task) in enumerate(self._orphaned_saves):
             if saved_key == key:
                 del self._orphaned_saves[index]

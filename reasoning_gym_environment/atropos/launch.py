@@ -53,7 +53,9 @@ class Run(NamedTuple):
     example: str
 
 
-_ONE_SERVER = "reasoning-gym-environment {} \\\n    --model MODEL --url http://localhost:9004/v1"
+_ONE_SERVER = (
+    "reasoning-gym-environment {} \\\n    --model MODEL --url http://localhost:9004/v1"
+)
 RUNS = {
     "serve": Run(
         "env_manager",
@@ -120,9 +122,14 @@ def run(
                         "--watch shows groups on disk, and no group is dumped: set "
                         "--env.dump_all_rollouts true"
                     )
-                given_folders = (settings.env.data_dumps_dir, settings.env.data_dir_to_save_evals)
+                given_folders = (
+                    settings.env.data_dumps_dir,
+                    settings.env.data_dir_to_save_evals,
+                )
                 folders = [Path(folder) for folder in given_folders if folder]
-                watch = stack.enter_context(closing(WatchProcess(folders, options.watch)))
+                watch = stack.enter_context(
+                    closing(WatchProcess(folders, options.watch))
+                )
             _configure_logging(settings.env, redactor, options)
             loaded = env_class()
             if watch is not None:
@@ -148,7 +155,10 @@ def require_keys(servers: Sequence[Any]) -> None:
             request = Request(url, b"{}", {"Content-Type": "application/json"})
             try:
                 urlopen(request, timeout=3.0).close()
-            except (OSError, HTTPException) as error:  # the negotiation waits for a server
+            except (
+                OSError,
+                HTTPException,
+            ) as error:  # the negotiation waits for a server
                 if getattr(error, "code", 0) == 401:
                     of_openai = server.server_type == "openai"  # else it isn't read
                     name = KEY_VARIABLE if of_openai else "--openai.api_key_var"
@@ -158,7 +168,9 @@ def require_keys(servers: Sequence[Any]) -> None:
                     ) from None
 
 
-def build_parser(command: str, options: Sequence[Option], *, brief: bool = False) -> Parser:
+def build_parser(
+    command: str, options: Sequence[Option], *, brief: bool = False
+) -> Parser:
     """Return the parser of a command; `brief` shortens the help of its options."""
     known = RUNS[command]
     parser = Parser(
@@ -176,15 +188,21 @@ def build_parser(command: str, options: Sequence[Option], *, brief: bool = False
         type=Path,
         help="settings below `env:` and `openai:`; options override them",
     )
-    group.add_argument("--quiet", action="store_true", help="log only warnings and errors")
-    group.add_argument("--json-logs", action="store_true", help="log JSON, one object a line")
+    group.add_argument(
+        "--quiet", action="store_true", help="log only warnings and errors"
+    )
+    group.add_argument(
+        "--json-logs", action="store_true", help="log JSON, one object a line"
+    )
     group.add_argument(
         "--watch",
         metavar="PORT",
         type=number(int, ge=0, le=65535),
         help="show the run in a browser, at this port of this machine; 0 takes a free one",
     )
-    group.add_argument("--help", action="store_true", help="the options that most runs set")
+    group.add_argument(
+        "--help", action="store_true", help="the options that most runs set"
+    )
     group.add_argument("--help-all", action="store_true", help="all options in full")
     return parser
 
@@ -197,7 +215,8 @@ def print_help(command: str, defaults: Settings, *, everything: bool) -> None:
     left = len(options) - len(shown)
     if left:
         parser.epilog = (
-            f"In brackets: the default and the valid values. --help-all has {left} more."
+            "In brackets: the default and the valid values. "
+            f"--help-all has {left} more."
         )
     parser.print_help()
 
@@ -210,7 +229,11 @@ def _configure_logging(
     if options.quiet or options.json_logs:
         os.environ.setdefault("WANDB_SILENT", "true")
     line = f"{package}.rollouts.progress.line"
-    lines = {"quiet": options.quiet, "as_json": options.json_logs, "debug": env.debug_logging}
+    lines = {
+        "quiet": options.quiet,
+        "as_json": options.json_logs,
+        "debug": env.debug_logging,
+    }
     configure_logging(redactor, live=line, **lines)
     if not env.debug_logging:  # these log a line or more per group
         for name in ("problems.training.problems", "scoring.grading", "storage.dumps"):
@@ -231,16 +254,26 @@ def launch(
     if command != "evaluate" and settings.env.use_wandb:
         require_wandb_login()
     config = as_config(settings.env, env_class.env_config_cls)
-    servers = [ServerConfig.model_construct(**dict(server)) for server in settings.servers]
+    servers = [
+        ServerConfig.model_construct(**dict(server)) for server in settings.servers
+    ]
     if command == "evaluate" and config.data_dir_to_save_evals:
         content = {  # all but the API keys
             ENV: settings.env.model_dump(mode="json"),
-            SERVER: [{**s.model_dump(mode="json"), "api_key": WITHHELD} for s in settings.servers],
+            SERVER: [
+                {**s.model_dump(mode="json"), "api_key": WITHHELD}
+                for s in settings.servers
+            ],
             **settings.flags.model_dump(),
         }
-        with replacing(Path(config.data_dir_to_save_evals, "evaluate_config.yaml")) as partial:
-            partial.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
-    logging.getLogger("atroposlib.envs.base").setLevel(logging.INFO)  # Atropos sets DEBUG
+        with replacing(
+            Path(config.data_dir_to_save_evals, "evaluate_config.yaml")
+        ) as partial:
+            partial.write_text(
+                yaml.safe_dump(content, sort_keys=False), encoding="utf-8"
+            )
+    # Atropos sets DEBUG.
+    logging.getLogger("atroposlib.envs.base").setLevel(logging.INFO)
     at = ", ".join(f"{server.server_type} at {server.base_url}" for server in servers)
     logger.info(
         "%s: %s, %s; group_size %d, max_token_length %d, total_steps %d",

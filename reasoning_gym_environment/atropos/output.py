@@ -38,7 +38,12 @@ logger = logging.getLogger(__name__)
 
 VERSIONS = {
     name: version(name)
-    for name in ("reasoning-gym-environment", "reasoning-gym", "atroposlib", "transformers")
+    for name in (
+        "reasoning-gym-environment",
+        "reasoning-gym",
+        "atroposlib",
+        "transformers",
+    )
 }
 """The versions that stored rows name."""
 _WITHOUT_LOGIN = (
@@ -63,7 +68,9 @@ def require_wandb_login() -> None:
         or settings.identity_token_file
         or any(map(is_in_netrc, (urlsplit(settings.base_url).netloc, "api.wandb.ai")))
     ):
-        raise FixableError(f"use_wandb is true and wandb is not logged in: {_WITHOUT_LOGIN}")
+        raise FixableError(
+            f"use_wandb is true and wandb is not logged in: {_WITHOUT_LOGIN}"
+        )
 
 
 def start_wandb(config: Any, run_id: str, **about: Any) -> None:
@@ -76,7 +83,9 @@ def start_wandb(config: Any, run_id: str, **about: Any) -> None:
     try:
         wandb.init(name=name, config=config.model_dump(), **about)
     except wandb.errors.Error as error:
-        raise FixableError(f"wandb does not start ({error}): {_WITHOUT_LOGIN}") from error
+        raise FixableError(
+            f"wandb does not start ({error}): {_WITHOUT_LOGIN}"
+        ) from error
     atexit.register(_finish_wandb)
 
 
@@ -103,7 +112,9 @@ def surviving_wandb(throttle: LogThrottle) -> Iterator[None]:
         throttle.record_success()
 
 
-CURVES = [f"groups/{name}" for name in ("collected", "sent", "filtered", "lost", "unscored")]
+CURVES = [
+    f"groups/{name}" for name in ("collected", "sent", "filtered", "lost", "unscored")
+]
 
 
 def grouped(metrics: Mapping[str, Any]) -> dict[str, Any]:
@@ -145,18 +156,38 @@ def rollout_rows(
     tokens = scored_data["tokens"]
     level = recipe and recipe.level
     own = [scored_data.get(name) or [] for name in ("statuses", "answers")]
-    if any(len(column) != len(tokens) for column in own):  # a subclass has made or cut the group
+    # A subclass has made or cut the group.
+    if any(len(column) != len(tokens) for column in own):
         own = [[None] * len(tokens)] * 2
-    rows = list(zip(tokens, scored_data["scores"], *own, scored_data["masks"], strict=True))
+    rows = list(
+        zip(tokens, scored_data["scores"], *own, scored_data["masks"], strict=True)
+    )
     return [
-        (tokenizer.decode(list(ids)), score, *about, end, level, step, answer, trained_tokens(mask))
+        (
+            tokenizer.decode(list(ids)),
+            score,
+            *about,
+            end,
+            level,
+            step,
+            answer,
+            trained_tokens(mask),
+        )
         for ids, score, end, answer, mask in rows[: None if keep == -1 else keep]
     ]
 
 
 def rollout_table(groups: Sequence[Sequence[tuple[Any, ...]]]) -> wandb.Table:
     """Return the wandb table of kept rollouts."""
-    columns = ("full_text", "score", "expected_answer", "task_name", "status", "level", "step")
+    columns = (
+        "full_text",
+        "score",
+        "expected_answer",
+        "task_name",
+        "status",
+        "level",
+        "step",
+    )
     rows = [list(row) for group in groups for row in group]
     return wandb.Table(columns=[*columns, "answer", "tokens"], data=rows)
 
@@ -198,7 +229,8 @@ def report_run(statistics: Statistics, *, serving: bool, has_all_groups: bool) -
         has_all_groups: whether each group should have an outcome; otherwise a caller has some.
     """
     unaccounted = statistics.unaccounted()
-    if serving or unaccounted:  # else there were no groups: a failed start, or `evaluate`
+    # Else there were no groups: a failed start, or `evaluate`.
+    if serving or unaccounted:
         logger.info("Groups: %s", statistics.accounting())
         logger.info("Closed after %s", signal_line(statistics.total))
     counts = statistics.counts
@@ -224,7 +256,10 @@ def describe_output(config: Any, run_id: str, *, collected: int) -> None:
         if config.include_messages:
             try:
                 generate_html(atropos)
-            except (OSError, SystemExit):  # it prints why, and would end the program with status 1
+            except (
+                OSError,
+                SystemExit,
+            ):  # it prints why, and would end the program with status 1
                 logger.warning("The page of %s can't be written", atropos)
         others = [f"{atropos} (Atropos's own format)"]
     folder = Path(config.data_dumps_dir)
@@ -237,10 +272,14 @@ def describe_output(config: Any, run_id: str, *, collected: int) -> None:
             f"  reasoning-gym-environment report {shlex.join(map(str, dumps))} -o report.html",
         ]
     elif others or not collected:
-        lines = [f"Wrote {others[0]}" if others else "Wrote nothing: no group was collected"]
+        lines = [
+            f"Wrote {others[0]}" if others else "Wrote nothing: no group was collected"
+        ]
     else:
         could = atropos or config.dumps_by_default or config.dump_all_rollouts
-        lines = [f"Wrote nothing: {'see the log' if could else 'set --env.dump_all_rollouts'}"]
+        lines = [
+            f"Wrote nothing: {'see the log' if could else 'set --env.dump_all_rollouts'}"
+        ]
     tqdm.write("\n".join(lines), file=sys.stdout)  # above a live line
 
 
@@ -250,8 +289,12 @@ def redact_api_keys(folder: str | None) -> None:
     if folder is None or not path.exists():
         return
     try:
-        text = re.sub(r"(\bapi_key:).*", r"\1 withheld", path.read_text(encoding="utf-8"))
+        text = re.sub(
+            r"(\bapi_key:).*", r"\1 withheld", path.read_text(encoding="utf-8")
+        )
         with replacing(path) as whole:
             whole.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise FixableError(f"Could not redact the API key in {path}: {error}") from error
+        raise FixableError(
+            f"Could not redact the API key in {path}: {error}"
+        ) from error

@@ -43,7 +43,9 @@ def training_sampling(config: ReasoningGymEnvConfig) -> SamplingParams:
     )
 
 
-def inference_client(servers: Any, tokenizer: Any, system_prompt: str) -> InferenceClient:
+def inference_client(
+    servers: Any, tokenizer: Any, system_prompt: str
+) -> InferenceClient:
     """Return the client of Atropos's servers, which request through it from now on.
 
     Args:
@@ -65,7 +67,9 @@ def evaluation_settings(
     config: ReasoningGymEnvConfig, *, model: str, run_id: str
 ) -> EvaluationSettings:
     """Return the settings of evaluations; `run_id` names the results' folder if none is set."""
-    folder = config.data_dir_to_save_evals or f"{config.data_dumps_dir}/evaluation_{run_id}"
+    folder = (
+        config.data_dir_to_save_evals or f"{config.data_dumps_dir}/evaluation_{run_id}"
+    )
     return EvaluationSettings(
         eval_attempts=config.eval_attempts,
         eval_difficulties=config.eval_difficulties,
@@ -88,7 +92,9 @@ def evaluation_settings(
     )
 
 
-def dump_writer(config: ReasoningGymEnvConfig, run_id: str, counts: Counter[str]) -> DumpWriter:
+def dump_writer(
+    config: ReasoningGymEnvConfig, run_id: str, counts: Counter[str]
+) -> DumpWriter:
     """Return the writer of the run's groups."""
     return DumpWriter(
         Path(config.data_dumps_dir),

@@ -51,7 +51,9 @@ async def register(env: Registrant) -> dict[str, Any]:
         env.checkpoint_dir = (await send(env.api.note_probe))["checkpoint_dir"]
         env.wandb_prepend = f"{config.wandb_name}_{config.replica}"
         note = await env.checkpoints.claim()
-        await env.api.disconnect_stale_registration(note, keep=env.checkpoints.leave_note)
+        await env.api.disconnect_stale_registration(
+            note, keep=env.checkpoints.leave_note
+        )
     reply = await send(
         {
             "max_token_length": config.max_token_length,
@@ -64,8 +66,11 @@ async def register(env: Registrant) -> dict[str, Any]:
     env.env_id = reply["env_id"]  # from here on, closing tells the API
     if config.replica:
         reply["wandb_name"] = env.wandb_prepend
-        if reply["checkpoint_dir"] != env.checkpoint_dir:  # the claimed name is not there
-            raise LostStateError("another trainer has begun: start this environment again")
+        # The claimed name is not there.
+        if reply["checkpoint_dir"] != env.checkpoint_dir:
+            raise LostStateError(
+                "another trainer has begun: start this environment again"
+            )
     env.wandb_prepend = reply["wandb_name"]
     env.checkpoint_dir = reply["checkpoint_dir"]
     _warn_of_another_end(config.total_steps, reply["num_steps"])
@@ -110,4 +115,6 @@ async def adopt_trainer_settings(env: Registrant) -> None:
     if 0 < env.max_token_len < config.max_token_length:
         env.problems.limit = f"the trainer's max_token_len {env.max_token_len}"
         message = "max_token_length %d becomes %d: rows must be shorter than %s"
-        logger.warning(message, config.max_token_length, env.length_limit, env.problems.limit)
+        logger.warning(
+            message, config.max_token_length, env.length_limit, env.problems.limit
+        )

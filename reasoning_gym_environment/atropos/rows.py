@@ -45,7 +45,10 @@ def to_scored_data_group(
 
     def overrides(attempt: Attempt) -> dict[str, Any]:
         completion = attempt.completion
-        unscored = attempt.verdict.status is Status.UNSCORED or not completion.completion_tokens
+        unscored = (
+            attempt.verdict.status is Status.UNSCORED
+            or not completion.completion_tokens
+        )
         masked = mask_truncated and completion.truncated
         return {_ZEROED: True} if unscored or masked else {}
 
@@ -54,7 +57,9 @@ def to_scored_data_group(
         "tokens": [numbers(c.tokens) for c in completions],
         "masks": [numbers(c.masks) for c in completions],
         "scores": list(group.rewards),
-        "inference_logprobs": [numbers(c.logprobs) for c in completions if c.logprobs is not None],
+        "inference_logprobs": [
+            numbers(c.logprobs) for c in completions if c.logprobs is not None
+        ],
         "overrides": [overrides(attempt) for attempt in group.attempts],
         "generation_params": dict(generation_params),
         "messages": [
@@ -64,7 +69,9 @@ def to_scored_data_group(
         if include_messages
         else None,
         "statuses": [attempt.verdict.status.value for attempt in group.attempts],
-        "answers": [a.answer and replace_surrogates(a.answer)[0] for a in group.attempts],
+        "answers": [
+            a.answer and replace_surrogates(a.answer)[0] for a in group.attempts
+        ],
     }
 
 
@@ -73,7 +80,9 @@ def task_of(item: Any) -> str:
     return item.recipe.task if isinstance(item, Problem) else "a subclass's item"
 
 
-def completed(group: Mapping[str, Any], decode: Callable[[Any], str] | None) -> dict[str, Any]:
+def completed(
+    group: Mapping[str, Any], decode: Callable[[Any], str] | None
+) -> dict[str, Any]:
     """Return a group with what a subclass's may lack, as Atropos's own class completes it.
 
     Args:
@@ -120,7 +129,11 @@ def group_error(group: Mapping[str, Any], *, rows: int, vocabulary: int) -> str 
         if not trained_tokens(masks) and not group["overrides"][number].get(_ZEROED):
             return f"row {number} has no trained token"
     for score in group["scores"]:
-        if type(score) is bool or not isinstance(score, int | float) or not math.isfinite(score):
+        if (
+            type(score) is bool
+            or not isinstance(score, int | float)
+            or not math.isfinite(score)
+        ):
             return f"{score!r} is not a score"
     return None
 
@@ -218,7 +231,8 @@ def nine_digits(row: array[float]) -> list[float]:
         return row.tolist()
     with np.errstate(divide="ignore"):  # of 0
         decimals = 8 - np.floor(np.log10(np.abs(values)))
-    powers = np.array([float(10**n) for n in range(23)])  # all exact, so that a quotient is as well
+    # All exact, so that a quotient is as well.
+    powers = np.array([float(10**n) for n in range(23)])
     power = powers[np.clip(decimals, 0, 22).astype(np.intp)]
     rounded: list[float] = (np.rint(values * power) / power).tolist()
     return rounded

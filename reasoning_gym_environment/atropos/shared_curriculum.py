@@ -53,10 +53,12 @@ class SharedCurriculum:
         self._options = dict(options)
         self._counts = counts
         self._ahead: deque[tuple[Recipe, bool]] = deque()
-        self._awaited: dict[str, None] = {}  # keys in the order in which they were asked
+        # Keys in the order in which they were asked.
+        self._awaited: dict[str, None] = {}
         self._results: deque[tuple[Recipe, int, int]] = deque(maxlen=_MAX_PENDING)
         self._outage = Outage()
-        self._pause = pause  # seconds before the next request to a service that did not reply
+        # Seconds before the next request to a service that did not reply.
+        self._pause = pause
         self._retry_at = 0.0
         self._fetching: asyncio.Task[None] | None = None
         self._sending: asyncio.Task[None] | None = None
@@ -102,12 +104,18 @@ class SharedCurriculum:
             self._record_failure(error)
 
     async def _fetch(self) -> None:
-        reply = await asyncio.to_thread(self._client.problems, self._stream, BATCH, self._options)
+        reply = await asyncio.to_thread(
+            self._client.problems, self._stream, BATCH, self._options
+        )
         try:
             for problem in reply:
-                self._ahead.append((read_recipe(problem["recipe"]), problem["asked_again"]))
+                self._ahead.append(
+                    (read_recipe(problem["recipe"]), problem["asked_again"])
+                )
         except ValueError as error:
-            raise ConfigurationError(f"invalid problem in the reply: {error}") from error
+            raise ConfigurationError(
+                f"invalid problem in the reply: {error}"
+            ) from error
         seconds = self._outage.end()
         if seconds is not None:
             logger.warning("The shared curriculum is back after %.0f s", seconds)
@@ -117,7 +125,9 @@ class SharedCurriculum:
         self._outage.record_failure()
         if self._outage.should_log:
             logger.warning(
-                "The shared curriculum at %s fails, using this replica's own: %s", self._url, error
+                "The shared curriculum at %s fails, using this replica's own: %s",
+                self._url,
+                error,
             )
 
     def withdraw(self, recipe: Recipe) -> None:
@@ -126,7 +136,9 @@ class SharedCurriculum:
 
     def group_finished(self, group: GroupResult) -> None:
         """Tell the stream the result of its problem, now or when it replies again."""
-        self._report_result(group.problem.recipe, solved=group.solved, attempts=len(group.scored))
+        self._report_result(
+            group.problem.recipe, solved=group.solved, attempts=len(group.scored)
+        )
 
     def _report_result(self, recipe: Recipe, *, solved: int, attempts: int) -> None:
         key = recipe_key(recipe)
@@ -178,7 +190,9 @@ class ProblemSource:
         shared: the curriculum of all replicas; None if each has its own.
     """
 
-    def __init__(self, problems: TrainingProblems, shared: SharedCurriculum | None) -> None:
+    def __init__(
+        self, problems: TrainingProblems, shared: SharedCurriculum | None
+    ) -> None:
         self._problems = problems
         self._shared = shared
 
@@ -219,7 +233,9 @@ class ProblemSource:
         self._problems.close()
 
 
-def shared_curriculum(config: EnvironmentSettings, counts: Counter[str]) -> SharedCurriculum | None:
+def shared_curriculum(
+    config: EnvironmentSettings, counts: Counter[str]
+) -> SharedCurriculum | None:
     """Return the configured curriculum of all replicas, None if there is none."""
     if config.curriculum_url is None:
         return None

@@ -63,7 +63,9 @@ def require_problem(item: Any, tasks: Container[str], name: str) -> None:
         )
 
 
-def checked_score(group: Any, completions: Sequence[Completion], name: str) -> GroupResult:
+def checked_score(
+    group: Any, completions: Sequence[Completion], name: str
+) -> GroupResult:
     """Return what `score` of a class returned; raises ConfigurationError."""
     if (
         not isinstance(group, GroupResult)
@@ -106,7 +108,9 @@ async def collect_groups(env: Any, item: Any) -> tuple[Any, list[Any]]:
     return groups, backlog or []
 
 
-def why_nothing_delivered(groups: Any, backlog: list[Any], work: Mapping[str, int]) -> str:
+def why_nothing_delivered(
+    groups: Any, backlog: list[Any], work: Mapping[str, int]
+) -> str:
     """Say why an item's work has delivered no group; "" if it has, lost one, or more follows."""
     if groups is None and not backlog and not work["lost"]:
         return "nothing was collected: no group, or none with a score"
@@ -151,4 +155,6 @@ class FailureLimit:
         failures = self._throttle.failures
         if failures < max_items:
             return None
-        return ConfigurationError(f"{self._name} failed for {failures} items in a row, {reason}")
+        return ConfigurationError(
+            f"{self._name} failed for {failures} items in a row, {reason}"
+        )

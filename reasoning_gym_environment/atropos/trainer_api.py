@@ -33,7 +33,14 @@ from tenacity import RetryError  # which ends the retries of atroposlib
 from ..errors import TRY_AGAIN, ConfigurationError, FixableError
 from ..inference.errors import error_message, start_of_body
 from ..rollouts.progress import progress_logger
-from ..util.outages import LOG_INTERVAL, LogThrottle, Outage, Retry, UnreachableError, is_loopback
+from ..util.outages import (
+    LOG_INTERVAL,
+    LogThrottle,
+    Outage,
+    Retry,
+    UnreachableError,
+    is_loopback,
+)
 from ..util.values import validate
 from .rows import pack
 
@@ -92,7 +99,8 @@ class TrainerApi:
 
     def __init__(self, url: str, clock: Callable[[], float] = time.monotonic) -> None:
         self.patience = 60.0  # seconds after which a request fails for good
-        self.lost: LostStateError | None = None  # raised by all once the API has lost its state
+        # Raised by all once the API has lost its state.
+        self.lost: LostStateError | None = None
         self._url = url  # without a trailing slash
         self._is_away = not is_loopback(urlsplit(url).hostname or "")
         self._outage = Outage(server=f"The Atropos API at {url}")
@@ -171,7 +179,8 @@ class TrainerApi:
     async def _once(self, method: str, path: str, body: bytes) -> dict[str, Any]:
         """Send a request once; return its reply, whose values must have their types."""
         headers = {"Content-Type": "application/json"}
-        if len(body) >= 1024 and self._is_away:  # level 2 takes twice the time for a few percent
+        # Level 2 takes twice the time for a few percent.
+        if len(body) >= 1024 and self._is_away:
             body = await asyncio.to_thread(gzip.compress, body, 1)
             headers["Content-Encoding"] = "gzip"
         url = self._url + path
@@ -198,7 +207,8 @@ class TrainerApi:
         name = ""
         try:
             values = validate(reply, dict[str, Any])
-            waits = path == "/register-env" and values.get("status") != "success"  # for the trainer
+            # For the trainer.
+            waits = path == "/register-env" and values.get("status") != "success"
             for name, expected in ({} if waits else _REPLIES.get(path, {})).items():
                 validate(values.get(name), expected)
         except ValueError as error:
@@ -227,7 +237,9 @@ class TrainerApi:
         """Return what `disconnect_stale_registration` needs if this process is killed."""
         return f"environment {env_id} {self.note_probe['desired_name']}"
 
-    def warn_of_stale_registration(self, env_id: int, min_batch_allocation: float | None) -> None:
+    def warn_of_stale_registration(
+        self, env_id: int, min_batch_allocation: float | None
+    ) -> None:
         """Say what stays at the API if this process is killed, and the ways out."""
         logger.log(
             logging.INFO if min_batch_allocation is None else logging.WARNING,
@@ -257,7 +269,9 @@ class TrainerApi:
             if earlier_registrations(reply) < 1:
                 return
             keep(note)
-            logger.info("Disconnecting environment %d of this replica's last process", env_id)
+            logger.info(
+                "Disconnecting environment %d of this replica's last process", env_id
+            )
             await self.request("POST", "/disconnect-env", {"env_id": env_id})
         except (*_TRANSIENT, FixableError) as error:
             self._warn_of_connected(env_id, error)
@@ -275,7 +289,9 @@ class TrainerApi:
 
         Raises the errors of `request`; ConfigurationError if an only environment fills no batch.
         """
-        status: dict[str, Any] = await self.request("GET", "/status-env", {"env_id": env_id})
+        status: dict[str, Any] = await self.request(
+            "GET", "/status-env", {"env_id": env_id}
+        )
         if self._step is None and batch_size > 0 and batch_size % group_size:
             reason = _unfilled(batch_size, group_size)
             if status["env_weight"] == 1:
@@ -322,7 +338,8 @@ class TrainerApi:
         """Raise LostStateError if the API no longer knows the probe after a failed request."""
         if self.lost:
             raise self.lost
-        async with self._verifying:  # registrations are numbered: two could overtake each other
+        # Registrations are numbered: two could overtake each other.
+        async with self._verifying:
             if not self._unverified:
                 return
             reply = await self._once("POST", "/register-env", pack(self._restart_probe))

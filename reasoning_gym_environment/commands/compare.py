@@ -36,7 +36,9 @@ def main(arguments: Sequence[str]) -> int:
     if options.without_faulty_items:
         faulty = {s.item_key for s in (*before.samples, *after.samples) if s.is_faulty}
         before, after = (
-            replace(one, samples=tuple(s for s in one.samples if s.item_key not in faulty))
+            replace(
+                one, samples=tuple(s for s in one.samples if s.item_key not in faulty)
+            )
             for one in (before, after)
         )
         left_out = len(faulty)
@@ -54,10 +56,17 @@ def main(arguments: Sequence[str]) -> int:
         )
     require_comparable(before, after)
     if options.json:
-        about = {"settings": settings, "made_with": versions, "faulty_items_left_out": left_out}
+        about = {
+            "settings": settings,
+            "made_with": versions,
+            "faulty_items_left_out": left_out,
+        }
         print(json.dumps({**about, **comparison.to_json()}, indent=2))
         return 0
-    lines = [f"{name}: {shown(one)} -> {shown(other)}" for name, (one, other) in settings.items()]
+    lines = [
+        f"{name}: {shown(one)} -> {shown(other)}"
+        for name, (one, other) in settings.items()
+    ]
     if versions["before"] != versions["after"]:
         one, other = (", ".join(found) for found in versions.values())
         lines.append(
@@ -79,7 +88,8 @@ def require_comparable(before: EvaluationResults, after: EvaluationResults) -> N
     ]
     if rules[0] != rules[1]:
         one, other = (
-            "right answers" if rule is None else f"scores from {shown(rule)} on" for rule in rules
+            "right answers" if rule is None else f"scores from {shown(rule)} on"
+            for rule in rules
         )
         raise FixableError(
             f"{before.path} counts {one} as solved, {after.path} {other}: `rescore` one of them, "

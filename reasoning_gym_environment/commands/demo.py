@@ -92,7 +92,8 @@ def main(arguments: Sequence[str]) -> int:
     log = folder / "demo.log"
     page = folder / "demo-report.html"
     folder.mkdir(parents=True, exist_ok=True)
-    logging.basicConfig(  # keeps the screen readable; replaces the command line's configuration
+    # Keeps the screen readable; replaces the command line's configuration.
+    logging.basicConfig(
         filename=log,
         filemode="w",
         level=logging.INFO,
@@ -102,7 +103,11 @@ def main(arguments: Sequence[str]) -> int:
     from ..report.process import WatchProcess  # slow, as all that follows
 
     port = vars(options).pop("watch")
-    with nullcontext() if port is None else closing(WatchProcess([folder], port)) as watch:
+    with (
+        nullcontext()
+        if port is None
+        else closing(WatchProcess([folder], port)) as watch
+    ):
         from ..demo.session import render, run_demo
         from ..report.page import write_report  # heavy, and not needed for --help
 
@@ -116,5 +121,7 @@ def main(arguments: Sequence[str]) -> int:
             if watch is not None:
                 watch.close(page.resolve())
     if not report.succeeded:
-        raise FixableError(f"the trainer received no group: see {log}, or try more --seconds")
+        raise FixableError(
+            f"the trainer received no group: see {log}, or try more --seconds"
+        )
     return 0

@@ -41,11 +41,15 @@ def main(arguments: Sequence[str]) -> int:
         raise ConfigurationError("--min-score needs --format sft")
     require_jsonl_for_nemo_gym(options)
     files = stored_files(options.files)
-    samples = [path for path in files if path.name == SAMPLES and path not in options.files]
+    samples = [
+        path for path in files if path.name == SAMPLES and path not in options.files
+    ]
     if len(samples) < len(files):  # else the folders are those of evaluations
         files = [path for path in files if path not in samples]
         for path in samples:
-            logger.warning("Skipping %s, an evaluation's; name the file to export it", path)
+            logger.warning(
+                "Skipping %s, an evaluation's; name the file to export it", path
+            )
     names = ["train", "test"] if options.test_share else ["train"]
     paths = targets(options.output, names)
     for path in paths.values():
@@ -53,8 +57,12 @@ def main(arguments: Sequence[str]) -> int:
         require_replaceable(path, force=options.force)
 
     contents = [read_groups(path) for path in files]
-    groups = list(filter_rollouts([g for own, _ in contents for g in own], options.where))
-    items = [item for group, places in groups for item in rows_of(group, places, options)]
+    groups = list(
+        filter_rollouts([g for own, _ in contents for g in own], options.where)
+    )
+    items = [
+        item for group, places in groups for item in rows_of(group, places, options)
+    ]
     splits, duplicates, broken = prepare(items, options.test_share)
     for name, rows in splits.items():
         if not rows:
@@ -102,7 +110,9 @@ def build_parser() -> Parser:
     )
     add_output_options(parser)
     add_where_option(parser)
-    parser.option("--min-score", "sft: least reward (default: status solved)", type=number(float))
+    parser.option(
+        "--min-score", "sft: least reward (default: status solved)", type=number(float)
+    )
     parser.option(
         "--test-share",
         "share of the questions for a test split",
@@ -143,7 +153,9 @@ def require_jsonl_for_nemo_gym(options: Namespace) -> None:
         )
 
 
-def rows_of(group: StoredGroup, places: Sequence[int], options: Namespace) -> Iterator[Item]:
+def rows_of(
+    group: StoredGroup, places: Sequence[int], options: Namespace
+) -> Iterator[Item]:
     """Return the rows of a group's selected rollouts in the chosen format."""
     if options.format == "records":
         return record_rows(group, places)

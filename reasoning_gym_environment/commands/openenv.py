@@ -36,7 +36,9 @@ def main(arguments: Sequence[str]) -> int:
     PROBLEM_LOGGER.setLevel(logging.WARNING)
     host = options.host
     token = read_token(options.token_file, TOKEN_VARIABLE, host)
-    family, name = (socket.AF_INET6, f"[{host}]") if ":" in host else (socket.AF_INET, host)
+    family, name = (
+        (socket.AF_INET6, f"[{host}]") if ":" in host else (socket.AF_INET, host)
+    )
     try:
         listening = socket.create_server((host, options.port), family=family)
     except OSError as error:
@@ -83,7 +85,9 @@ def build_parser() -> Parser:
         "reasoning_gym_env. A session that names no dataset gets problems of one stream that all "
         "sessions share; the options below are that stream's.",
     )
-    parser.option("--host", "any but a loopback address needs a token", default="127.0.0.1")
+    parser.option(
+        "--host", "any but a loopback address needs a token", default="127.0.0.1"
+    )
     parser.option(
         "--port",
         "0 takes a free one",

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from argparse import SUPPRESS, ArgumentTypeError, Namespace
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -30,7 +30,13 @@ from ..settings import (
     pool_settings,
     read_environment,
 )
-from ..storage.export import require_replaceable, skyrl_row, targets, verl_row, write_splits
+from ..storage.export import (
+    require_replaceable,
+    skyrl_row,
+    targets,
+    verl_row,
+    write_splits,
+)
 from ..storage.rows import StoredGroup
 from ..util.command_line import Parser, number
 from ..util.progress import Progress, with_progress
@@ -47,7 +53,9 @@ def main(arguments: Sequence[str]) -> int:
     if options.demonstrations and options.format != "prompts":
         raise ConfigurationError("--demonstrations needs --format prompts")
     if options.from_evaluation is not None and options.levels:
-        raise ConfigurationError("--levels: --from-evaluation chooses the levels; give one of them")
+        raise ConfigurationError(
+            "--levels: --from-evaluation chooses the levels; give one of them"
+        )
     if options.target is not None and options.from_evaluation is None:
         raise ConfigurationError("--target needs --from-evaluation")
     if options.output is not None:
@@ -60,7 +68,10 @@ def main(arguments: Sequence[str]) -> int:
     if not rows:
         raise FixableError(f"no problems to write: {'; '.join(skipped)}")
     if options.output is None:
-        texts = (f"{r['recipe']}\n{r['question'].strip()}\noracle: {r['oracle']}" for r in rows)
+        texts = (
+            f"{r['recipe']}\n{r['question'].strip()}\noracle: {r['oracle']}"
+            for r in rows
+        )
         print(escape_control_characters("\n\n".join([*texts, *skipped])))
         return 0
     write_splits(options.output, {"train": rows})
@@ -76,7 +87,9 @@ def build_parser() -> Parser:
         "of the configured evaluation set. No server is used.",
     )
     tasks: Any = {"nargs": "*", "default": SUPPRESS, "metavar": "TASK"}
-    parser.option("env.include_tasks", "tasks and categories, as env.include_tasks", **tasks)
+    parser.option(
+        "env.include_tasks", "tasks and categories, as env.include_tasks", **tasks
+    )
     add_output_options(parser, required=False)
     parser.option(
         "--count",
@@ -123,7 +136,12 @@ def build_parser() -> Parser:
     add_settings(
         parser,
         *("include_tasks", "exclude_tasks", "task_parameters", "seed", "system_prompt"),
-        *("eval_seed", "eval_difficulties", "num_eval_samples_per_task", "skip_faulty_items"),
+        *(
+            "eval_seed",
+            "eval_difficulties",
+            "num_eval_samples_per_task",
+            "skip_faulty_items",
+        ),
         *("solved_threshold", "generation_timeout"),
     )
     return parser
@@ -146,7 +164,9 @@ async def make(
     """
     trains = options.split == "train"
     levels: Sequence[int | None] = options.levels or [None]
-    evaluated = read_results(options.from_evaluation).samples if options.from_evaluation else ()
+    evaluated: Sequence[StoredGroup] = ()
+    if options.from_evaluation:
+        evaluated = read_results(options.from_evaluation).samples
     async with TaskPool(pool_settings(config), Counter()) as pool:
         selection = await select(
             pool,
@@ -154,10 +174,14 @@ async def make(
             tasks=config.include_tasks,
             with_ladders=True,
         )
-        ladders = {task: selection.ladders[task] for task in sorted(selection.categories)}
+        ladders = {
+            task: selection.ladders[task] for task in sorted(selection.categories)
+        }
         skipped: list[str] = []
         if evaluated:
-            parts, skipped = aimed_parts(evaluated, ladders, selection.categories, options)
+            parts, skipped = aimed_parts(
+                evaluated, ladders, selection.categories, options
+            )
             ladders = {part.task: ladders[part.task] for part, _ in parts}
         else:
             require_levels(levels, ladders)
@@ -166,40 +190,65 @@ async def make(
                 for task, ladder in ladders.items()
                 for level in levels
             ]
-        held_out = evaluation_set(pool, config, ladders)
-        reserved = frozenset().union(
-            *await asyncio.gather(*(held_out.questions(task) for task in ladders if trains)),
-            *(held_out_hashes(s.task, s.question, s.oracle) for s in evaluated),
+        reserved = await reserved_questions(
+            pool, config, ladders if trains else {}, evaluated
         )
-        own = config.task_parameters if trains else {}
         counts: Counter[str] = Counter()
-        generate = skip_faulty(pool.generate, counts, skip=config.skip_faulty_items)
-        progress = Progress("problems", total=sum(count for _, count in parts))
-        async with progress.shown():
-            jobs = (
-                make_problems(
-                    partial(generate_with_retry, generate),
-                    set_recipes(
-                        options.split,
-                        config.seed if trains else config.eval_seed,
-                        part.task,
-                        part.level,
-                        {**part.parameters, **own.get(part.task, {})},
-                    ),
-                    count,
-                    excluded=reserved,
-                    on_excluded=lambda: counts.update(["refused"]),
-                    on_made=progress.advance,
-                )
-                for part, count in parts
-            )
-            problems = [problem for made in await asyncio.gather(*jobs) for problem in made]
+        problems = await generate_parts(
+            pool, config, options.split, parts, reserved, counts
+        )
         replaced = replacements(counts)
-        if not options.demonstrations:
-            rows = [row_of(problem, config.system_prompt, options.format) for problem in problems]
-            return rows, len({problem.recipe.task for problem in problems}), [*skipped, *replaced]
-        rows, left_out = await demonstrate(problems, config.system_prompt, pool)
-    return rows, len({row["task"] for row in rows}), [*skipped, *left_out, *replaced]
+        if options.demonstrations:
+            rows, left_out = await demonstrate(problems, config.system_prompt, pool)
+            tasks = {row["task"] for row in rows}
+            return rows, len(tasks), [*skipped, *left_out, *replaced]
+    rows = [
+        row_of(problem, config.system_prompt, options.format) for problem in problems
+    ]
+    tasks = {problem.recipe.task for problem in problems}
+    return rows, len(tasks), [*skipped, *replaced]
+
+
+async def generate_parts(
+    pool: TaskPool,
+    config: EnvironmentSettings,
+    split: str,
+    parts: Sequence[tuple[Recipe, int]],
+    reserved: frozenset[bytes],
+    counts: Counter[str],
+) -> list[Problem]:
+    """Generate so many problems of each part, with none of the reserved questions.
+
+    `counts` counts what was drawn again, and why.
+    """
+    trains = split == "train"
+    generate = skip_faulty(pool.generate, counts, skip=config.skip_faulty_items)
+    progress = Progress("problems", total=sum(count for _, count in parts))
+    jobs = []
+    for part, count in parts:
+        parameters = dict(part.parameters)
+        if trains:
+            parameters |= config.task_parameters.get(part.task, {})
+        recipes = set_recipes(
+            split,
+            config.seed if trains else config.eval_seed,
+            part.task,
+            part.level,
+            parameters,
+        )
+        jobs.append(
+            make_problems(
+                partial(generate_with_retry, generate),
+                recipes,
+                count,
+                excluded=reserved,
+                on_excluded=lambda: counts.update(["refused"]),
+                on_made=progress.advance,
+            )
+        )
+    async with progress.shown():
+        made = await asyncio.gather(*jobs)
+    return list(chain.from_iterable(made))
 
 
 async def demonstrate(
@@ -208,9 +257,13 @@ async def demonstrate(
     """Return rows with the oracle as the answer, and a line for each reason to skip problems."""
     answered = [problem for problem in problems if problem.oracle is not None]
     jobs = [demonstration_row(problem, system_prompt, pool) for problem in answered]
-    rows = [row for row in await with_progress(jobs, "demonstrations") if row is not None]
+    rows = [
+        row for row in await with_progress(jobs, "demonstrations") if row is not None
+    ]
     skipped: list[str] = []
-    without_oracle = {problem.recipe.task for problem in problems if problem.oracle is None}
+    without_oracle = {
+        problem.recipe.task for problem in problems if problem.oracle is None
+    }
     if without_oracle:
         skipped.append(
             f"skipped tasks without a single oracle: {', '.join(sorted(without_oracle))}"
@@ -257,7 +310,9 @@ def aimed_parts(
         Recipes with another seed and the number of their problems, and lines that name the tasks
         left out and what to expect.
     """
-    evaluated = group_by(lambda sample: sample.task, (one for one in samples if one.scored))
+    evaluated = group_by(
+        lambda sample: sample.task, (one for one in samples if one.scored)
+    )
     target = 0.5 if options.target is None else options.target
     nearest: dict[str, tuple[Recipe, float]] = {}
     left_out: defaultdict[str, list[str]] = defaultdict(list)
@@ -283,23 +338,34 @@ def aimed_parts(
         for n, task in enumerate(kept):
             size = total * (n + 1) // len(kept) - total * n // len(kept)
             parts.append((nearest[task][0], size))
-    said = [f"left out, {why}: {', '.join(names)}" for why, names in sorted(left_out.items())]
+    said = [
+        f"left out, {why}: {', '.join(names)}"
+        for why, names in sorted(left_out.items())
+    ]
     empty = {categories[t] for t in tasks} - {categories[task] for task in nearest}
     if empty:
         said.append(f"no task is left of: {', '.join(sorted(empty))}")
     others = evaluated.keys() - ladders.keys()
     if others:
-        said.append(f"left out, evaluated but not among these tasks: {', '.join(sorted(others))}")
+        said.append(
+            f"left out, evaluated but not among these tasks: {', '.join(sorted(others))}"
+        )
     missing = len(ladders) - len(tasks)
     if missing:
-        said.append(f"left out, without a score in {options.from_evaluation}: {missing} tasks")
+        said.append(
+            f"left out, without a score in {options.from_evaluation}: {missing} tasks"
+        )
     if parts:
-        share = fmean(nearest[part.task][1] for part, count in parts for _ in range(count))
+        share = fmean(
+            nearest[part.task][1] for part, count in parts for _ in range(count)
+        )
         said.append(f"the evaluated model solves {share:.0%} at these levels")
     return sorted(parts, key=lambda part: part[0].task), said
 
 
-def solved_levels(samples: Sequence[StoredGroup], ladder: Ladder) -> list[tuple[Recipe, float]]:
+def solved_levels(
+    samples: Sequence[StoredGroup], ladder: Ladder
+) -> list[tuple[Recipe, float]]:
     """Return the levels of an evaluated task with their solved shares, interpolated between two.
 
     Levels that had other parameters when they were evaluated are left out.
@@ -312,7 +378,9 @@ def solved_levels(samples: Sequence[StoredGroup], ladder: Ladder) -> list[tuple[
             continue
         scored = [rollout for sample in samples_of_part for rollout in sample.scored]
         levels.append((part, fmean(rollout.solved for rollout in scored)))
-    measured = sorted((part.level, share) for part, share in levels if part.level is not None)
+    measured = sorted(
+        (part.level, share) for part, share in levels if part.level is not None
+    )
     for (low, easy), (high, hard) in pairwise(measured):
         for level in range(int(low) + 1, min(int(high), len(ladder))):
             share = easy + (hard - easy) * (level - low) / (high - low)
@@ -336,6 +404,22 @@ def row_of(problem: Problem, system_prompt: str, layout: str) -> dict[str, Any]:
     if layout == "nemo-gym":
         return nemo_gym_row(problem, messages)
     return (verl_row if layout == "verl" else skyrl_row)(problem.recipe, messages)
+
+
+async def reserved_questions(
+    pool: TaskPool,
+    config: EnvironmentSettings,
+    ladders: Mapping[str, Ladder],
+    evaluated: Iterable[StoredGroup],
+) -> frozenset[bytes]:
+    """Return the hashes of what no problem may ask: these tasks' evaluation set, and samples."""
+    held_out = evaluation_set(pool, config, ladders)
+    reserved: set[bytes] = set()
+    for questions in await asyncio.gather(*map(held_out.questions, ladders)):
+        reserved |= questions
+    for sample in evaluated:
+        reserved |= held_out_hashes(sample.task, sample.question, sample.oracle)
+    return frozenset(reserved)
 
 
 def evaluation_set(

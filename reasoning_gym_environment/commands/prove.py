@@ -21,7 +21,12 @@ from ..proof.findings import known_findings
 from ..proof.proving import Proofs, prove_tasks
 from ..records import Fault, Recipe
 from ..sandbox.pool import TaskPool, generate_with_retry
-from ..settings import EnvironmentSettings, add_settings, pool_settings, read_environment
+from ..settings import (
+    EnvironmentSettings,
+    add_settings,
+    pool_settings,
+    read_environment,
+)
 from ..tasks.modules import proof_file
 from ..tasks.recipes import read_recipe
 from ..util.command_line import Parser, number
@@ -39,14 +44,20 @@ def main(arguments: Sequence[str]) -> int:
         usual = build_parser().parse([])
         unused = ("tasks", "all", "output", "items", "seconds")
         if any(getattr(options, name) != getattr(usual, name) for name in unused):
-            raise ConfigurationError("--rows takes no tasks, --all, --items, --seconds or -o")
+            raise ConfigurationError(
+                "--rows takes no tasks, --all, --items, --seconds or -o"
+            )
         return prove_rows(options.rows, env, as_json=options.json)
     if bool(options.tasks) is options.all:
-        raise ConfigurationError("name the tasks to prove, or write --all; `tasks` lists them")
+        raise ConfigurationError(
+            "name the tasks to prove, or write --all; `tasks` lists them"
+        )
     if options.output is not None:
         require_place(options.output.parent, str(options.output))
     settings = pool_settings(env)
-    beside = [proof_file(module) for module in settings.modules if module.shown != module.name]
+    beside = [
+        proof_file(module) for module in settings.modules if module.shown != module.name
+    ]
     proofs = asyncio.run(
         prove_tasks(
             options.tasks,
@@ -111,18 +122,22 @@ def as_text(proofs: Proofs) -> str:
                 lines.append([f"  {name.replace('_', ' ')}", verdict, check.reason])
                 lines += [["", "", check.example]] if check.example else []
     counts = Counter(task.verdict.replace("_", " ") for task in proofs.tasks.values())
-    for name, task in proofs.tasks.items():  # of the library's: repaired faults, or luck
+    # Of the library's: repaired faults, or luck.
+    for name, task in proofs.tasks.items():
         lines += [f"not seen: {name}: {', '.join(task.unseen)}"] if task.unseen else []
     lines.append(", ".join(f"{n} {name}" for name, n in counts.items()))
     if counts["not tried"]:
-        lines.append("not tried: time ran out; go on with the same command and more --seconds")
+        lines.append(
+            "not tried: time ran out; go on with the same command and more --seconds"
+        )
     return table(lines)
 
 
 def as_json(proofs: Proofs) -> str:
     """Return the results as JSON, without what has been drawn so far."""
     return json.dumps(
-        {"versions": proofs.versions, "tasks": msgspec.to_builtins(proofs.tasks)}, indent=1
+        {"versions": proofs.versions, "tasks": msgspec.to_builtins(proofs.tasks)},
+        indent=1,
     )
 
 
@@ -143,7 +158,9 @@ def prove_rows(path: Path, config: EnvironmentSettings, *, as_json: bool) -> int
 
             rows: list[Any] = parquet.read_table(path).to_pylist()
         else:
-            rows = [line.decode(errors="replace") for line in path.read_bytes().splitlines()]
+            rows = [
+                line.decode(errors="replace") for line in path.read_bytes().splitlines()
+            ]
     except (OSError, ValueError) as error:  # pyarrow's errors are ValueErrors
         raise FixableError(f"{path} can't be read: {error}") from error
     found = asyncio.run(check_rows(rows, config))
@@ -151,14 +168,24 @@ def prove_rows(path: Path, config: EnvironmentSettings, *, as_json: bool) -> int
         findings = [finding._asdict() for finding in found]
         print(json.dumps({"rows": len(rows), "findings": findings}, indent=1))
     else:
-        lines = [f"row {row}: {task} {kind}: {detail}" for row, task, kind, detail in found]
+        lines = [
+            f"row {row}: {task} {kind}: {detail}" for row, task, kind, detail in found
+        ]
         kinds = Counter(finding.kind for finding in found).most_common()
-        numbers = ", ".join(f"{count} {kind}" for kind, count in kinds) or "nothing found"
-        print(escape_control_characters("\n".join([*lines, f"{len(rows)} rows: {numbers}"])))
+        numbers = (
+            ", ".join(f"{count} {kind}" for kind, count in kinds) or "nothing found"
+        )
+        print(
+            escape_control_characters(
+                "\n".join([*lines, f"{len(rows)} rows: {numbers}"])
+            )
+        )
     return 1 if found else 0
 
 
-async def check_rows(rows: Sequence[Any], config: EnvironmentSettings) -> list[RowFinding]:
+async def check_rows(
+    rows: Sequence[Any], config: EnvironmentSettings
+) -> list[RowFinding]:
     """Return what is wrong with rows of NeMo Gym, verl, or any with a recipe or an entry."""
     found: list[RowFinding] = []
     first: dict[tuple[str, str], int] = {}
@@ -186,7 +213,9 @@ async def check_rows(rows: Sequence[Any], config: EnvironmentSettings) -> list[R
             elif recipe.is_evaluation:
                 found.append(name("evaluation", "its seed is never trained on"))
             elif hashes & await evaluated.questions(recipe.task):
-                found.append(name("evaluation", "in the evaluation set of these settings"))
+                found.append(
+                    name("evaluation", "in the evaluation set of these settings")
+                )
             before = first.setdefault((recipe.task, question), number)
             if before < number:
                 found.append(name("repeat", f"asks what row {before} asks"))
@@ -209,7 +238,9 @@ async def _asked(
             return made.recipe, made.question, made.oracle, made.fault
     for each in objects:
         metadata = _parsed(each.get("metadata"))
-        if isinstance(metadata, dict) and isinstance(question := each.get("question"), str):
+        if isinstance(metadata, dict) and isinstance(
+            question := each.get("question"), str
+        ):
             task = str(metadata.get("source_dataset"))
             if task not in tasks:
                 return f"metadata.source_dataset is not a task: {shorten(task)}"
@@ -236,5 +267,9 @@ def _objects(value: Any, depth: int = 4) -> Iterator[dict[str, Any]]:
 def _parsed(value: Any) -> Any:
     """Parse a JSON object's text; any other value stays."""
     with suppress(ValueError, RecursionError):
-        return json.loads(value) if isinstance(value, str) and value.startswith("{") else value
+        return (
+            json.loads(value)
+            if isinstance(value, str) and value.startswith("{")
+            else value
+        )
     return value

@@ -48,7 +48,9 @@ def main(arguments: Sequence[str]) -> int:
     pool = pool_settings(config)
     leave_out = options.without_faulty_items
     stored = {path: groups for path, (groups, _) in contents.items()}
-    by_file, categories = asyncio.run(rescore_files(stored, pool, scoring, leave_out=leave_out))
+    by_file, categories = asyncio.run(
+        rescore_files(stored, pool, scoring, leave_out=leave_out)
+    )
     lines = []
     tables = []
     results = [result for done in by_file.values() for result in done]
@@ -81,14 +83,18 @@ async def rescore_files(
     async with TaskPool(settings, Counter()) as pool:
         for path, given in stored.items():
             logger.info("Rescoring %d groups of %s", len(given), path)
-            done = await rescore(given, pool, scoring, concurrency=2 * settings.processes)
+            done = await rescore(
+                given, pool, scoring, concurrency=2 * settings.processes
+            )
             groups = written_groups(done, leave_out=leave_out)
             write_whole(rescored_path(path), "".join(group.line() for group in groups))
             results[path] = done
         return results, pool.categories
 
 
-def written_groups(results: Sequence[Rescored], *, leave_out: bool) -> list[StoredGroup]:
+def written_groups(
+    results: Sequence[Rescored], *, leave_out: bool
+) -> list[StoredGroup]:
     """Return the rescored groups, without those of faulty items if `leave_out` is set."""
     groups = [result.after for result in results]
     return [group for group in groups if not (leave_out and group.is_faulty)]
@@ -119,5 +125,7 @@ def build_parser() -> Parser:
         "leave out rows whose label is known to be false, or whose question has no or "
         "several right answers",
     )
-    add_settings(parser, "generation_timeout", *(field.name for field in fields(ScoringSettings)))
+    add_settings(
+        parser, "generation_timeout", *(field.name for field in fields(ScoringSettings))
+    )
     return parser

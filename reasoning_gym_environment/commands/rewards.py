@@ -34,7 +34,9 @@ def main(arguments: Sequence[str]) -> int:
 
     names = [name for name, _ in options.contain]
     if len(names) > len(set(names)):
-        raise FixableError(f"--contain: every NAME must be another, got {', '.join(names)}")
+        raise FixableError(
+            f"--contain: every NAME must be another, got {', '.join(names)}"
+        )
     if options.contain:
         sys.path.append(str(Path.cwd()))  # a console script does not import from there
     PROBLEM_LOGGER.setLevel(logging.WARNING)
@@ -87,7 +89,8 @@ def _contained(text: str) -> tuple[str, str]:
 
 def build_parser() -> Parser:
     parser = Parser(
-        "rewards", "Serve scores and problems over HTTP to NeMo Gym, OpenRLHF, slime or your own."
+        "rewards",
+        "Serve scores and problems over HTTP to NeMo Gym, OpenRLHF, slime or your own.",
     )
     defaults = ServiceSettings()
     parser.option("--host", "address", default=defaults.host)
@@ -97,20 +100,7 @@ def build_parser() -> Parser:
         f"(default: ${TOKEN_VARIABLE}, else a random one unless --host is a loopback address)",
         type=Path,
     )
-    for name, unit, default, least, most, about in (
-        ("port", "PORT", defaults.port, 0, 65535, "0 takes a free one"),
-        ("processes", "N", default_processes(), 1, 1024, "generators, and as many verifier hosts"),
-        ("queue", "N", defaults.queue, 256, 10**6, "pending completions, half per client"),
-        ("max-body", "MIB", defaults.max_body // 2**20, 1, 1024, "largest request, else 413"),
-        ("drain", "SECONDS", int(defaults.drain), 0, 3600, "time for requests after SIGTERM"),
-    ):
-        parser.option(
-            f"--{name}",
-            about,
-            metavar=unit,
-            type=number(int, ge=least, le=most),
-            default=default,
-        )
+    _add_sizes(parser, defaults)
     parser.option(
         "--streams",
         "enable streams of problems and save their states here (default: disabled)",
@@ -118,6 +108,65 @@ def build_parser() -> Parser:
         metavar="FOLDER",
     )
     add_task_modules(parser)
+    _add_contained_functions(parser)
+    for name, about in (
+        ("answer-tolerance", "as env.answer_tolerance"),
+        (
+            "keep-faulty-items",
+            "streams also ask items that env.skip_faulty_items leaves out",
+        ),
+        ("require-containment", "refuse to start where the sandbox is incomplete"),
+    ):
+        parser.flag(f"--{name}", about)
+    return parser
+
+
+def _add_sizes(parser: Parser, defaults: ServiceSettings) -> None:
+    for name, unit, default, least, greatest, about in (
+        ("port", "PORT", defaults.port, 0, 65535, "0 takes a free one"),
+        (
+            "processes",
+            "N",
+            default_processes(),
+            1,
+            1024,
+            "generators, and as many verifier hosts",
+        ),
+        (
+            "queue",
+            "N",
+            defaults.queue,
+            256,
+            10**6,
+            "pending completions, half per client",
+        ),
+        (
+            "max-body",
+            "MIB",
+            defaults.max_body // 2**20,
+            1,
+            1024,
+            "largest request, else 413",
+        ),
+        (
+            "drain",
+            "SECONDS",
+            int(defaults.drain),
+            0,
+            3600,
+            "time for requests after SIGTERM",
+        ),
+    ):
+        parser.option(
+            f"--{name}",
+            about,
+            metavar=unit,
+            type=number(int, ge=least, le=greatest),
+            default=default,
+        )
+
+
+def _add_contained_functions(parser: Parser) -> None:
     parser.option(
         "--contain",
         "score with this function at /contain/NAME; may be given again",
@@ -139,13 +188,6 @@ def build_parser() -> Parser:
         default="512MB",
         metavar="SIZE",
     )
-    for name, about in (
-        ("answer-tolerance", "as env.answer_tolerance"),
-        ("keep-faulty-items", "streams also ask items that env.skip_faulty_items leaves out"),
-        ("require-containment", "refuse to start where the sandbox is incomplete"),
-    ):
-        parser.flag(f"--{name}", about)
-    return parser
 
 
 def read_token(
@@ -163,7 +205,9 @@ def read_token(
         try:
             token = file.read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
-            raise FixableError(f"--token-file {file}: cannot read it ({error})") from error
+            raise FixableError(
+                f"--token-file {file}: cannot read it ({error})"
+            ) from error
         where = f"--token-file {file}"
     elif variable in os.environ:
         where = f"${variable}"
@@ -173,10 +217,14 @@ def read_token(
     else:
         token = secrets.token_urlsafe(24)
         if logs:
-            message = "Others reach %s, and no token is set: clients need the new token %s"
+            message = (
+                "Others reach %s, and no token is set: clients need the new token %s"
+            )
             logger.warning(message, host, token)
         return token
     shortest = min(map(len, token.splitlines()), default=0)
     if shortest < 16:
-        raise FixableError(f"{where}: the token must have at least 16 characters, got {shortest}")
+        raise FixableError(
+            f"{where}: the token must have at least 16 characters, got {shortest}"
+        )
     return token

@@ -28,7 +28,8 @@ def main(arguments: Sequence[str]) -> int:
             matching += 1
             if options.limit == 0 or matching <= options.limit:
                 text = render_rollout(group, place, full=options.full) + "\n"
-                encoding = sys.stdout.encoding or "utf-8"  # it may lack characters of a model
+                # It may lack characters of a model.
+                encoding = sys.stdout.encoding or "utf-8"
                 print(text.encode(encoding, "backslashreplace").decode(encoding))
     sys.stdout.flush()  # the count comes last
     shown = min(matching, options.limit or matching)
@@ -111,7 +112,11 @@ def explain_reward(rollout: StoredRollout, scoring: Mapping[str, object]) -> str
     """Return how the reward was calculated; `scoring` has the settings that are known."""
     raw, bare, tagged = (
         None if score is None else f"{score:.4g}"
-        for score in (rollout.raw_score, rollout.raw_form_score, rollout.tagged_form_score)
+        for score in (
+            rollout.raw_score,
+            rollout.raw_form_score,
+            rollout.tagged_form_score,
+        )
     )
     verifier = f"verifier {raw}" if raw else "unscored"
     if bare or tagged:

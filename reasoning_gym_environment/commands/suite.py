@@ -8,7 +8,12 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..evaluation.comparison import encode_standings, leaderboard_table, standing, suite_floors
+from ..evaluation.comparison import (
+    encode_standings,
+    leaderboard_table,
+    standing,
+    suite_floors,
+)
 from ..evaluation.store import read_results
 from ..problems.suites import built_in, load_suite, require_same_questions
 from ..sandbox.pool import TaskPool, generate_with_retry
@@ -42,7 +47,9 @@ def build_parser() -> Parser:
     verify.option("suite", "a name of `suite list`, or a file")
     add_settings(verify)
     verify.set_defaults(run=verify_suite)
-    table = commands.add_parser("table", help="print the leaderboard of evaluations on a suite")
+    table = commands.add_parser(
+        "table", help="print the leaderboard of evaluations on a suite"
+    )
     table.option("results", "folders of evaluations", nargs="+", type=Path)
     table.option("--suite", "of the results: a name or a file", required=True)
     table.flag("--json", "print JSON, with the right answers to every item")
@@ -55,7 +62,9 @@ def list_suites(_: Namespace) -> str:
     suites = {name: load_suite(name) for name in built_in()}
     rows = [["name", "items", "tasks", "sha256", "about"]]
     for name, suite in suites.items():
-        left_out = f"; {len(suite.left_out)} faulty ones left out" if suite.left_out else ""
+        left_out = (
+            f"; {len(suite.left_out)} faulty ones left out" if suite.left_out else ""
+        )
         sizes = (str(len(suite)), str(len(suite.tasks)))
         rows.append([name, *sizes, suite.sha256[:12], f"{suite.about}{left_out}"])
     return table(rows, drop=["sha256"])
@@ -67,7 +76,10 @@ def verify_suite(options: Namespace) -> str:
 
     async def generate() -> None:
         async with TaskPool(workers, Counter()) as pool:
-            made = [generate_with_retry(pool.generate, recipe) for recipe, _ in suite.recipes()]
+            made = [
+                generate_with_retry(pool.generate, recipe)
+                for recipe, _ in suite.recipes()
+            ]
             require_same_questions(suite, await with_progress(made, suite.name))
 
     asyncio.run(generate())
@@ -78,11 +90,18 @@ def print_table(options: Namespace) -> str:
     suite = load_suite(options.suite)
     results = [read_results(path) for path in options.results]
     standings = [standing(one, suite) for one in results]
-    own = {sample.task: sample.source for one in results for sample in one.samples if sample.source}
+    own = {
+        sample.task: sample.source
+        for one in results
+        for sample in one.samples
+        if sample.source
+    }
     if options.json:
         text = encode_standings(suite, standings)
     else:
-        text = leaderboard_table(standings, known_categories() | own, suite_floors(suite))
+        text = leaderboard_table(
+            standings, known_categories() | own, suite_floors(suite)
+        )
     if options.output is None:
         return text
     write_whole(options.output, text + "\n")

@@ -35,7 +35,9 @@ def main(arguments: Sequence[str]) -> int:
     """List every task, or the levels of one."""
     parser = Parser("tasks", "List all tasks of reasoning-gym, or the levels of one.")
     parser.flag("--json", "print JSON, with the levels")
-    parser.option("--levels", "print a task's levels, each with a sample question", metavar="TASK")
+    parser.option(
+        "--levels", "print a task's levels, each with a sample question", metavar="TASK"
+    )
     add_task_modules(parser)
     parser.option("--include-tasks", "as env.include_tasks", default="")
     parser.option("--exclude-tasks", "as env.exclude_tasks", default="")
@@ -45,7 +47,9 @@ def main(arguments: Sequence[str]) -> int:
 
 async def _answer(options: Namespace) -> str:
     if options.levels and options.json:
-        raise ConfigurationError("--json has the levels of all tasks: leave --levels out")
+        raise ConfigurationError(
+            "--json has the levels of all tasks: leave --levels out"
+        )
     snapshot = None if options.task_modules else bundled_snapshot()
     if snapshot and options.levels:
         require_known([options.levels], snapshot.ladders, "--levels", what="task")
@@ -57,20 +61,29 @@ async def _answer(options: Namespace) -> str:
             task_environment=options.task_environment,
         )
         async with TaskPool(settings, Counter()) as pool:
-            if snapshot is None:  # another version of the library is installed, or there is more
+            # Another version of the library is installed, or there is more.
+            if snapshot is None:
                 discovery = await pool.discover(proven=proven_tasks())
                 if discovery.warning:
                     logger.warning("%s", discovery.warning)
                 snapshot = LibrarySnapshot(discovery, await pool.ladders())
             if options.levels:
-                require_known([options.levels], snapshot.ladders, "--levels", what="task")
-                return await _levels(pool, options.levels, snapshot.ladders[options.levels])
+                require_known(
+                    [options.levels], snapshot.ladders, "--levels", what="task"
+                )
+                return await _levels(
+                    pool, options.levels, snapshot.ladders[options.levels]
+                )
     tasks = select_tasks(
         snapshot.discovery,
         include=split_names(options.include_tasks),
         exclude=split_names(options.exclude_tasks),
     )
-    return _json(tasks, snapshot.ladders) if options.json else _table(tasks, snapshot.ladders)
+    return (
+        _json(tasks, snapshot.ladders)
+        if options.json
+        else _table(tasks, snapshot.ladders)
+    )
 
 
 def _json(tasks: Sequence[TaskInfo], ladders: Mapping[str, TaskLadder]) -> str:
@@ -78,7 +91,11 @@ def _json(tasks: Sequence[TaskInfo], ladders: Mapping[str, TaskLadder]) -> str:
     for row in rows:
         ladder = ladders.get(row["name"])
         if ladder:
-            row |= {"levels": ladder.levels, "origin": ladder.origin, "ladder": ladder.reason}
+            row |= {
+                "levels": ladder.levels,
+                "origin": ladder.origin,
+                "ladder": ladder.reason,
+            }
             row["parameters"] = ladder.parameters
     return json.dumps(rows, indent=2)
 
@@ -110,7 +127,9 @@ async def _levels(pool: TaskPool, task: str, ladder: TaskLadder) -> str:
             question = (await pool.generate(recipe)).question
         except GenerationError as error:
             question = f"(generation failed: {error})"
-        shown = ", ".join(f"{name}={json.dumps(value)}" for name, value in parameters.items())
+        shown = ", ".join(
+            f"{name}={json.dumps(value)}" for name, value in parameters.items()
+        )
         difficulty = level / max(1, len(levels) - 1)
         title = f"level {level}  difficulty {difficulty:.2f}  {shown or 'the default'}"
         parts.append(f"{title}\n{indent(question, '    ')}")

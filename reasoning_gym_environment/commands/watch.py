@@ -67,7 +67,10 @@ async def _serve(server: LiveServer, options: Namespace) -> None:
         if not options.until_input_ends and is_loopback(options.host):
             port = urlsplit(server.url).port
             tunnel = f"{port}:127.0.0.1:{port} {socket.gethostname()}"
-            print(f"From another machine: ssh -L {tunnel}, then open the same address", flush=True)
+            print(
+                f"From another machine: ssh -L {tunnel}, then open the same address",
+                flush=True,
+            )
         await server.serve_until(ended)
         if options.until_input_ends:
             await server.say_ended(report.decode())
@@ -92,7 +95,9 @@ def build_parser() -> Parser:
         type=number(int, ge=0, le=65535),
         default=8090,
     )
-    parser.option("--host", "any but a loopback address needs a token", default="127.0.0.1")
+    parser.option(
+        "--host", "any but a loopback address needs a token", default="127.0.0.1"
+    )
     parser.option(
         "--token-file",
         f"file with the token that readers must have (default: ${TOKEN_VARIABLE}, else a "

@@ -95,7 +95,8 @@ def _write(answer: str, rng: random.Random) -> Sample:
     thought = " ".join(rng.choices(thoughts, k=rng.randint(1, 12)))
     opened = f"<think>{thought}"
     tagged = f"<answer>{answer}</answer>"
-    fault = rng.random() / 0.03  # the share of completions for each way to break the format
+    # The share of completions for each way to break the format.
+    fault = rng.random() / 0.03
     if fault < 1:
         return Sample(text=opened, finish_reason="length")
     if fault < 2:
@@ -129,7 +130,9 @@ class Skill:
     default: float
 
 
-def spread_skills(heights: Mapping[str, int], seed: int, *, width: float = 1.0) -> dict[str, Skill]:
+def spread_skills(
+    heights: Mapping[str, int], seed: int, *, width: float = 1.0
+) -> dict[str, Skill]:
     """Return skills that cover the whole ladder of each task and a little beyond.
 
     Args:

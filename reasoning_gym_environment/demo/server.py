@@ -187,7 +187,9 @@ def last_question(prompt: str) -> str:
     return turns[-1] if turns else prompt
 
 
-def generate(policy: Policy, tokenizer: Any, request: PolicyRequest) -> list[Generation]:
+def generate(
+    policy: Policy, tokenizer: Any, request: PolicyRequest
+) -> list[Generation]:
     """Sample completions; if the request asks for candidates, each token is the most probable."""
     found = []
     for sample in policy.sample(request.question, request.n):
@@ -206,7 +208,9 @@ def generate(policy: Policy, tokenizer: Any, request: PolicyRequest) -> list[Gen
     return found
 
 
-def _parse(question: str, body: dict[str, Any], candidates: int | None) -> PolicyRequest:
+def _parse(
+    question: str, body: dict[str, Any], candidates: int | None
+) -> PolicyRequest:
     return PolicyRequest(
         question=question,
         n=body.get("n", 1),
@@ -234,7 +238,9 @@ def _openai_reply(
                 "logprobs": None,
                 **choice,
             }
-            for index, (choice, generation) in enumerate(zip(choices, generations, strict=True))
+            for index, (choice, generation) in enumerate(
+                zip(choices, generations, strict=True)
+            )
         ],
     }
 

@@ -56,10 +56,14 @@ class DemoEnv(ReasoningGymEnv):
         self._policy.learn(problem, self._learner.solve_probability(recipe, height))
         return problem
 
-    async def collect_trajectories(self, item: Problem) -> tuple[dict[str, Any] | None, list[Any]]:
+    async def collect_trajectories(
+        self, item: Problem
+    ) -> tuple[dict[str, Any] | None, list[Any]]:
         group, backlog = await super().collect_trajectories(item)
         if group is not None:
-            self._learner.after_group(item.recipe.task, mixed=len({*group["scores"]}) > 1)
+            self._learner.after_group(
+                item.recipe.task, mixed=len({*group["scores"]}) > 1
+            )
         return group, backlog
 
 
@@ -84,11 +88,15 @@ async def run_demo(
     dumps = set(data_dumps_dir.glob("*.jsonl"))
     policy = SimulatedPolicy(seed)
     async with AsyncExitStack() as stack:
-        folder = build_tokenizer(Path(stack.enter_context(tempfile.TemporaryDirectory())))
+        folder = build_tokenizer(
+            Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        )
         tokenizer = AutoTokenizer.from_pretrained(folder)
         api = await stack.enter_async_context(ApiServer())
         server = await stack.enter_async_context(PolicyServer(policy, tokenizer))
-        trainer = Trainer.for_groups(api.url, group_size=group_size, checkpoint_dir=folder)
+        trainer = Trainer.for_groups(
+            api.url, group_size=group_size, checkpoint_dir=folder
+        )
         config = ReasoningGymEnvConfig(
             tokenizer_name=str(folder),
             rollout_server_url=api.url,
@@ -133,11 +141,15 @@ async def _serve(env: DemoEnv, trainer: Trainer, seconds: float) -> float:
     done: set[asyncio.Task[Any]] = set()
     try:
         while not done and served < seconds:
-            done, _ = await asyncio.wait(jobs, timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(
+                jobs, timeout=1.0, return_when=asyncio.FIRST_COMPLETED
+            )
             elapsed = time.monotonic() - launched
             if env.statistics.counts["groups/collected"]:
                 served = elapsed - start
-                progress.show(progress_line(served, env.statistics.total, env.statistics.counts))
+                progress.show(
+                    progress_line(served, env.statistics.total, env.statistics.counts)
+                )
             elif elapsed > 120.0:
                 raise RuntimeError("no group within 120 seconds; see the log")
             else:
@@ -178,7 +190,9 @@ class DemoReport:
     @property
     def succeeded(self) -> bool:
         """Whether groups were collected, sent and received by the trainer."""
-        return all((self.counts["groups/collected"], self.counts["groups/sent"], self.pulled))
+        return all(
+            (self.counts["groups/collected"], self.counts["groups/sent"], self.pulled)
+        )
 
 
 def progress_line(seconds: float, means: Means, counts: Mapping[str, int]) -> str:
@@ -241,7 +255,9 @@ def _lines(report: DemoReport, log: Path) -> Iterator[Sequence[str]]:
         kind, _, rest = name.partition("/")
         category, _, what = rest.partition("/")
         if (kind, what) in (("category", "solved"), ("solved", "")):
-            title, scope = (f"  {category}", f"category/{category}/") if rest else ("all", "")
+            title, scope = (
+                (f"  {category}", f"category/{category}/") if rest else ("all", "")
+            )
             bar = "#" * round(means[name].value * 20)
             signal = means[f"{scope}groups/{Signal.MIXED.value}"]
             yield [title, _percent(means[name]), bar, str(count), _percent(signal)]

@@ -55,7 +55,9 @@ def check_group(group: Mapping[str, Any], max_token_len: int) -> int:
             )
         if len(ids) >= max_token_len:
             raise MalformedGroupError(f"a row has {len(ids)} tokens of {max_token_len}")
-        if any(each not in (-100, token) for token, each in zip(ids, mask, strict=True)):
+        if any(
+            each not in (-100, token) for token, each in zip(ids, mask, strict=True)
+        ):
             raise MalformedGroupError("a mask is neither -100 nor its token")
     return len(tokens)
 
@@ -101,7 +103,9 @@ class Trainer:
         self._num_steps = num_steps
 
     @classmethod
-    def for_groups(cls, api_url: str, *, group_size: int, checkpoint_dir: Path) -> Trainer:
+    def for_groups(
+        cls, api_url: str, *, group_size: int, checkpoint_dir: Path
+    ) -> Trainer:
         """Return a trainer that runs until it is stopped."""
         return cls(
             api_url,
@@ -113,7 +117,9 @@ class Trainer:
 
     async def run(self) -> None:
         """Train for `num_steps`, or until cancelled. Raises MalformedGroupError."""
-        async with aiohttp.ClientSession(self.api_url, raise_for_status=True) as session:
+        async with aiohttp.ClientSession(
+            self.api_url, raise_for_status=True
+        ) as session:
             async with session.post("/register", json=self._registration):
                 pass
             while self.batches < self._num_steps:
@@ -141,7 +147,9 @@ class StatusLine:
     def show(self, line: str) -> None:
         now = time.monotonic()
         if sys.stdout.isatty():
-            sys.stdout.write(f"\r{line[: shutil.get_terminal_size().columns - 1]}\x1b[K")
+            sys.stdout.write(
+                f"\r{line[: shutil.get_terminal_size().columns - 1]}\x1b[K"
+            )
         elif now >= self._next:
             sys.stdout.write(f"{line}\n")
             self._next = now + 3.0
@@ -179,7 +187,9 @@ async def run_alone(trainer: Trainer, *, seconds: float) -> None:
         if running.done():
             running.result()
     except aiohttp.ClientError as error:
-        raise UnreachableError(f"{what} at {trainer.api_url} stopped answering: {hint}") from error
+        raise UnreachableError(
+            f"{what} at {trainer.api_url} stopped answering: {hint}"
+        ) from error
     finally:
         line.close()
         running.cancel()

@@ -18,7 +18,14 @@ from ..records import recipe_key
 from ..storage.rows import StoredGroup, StoredRollout
 from ..tasks.facts import floors
 from ..util.values import group_by, table
-from .estimators import Clusters, Estimate, discoveries, macro_share, mean_difference, sign_flip_p
+from .estimators import (
+    Clusters,
+    Estimate,
+    discoveries,
+    macro_share,
+    mean_difference,
+    sign_flip_p,
+)
 from .metrics import MAX_TASKS, Coverage
 from .store import EvaluationResults
 
@@ -85,7 +92,9 @@ class Comparison:
         }
 
 
-def compare(before: Iterable[StoredGroup], after: Iterable[StoredGroup]) -> Comparison | None:
+def compare(
+    before: Iterable[StoredGroup], after: Iterable[StoredGroup]
+) -> Comparison | None:
     """Pair two evaluations; None when no item is scored in both.
 
     A task changed beyond noise if its randomization test is significant at a false discovery rate
@@ -121,11 +130,16 @@ def compare(before: Iterable[StoredGroup], after: Iterable[StoredGroup]) -> Comp
         only_before=len(one) - len(common),
         only_after=len(other) - len(common),
         unscored=len(common) - len(scored),
-        coverage={"before": Coverage.of(one.values()), "after": Coverage.of(other.values())},
+        coverage={
+            "before": Coverage.of(one.values()),
+            "after": Coverage.of(other.values()),
+        },
     )
 
 
-def _pair(before: StoredGroup, after: StoredGroup, value: Callable[[StoredRollout], float]) -> Pair:
+def _pair(
+    before: StoredGroup, after: StoredGroup, value: Callable[[StoredRollout], float]
+) -> Pair:
     return fmean(map(value, before.scored)), fmean(map(value, after.scored))
 
 
@@ -151,7 +165,9 @@ def comparison_table(comparison: Comparison) -> str:
 
 
 def _table_rows(comparison: Comparison) -> Iterator[Sequence[str]]:
-    ranked = sorted(comparison.tasks.items(), key=lambda entry: entry[1].difference.value)
+    ranked = sorted(
+        comparison.tasks.items(), key=lambda entry: entry[1].difference.value
+    )
     beyond = [(task, change) for task, change in ranked if change.beyond_noise]
     within = [(task, change) for task, change in ranked if not change.beyond_noise]
     for name, coverage in comparison.coverage.items():
@@ -175,7 +191,9 @@ def _table_rows(comparison: Comparison) -> Iterator[Sequence[str]]:
     if len(within) > 2 * MAX_TASKS:
         by_size = sorted(within, key=lambda entry: abs(entry[1].difference.value))
         largest = by_size[-2 * MAX_TASKS :]
-        listed = [entry for entry in within if entry in largest and entry[1].difference.value]
+        listed = [
+            entry for entry in within if entry in largest and entry[1].difference.value
+        ]
     yield from (_row(f"  {task}", change) for task, change in listed)
     left = len(within) - len(listed)
     if left:
@@ -195,7 +213,9 @@ def _table_rows(comparison: Comparison) -> Iterator[Sequence[str]]:
 
 def _row(title: str, change: Change) -> list[str]:
     found = change.difference
-    by, low, high = (f"{part * 100:+.1f}" for part in (found.value, found.low, found.high))
+    by, low, high = (
+        f"{part * 100:+.1f}" for part in (found.value, found.low, found.high)
+    )
     shares = (f"{change.before:.1%}", f"{change.after:.1%}")
     return [title, str(change.items), *shares, by, f"{low} to {high}"]
 
@@ -238,7 +258,9 @@ def standing(results: EvaluationResults, suite: Suite) -> Standing:
     for recipe, _ in suite.recipes():
         scored = by_recipe.get(recipe_key(recipe), [])
         missing += not scored
-        items[recipe.task].append(f"{sum(rollout.solved for rollout in scored)}/{len(scored)}")
+        items[recipe.task].append(
+            f"{sum(rollout.solved for rollout in scored)}/{len(scored)}"
+        )
     if missing > 0.02 * len(suite) and "imported" not in results.settings:
         raise FixableError(
             f"{results.path}: {missing} of the {len(suite)} items of {suite.name} have no score; "
@@ -259,17 +281,26 @@ def encode_standings(suite: Suite, standings: Sequence[Standing]) -> str:
 
 def suite_floors(suite: Suite) -> dict[str, float]:
     """Return the higher floor of each task; none but for default items, where both are measured."""
-    measured = floors() if all(recipe.is_default for recipe, _ in suite.recipes()) else {}
-    return {task: max(own.chance.solved, own.no_reasoning.solved) for task, own in measured.items()}
+    measured = (
+        floors() if all(recipe.is_default for recipe, _ in suite.recipes()) else {}
+    )
+    return {
+        task: max(own.chance.solved, own.no_reasoning.solved)
+        for task, own in measured.items()
+    }
 
 
-def common_items(standings: Sequence[Standing]) -> tuple[dict[str, list[Clusters]], dict[str, int]]:
+def common_items(
+    standings: Sequence[Standing],
+) -> tuple[dict[str, list[Clusters]], dict[str, int]]:
     """Return each standing's attempts at the items that all have scored, by task with a weight.
 
     A task has one from LEAST_ITEMS such items on, or if no task of the suite has as many. Of the
     others, the number of items is returned.
     """
-    is_small = all(len(items.split()) < LEAST_ITEMS for items in standings[0].items.values())
+    is_small = all(
+        len(items.split()) < LEAST_ITEMS for items in standings[0].items.values()
+    )
     least_items = 1 if is_small else LEAST_ITEMS
     common: dict[str, list[Clusters]] = {}
     too_few: dict[str, int] = {}
@@ -282,7 +313,9 @@ def common_items(standings: Sequence[Standing]) -> tuple[dict[str, list[Clusters
         else:
             too_few[task] = len(scored_by_all)
     if not common:
-        raise FixableError(f"no task has {LEAST_ITEMS} items that all evaluations have scored")
+        raise FixableError(
+            f"no task has {LEAST_ITEMS} items that all evaluations have scored"
+        )
     return common, too_few
 
 
@@ -325,10 +358,16 @@ def leaderboard_table(
     """
     common, too_few = common_items(standings)
     counts = {task: len(of_all[0]) for task, of_all in common.items()}
-    floor = fmean(floor_of[task] for task in common) if common.keys() <= floor_of.keys() else None
+    floor = (
+        fmean(floor_of[task] for task in common)
+        if common.keys() <= floor_of.keys()
+        else None
+    )
     columns = {
         f"{name} ({items:,})": own
-        for name, own in sorted(group_by(lambda t: categories.get(t, "other"), common).items())
+        for name, own in sorted(
+            group_by(lambda t: categories.get(t, "other"), common).items()
+        )
         if (items := sum(counts[task] for task in own)) >= LEAST_ITEMS
     }
     rows = []
@@ -349,8 +388,12 @@ def leaderboard_table(
         rows.append(row)
     lines = [" | ".join(rows[0]), " | ".join("---" for _ in rows[0])]
     lines += [" | ".join(row.values()) for row in rows]
-    said = f"In brackets: items, the same for all models. {len(common)} tasks weigh alike."
+    said = (
+        f"In brackets: items, the same for all models. {len(common)} tasks weigh alike."
+    )
     if too_few:
         fewer = ", ".join(f"`{task}` {count}" for task, count in too_few.items())
-        said += f" Fewer than {LEAST_ITEMS} items of all models, and so no weight: {fewer}."
+        said += (
+            f" Fewer than {LEAST_ITEMS} items of all models, and so no weight: {fewer}."
+        )
     return "\n".join([*(f"| {line} |" for line in lines), "", said])

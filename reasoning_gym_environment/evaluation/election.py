@@ -30,14 +30,23 @@ class LeaderElection:
             self._retry_at = time.monotonic() + 5.0
             try:
                 if self._lock.acquire():
-                    last = self._lock.read()  # empty, or of an earlier run: counts from here
-                    self.record_done(int(last) if last.isdecimal() and int(last) <= step else step)
-                    logger.info("This replica evaluates what is due after step %d", self._done)
+                    # Empty, or of an earlier run: counts from here.
+                    last = self._lock.read()
+                    self.record_done(
+                        int(last) if last.isdecimal() and int(last) <= step else step
+                    )
+                    logger.info(
+                        "This replica evaluates what is due after step %d", self._done
+                    )
             except OSError as error:
                 self._done = step
-                message = "Could not lock %s (%s): this replica evaluates, and so may others"
+                message = (
+                    "Could not lock %s (%s): this replica evaluates, and so may others"
+                )
                 logger.warning(message, self._lock.path, error)
-        return self._done is not None and step // self._every > self._done // self._every
+        return (
+            self._done is not None and step // self._every > self._done // self._every
+        )
 
     def record_done(self, step: int) -> None:
         """Record that the evaluation due at a step is done."""

@@ -70,7 +70,8 @@ def macro_share(tasks: Sequence[Clusters]) -> Estimate:
     """
     mean, error, freedom = _over_tasks(tasks)
     sizes = [[len(cluster) for cluster in clusters] for clusters in tasks]
-    shares = math.fsum(sum(n * n for n in own) / sum(own) ** 2 for own in sizes)  # Kish (1965)
+    # Kish (1965).
+    shares = math.fsum(sum(n * n for n in own) / sum(own) ** 2 for own in sizes)
     least = len(tasks) ** 2 / shares
     return Estimate(
         mean,
@@ -114,7 +115,9 @@ def _clustered_mean(clusters: Clusters) -> tuple[float, float | None]:
     mean = math.fsum(values) / len(values)
     if items == 1:
         return mean, None
-    squares = math.fsum(math.fsum(value - mean for value in own) ** 2 for own in clusters)
+    squares = math.fsum(
+        math.fsum(value - mean for value in own) ** 2 for own in clusters
+    )
     return mean, squares * items / (items - 1) / len(values) ** 2
 
 
@@ -141,7 +144,9 @@ def wilson(
         trials = max(least, mean * (1 - mean) / error**2 * reduction)
     scale = 1 + NORMAL_QUANTILE**2 / trials
     center = (mean + NORMAL_QUANTILE**2 / (2 * trials)) / scale
-    variance = max(0.0, mean * (1 - mean)) / trials + NORMAL_QUANTILE**2 / (4 * trials**2)
+    variance = max(0.0, mean * (1 - mean)) / trials + NORMAL_QUANTILE**2 / (
+        4 * trials**2
+    )
     spread = NORMAL_QUANTILE / scale * math.sqrt(variance)
     return max(0.0, center - spread), min(1.0, center + spread)
 
@@ -232,7 +237,9 @@ def sign_flip_p(differences: Sequence[float]) -> float:
             flipped[reached + step] += chance / 2
             flipped[reached - step] += chance / 2
         chances = flipped
-    return min(1.0, math.fsum(c for reached, c in chances.items() if abs(reached) >= total))
+    return min(
+        1.0, math.fsum(c for reached, c in chances.items() if abs(reached) >= total)
+    )
 
 
 def discoveries(p_values: Mapping[str, float]) -> frozenset[str]:

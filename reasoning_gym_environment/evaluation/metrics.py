@@ -39,14 +39,20 @@ class Baselines:
 
     @classmethod
     def at_threshold(
-        cls, solved_threshold: float | None, *, categories: Mapping[str, str], attempts: int
+        cls,
+        solved_threshold: float | None,
+        *,
+        categories: Mapping[str, str],
+        attempts: int,
     ) -> Baselines:
         """Return the floors for a threshold; they were measured at one threshold only."""
         measured = floors(solved_threshold)
         return cls(
             categories=categories,
             floors={task: own.chance.solved for task, own in measured.items()},
-            no_reasoning_floors={task: own.no_reasoning.solved for task, own in measured.items()},
+            no_reasoning_floors={
+                task: own.no_reasoning.solved for task, own in measured.items()
+            },
             attempts=attempts,
         )
 
@@ -64,7 +70,9 @@ class Coverage(NamedTuple):
 
     @classmethod
     def of(cls, samples: Collection[StoredGroup]) -> Coverage:
-        return cls(scored=sum(bool(sample.scored) for sample in samples), items=len(samples))
+        return cls(
+            scored=sum(bool(sample.scored) for sample in samples), items=len(samples)
+        )
 
     @property
     def missing(self) -> int:
@@ -134,11 +142,17 @@ class Breakdown:
     def numbers(self) -> Numbers:
         """Return flat numbers."""
         numbers = self.by_items.numbers()
-        numbers |= {f"status/{status.value}": part for status, part in self.statuses.items()}
+        numbers |= {
+            f"status/{status.value}": part for status, part in self.statuses.items()
+        }
         numbers |= _below("macro", self.by_tasks.numbers(size_name="tasks"))
         if self.percent_correct is not None:
             numbers["percent_correct"] = self.percent_correct
-        kinds = {"source": self.sources, "category": self.categories, "task": self.tasks}
+        kinds = {
+            "source": self.sources,
+            "category": self.categories,
+            "task": self.tasks,
+        }
         for kind, parts in kinds.items():
             for name, part in parts.items():
                 numbers |= _below(f"{kind}/{name}", part.numbers())
@@ -181,10 +195,14 @@ class EvaluationReport:
         )
         at = "difficulty/[^/]+/"
         shown = rf"eval/({main}|{at}solved|({at})?(category|task|source)/[^/]+/(solved|score))"
-        return {n: value for n, value in self.numbers().items() if re.fullmatch(shown, n)}
+        return {
+            n: value for n, value in self.numbers().items() if re.fullmatch(shown, n)
+        }
 
 
-def evaluation_report(samples: Sequence[StoredGroup], baselines: Baselines) -> EvaluationReport:
+def evaluation_report(
+    samples: Sequence[StoredGroup], baselines: Baselines
+) -> EvaluationReport:
     """Calculate the metrics of an evaluation's samples."""
     parts = group_by(lambda sample: sample.difficulty, samples)
     named = sorted(difficulty for difficulty in parts if difficulty is not None)
@@ -202,7 +220,9 @@ def _breakdown(samples: Sequence[StoredGroup], baselines: Baselines) -> Breakdow
     if len(sources) == 1:
         sources = {}
     statuses = [rollout.status for sample in samples for rollout in sample.rollouts]
-    scores = [rollout.raw_score or 0.0 for sample in samples for rollout in sample.scored]
+    scores = [
+        rollout.raw_score or 0.0 for sample in samples for rollout in sample.scored
+    ]
     percent_correct = None
     if scores:
         percent_correct = fmean(score >= ATROPOS_SOLVED_SCORE for score in scores)
@@ -217,7 +237,9 @@ def _breakdown(samples: Sequence[StoredGroup], baselines: Baselines) -> Breakdow
     )
 
 
-def _slices(parts: Mapping[str, Sequence[StoredGroup]], baselines: Baselines) -> dict[str, Slice]:
+def _slices(
+    parts: Mapping[str, Sequence[StoredGroup]], baselines: Baselines
+) -> dict[str, Slice]:
     """Return the metrics of each part by its name, in the order of the names."""
     return {name: _slice(samples, baselines) for name, samples in sorted(parts.items())}
 
@@ -240,7 +262,9 @@ def _by_tasks(tasks: Sequence[Sequence[StoredGroup]], baselines: Baselines) -> S
     names = sorted(set().union(*means))
     return Slice(
         coverage=Coverage(scored=len(scored["solved"]), items=len(tasks)),
-        shares={name: macro_share(of_tasks) for name, of_tasks in scored.items() if of_tasks},
+        shares={
+            name: macro_share(of_tasks) for name, of_tasks in scored.items() if of_tasks
+        },
         means={name: fmean([m[name] for m in means if name in m]) for name in names},
     )
 
@@ -255,7 +279,9 @@ def _clusters(samples: Sequence[StoredGroup], attempts: int) -> dict[str, Cluste
         f"avg@{attempts}": [[right / made] for made, right in solved],
     }
     for k in range(1, attempts + 1):
-        clusters[f"pass@{k}"] = [[pass_at_k(made, right, k)] for made, right in solved if made >= k]
+        clusters[f"pass@{k}"] = [
+            [pass_at_k(made, right, k)] for made, right in solved if made >= k
+        ]
     return clusters
 
 
@@ -263,11 +289,14 @@ def _means(samples: Sequence[StoredGroup], baselines: Baselines) -> Numbers:
     """Return the means over all attempts, over those with a completion, or over scored ones."""
     rollouts = [rollout for sample in samples for rollout in sample.rollouts]
     given = [r for r in rollouts if r.length is not None]
-    proved = {sample.task: sample.chance for sample in samples if sample.chance is not None}
+    proved = {
+        sample.task: sample.chance for sample in samples if sample.chance is not None
+    }
     chance = {**baselines.floors, **proved}
     no_reasoning = baselines.no_reasoning_floors
     highest = {
-        t: max(chance.get(t, 0.0), no_reasoning.get(t, 0.0)) for t in {*chance, *no_reasoning}
+        t: max(chance.get(t, 0.0), no_reasoning.get(t, 0.0))
+        for t in {*chance, *no_reasoning}
     }
     values = {
         "unscored": [float(not r.scored) for r in rollouts],
@@ -279,11 +308,14 @@ def _means(samples: Sequence[StoredGroup], baselines: Baselines) -> Numbers:
         or [
             known
             for sample in samples
-            if (known := level_chance(sample.recipe, sample.solved_threshold)) is not None
+            if (known := level_chance(sample.recipe, sample.solved_threshold))
+            is not None
             for _ in sample.scored
         ],
         "no_reasoning_floor": [floor for floor, _ in _against(no_reasoning, samples)],
-        "above_chance": [float(r.solved) - floor for floor, r in _against(highest, samples)],
+        "above_chance": [
+            float(r.solved) - floor for floor, r in _against(highest, samples)
+        ],
     }
     return {name: fmean(own) for name, own in values.items() if own}
 
@@ -315,13 +347,22 @@ def headline(report: EvaluationReport) -> str:
     overall = report.default.by_items
     forms = {"solved": ".1%", "score": ".3f", "truncated": ".1%"}
     known = ((name, overall.value(name), form) for name, form in forms.items())
-    parts = [f"{name} {value:{form}}" for name, value, form in known if value is not None]
+    parts = [
+        f"{name} {value:{form}}" for name, value, form in known if value is not None
+    ]
     return ", ".join([*parts, f"of {overall.coverage}"])
 
 
 def evaluation_table(report: EvaluationReport) -> str:
     """Return a table: overall, by difficulty and category, and the worst and best tasks."""
-    least_telling = ("trivial", "unscored", "score", "format", f"pass@{report.attempts}", "cut")
+    least_telling = (
+        "trivial",
+        "unscored",
+        "score",
+        "format",
+        f"pass@{report.attempts}",
+        "cut",
+    )
     return table(list(_table_rows(report)), drop=least_telling)
 
 
@@ -331,20 +372,25 @@ def _table_rows(report: EvaluationReport) -> Iterator[Sequence[str]]:
 
     def success(entry: tuple[str, Slice]) -> list[float]:
         values = (entry[1].value("solved"), entry[1].value("score"))
-        return [2.0 if value is None else value for value in values]  # without scores, the last
+        # Without scores, the last.
+        return [2.0 if value is None else value for value in values]
 
     default = report.default
     k = report.attempts
     if report.coverage.missing:
         yield from (f"INCOMPLETE: the shares stand on {report.coverage}", "")
-    names = f"items solved 95_% chance trivial score pass@{k} unscored format cut tokens"
+    names = (
+        f"items solved 95_% chance trivial score pass@{k} unscored format cut tokens"
+    )
     yield ["", *(name.replace("_", " ") for name in names.split())]
     none = Slice(coverage=Coverage(scored=0, items=0), shares={}, means={})
     overall, macro = (default.by_items, default.by_tasks) if default else (none, none)
     yield _row("mean over items", overall, k)
     yield _row("mean over tasks", replace(macro, coverage=none.coverage), k)
     if report.difficulties:
-        named = ((f"{each:g}", own.by_items) for each, own in report.difficulties.items())
+        named = (
+            (f"{each:g}", own.by_items) for each, own in report.difficulties.items()
+        )
         yield from ("", "by difficulty", *rows(named))
     if default and default.sources:
         yield from ("", "by source", *rows(default.sources.items()))
@@ -355,8 +401,14 @@ def _table_rows(report: EvaluationReport) -> Iterator[Sequence[str]]:
         yield from ("", "tasks, worst first", *rows(tasks))
     else:
         worst = [entry for entry in tasks if success(entry)[0] < 1][:MAX_TASKS]
-        best = [entry for entry in reversed(tasks) if 0 < success(entry)[0] <= 1][:MAX_TASKS]
-        yield from ("", f"worst {len(worst)} of {len(tasks)} tasks", *rows(worst)) if worst else ()
+        best = [entry for entry in reversed(tasks) if 0 < success(entry)[0] <= 1][
+            :MAX_TASKS
+        ]
+        yield from (
+            ("", f"worst {len(worst)} of {len(tasks)} tasks", *rows(worst))
+            if worst
+            else ()
+        )
         yield from ("", f"best {len(best)}", *rows(best)) if best else ()
     yield ""
     yield (
@@ -385,6 +437,9 @@ def _row(title: str, own: Slice, k: int) -> list[str]:
         cell("solved", ".1%"),
         f"{solved.low * 100:.1f} - {solved.high * 100:.1f}" if solved else "-",
         *(floor("chance"), floor("no_reasoning_floor"), cell("score", ".3f")),
-        *(cell(name, ".1%") for name in (f"pass@{k}", "unscored", "format_failures", "truncated")),
+        *(
+            cell(name, ".1%")
+            for name in (f"pass@{k}", "unscored", "format_failures", "truncated")
+        ),
         cell("completion_tokens", ".0f"),
     ]

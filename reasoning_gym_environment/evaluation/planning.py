@@ -54,7 +54,9 @@ def planned_recipes(
         logger.info("Evaluated only at their defaults, having no levels: %s", names)
     count = num_eval_samples_per_task
     at = partial(evaluation_recipe_at, eval_seed=eval_seed)
-    return [(recipe, None) for recipe in evaluation_recipes(eval_seed, tasks, count)] + [
+    return [
+        (recipe, None) for recipe in evaluation_recipes(eval_seed, tasks, count)
+    ] + [
         (at(each, ladders[task], task=task, index=index), each)
         for each in eval_difficulties
         for task in leveled
@@ -65,7 +67,9 @@ def planned_recipes(
 class EvaluationSet:
     """The problems of the evaluation set; failed ones are skipped with a warning."""
 
-    def __init__(self, generate: Generate, planned: Sequence[tuple[Recipe, float | None]]) -> None:
+    def __init__(
+        self, generate: Generate, planned: Sequence[tuple[Recipe, float | None]]
+    ) -> None:
         self._make = generate
         self._planned = planned
         self._generating: dict[int, asyncio.Task[EvaluationItem | None]] = {}
@@ -97,7 +101,9 @@ class EvaluationSet:
     async def questions(self, task: str) -> frozenset[bytes]:
         """Return the `held_out_hashes` of a task's items; generate the missing ones."""
         if task not in self._questions:
-            numbers = [n for n, (recipe, _) in enumerate(self._planned) if recipe.task == task]
+            numbers = [
+                n for n, (recipe, _) in enumerate(self._planned) if recipe.task == task
+            ]
             items = await asyncio.gather(*map(self._item, numbers))
             problems = [item.problem for item in items if item is not None]
             hashes = frozenset[bytes]().union(
@@ -116,7 +122,9 @@ class EvaluationSet:
             self._generating[number] = task
         return await asyncio.shield(self._generating[number])
 
-    async def _generate(self, recipe: Recipe, difficulty: float | None) -> EvaluationItem | None:
+    async def _generate(
+        self, recipe: Recipe, difficulty: float | None
+    ) -> EvaluationItem | None:
         try:
             problem = await generate_with_retry(self._make, recipe)
         except GenerationError as error:

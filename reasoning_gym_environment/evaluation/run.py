@@ -40,7 +40,13 @@ from ..storage.rows import StoredGroup, stable_json
 from ..util.outages import LogThrottle
 from ..util.progress import with_progress
 from ..util.values import table
-from .metrics import Baselines, EvaluationReport, evaluation_report, evaluation_table, headline
+from .metrics import (
+    Baselines,
+    EvaluationReport,
+    evaluation_report,
+    evaluation_table,
+    headline,
+)
 from .planning import EvaluationItem, EvaluationSet, planned_recipes
 from .store import EvaluationStore, locked, next_free_folder
 
@@ -91,13 +97,25 @@ class EvaluationSettings:
 
     def to_json(self) -> dict[str, Any]:
         """Return the options that determine the results."""
-        others = ("eval_step", "scoring", "max_eval_workers", "folder", "model", "suite")
+        others = (
+            "eval_step",
+            "scoring",
+            "max_eval_workers",
+            "folder",
+            "model",
+            "suite",
+        )
         names = [field.name for field in fields(self) if field.name not in others]
-        return {**self.scoring.to_json(), **{name: getattr(self, name) for name in names}}
+        return {
+            **self.scoring.to_json(),
+            **{name: getattr(self, name) for name in names},
+        }
 
     @property
     def sampling(self) -> SamplingParams:
-        return SamplingParams(temperature=self.eval_temperature, top_p=1.0, split="eval")
+        return SamplingParams(
+            temperature=self.eval_temperature, top_p=1.0, split="eval"
+        )
 
 
 class Evaluation:
@@ -141,7 +159,10 @@ class Evaluation:
         self._refused = 0
 
     def prepare(
-        self, generate: Generate, categories: Mapping[str, str], ladders: Mapping[str, Ladder]
+        self,
+        generate: Generate,
+        categories: Mapping[str, str],
+        ladders: Mapping[str, Ladder],
     ) -> None:
         """Plan the evaluation set of the selected tasks; items are generated when first needed."""
         suite = self.settings.suite
@@ -159,7 +180,9 @@ class Evaluation:
         )
         size = min(self.settings.limit or len(planned), len(planned))
         planned = [planned[number * len(planned) // size] for number in range(size)]
-        source = skip_faulty(generate, self._counts, skip=self.settings.skip_faulty_items)
+        source = skip_faulty(
+            generate, self._counts, skip=self.settings.skip_faulty_items
+        )
         self.set = EvaluationSet(source, planned)
 
     async def run(
@@ -181,16 +204,23 @@ class Evaluation:
         """
         items = await self.set.items()
         if not items:
-            raise IncompleteEvaluationError("no item of the evaluation set could be generated")
+            raise IncompleteEvaluationError(
+                "no item of the evaluation set could be generated"
+            )
         if self.settings.suite is not None:
-            require_same_questions(self.settings.suite, [item.problem for item in items])
+            require_same_questions(
+                self.settings.suite, [item.problem for item in items]
+            )
         begin = time.monotonic()
         self.report = EvaluationReport(attempts=self.settings.eval_attempts)
         settings = self._result_settings(length_limit, identity["library_versions"])
         self.folder = (
-            self.settings.folder if step is None else self.settings.folder / f"step-{step}"
+            self.settings.folder
+            if step is None
+            else self.settings.folder / f"step-{step}"
         )
-        self._resumable = step is None  # while serving, the model changes under its name
+        # While serving, the model changes under its name.
+        self._resumable = step is None
         if self.has_run or not self._resumable:
             self.folder = next_free_folder(self.folder)
         self.has_run = True
@@ -200,26 +230,32 @@ class Evaluation:
             closing(EvaluationStore(self.folder, {**settings, **at})) as store,
         ):
             await self._sample_missing(items, store, length_limit, {**identity, **at})
-            keys = dict.fromkeys(item.key for item in items) | dict.fromkeys(store.samples)
-            samples = [store.samples[key] for key in keys]  # those of other items come last
-            self._wrong = [s for s in samples if s.rollouts[0].status is Status.WRONG][:1]
-            self._reasons = Counter(s.rollouts[0].detail for s in samples if not s.scored)
-            baselines = Baselines.at_threshold(
-                self.settings.scoring.solved_threshold,
-                categories=self._categories,
-                attempts=self.settings.eval_attempts,
-            )
-            self.report = self._unlogged = await asyncio.to_thread(
-                evaluation_report, samples, baselines
-            )
-            _warn_without_answers(samples, f"all {len(samples)} items")
-            logger.info("Evaluation: %s", headline(self.report))
-            results = self._results(time.monotonic() - begin)
-            await store.disk.write(partial(store.complete, samples, results), must_end=True)
+            await self._report(items, store, time.monotonic() - begin)
         if not self.report.coverage.scored:
             raise IncompleteEvaluationError(self._incomplete())
         if self.report.coverage.missing:
             logger.warning("%s", self._incomplete())
+
+    async def _report(
+        self, items: Sequence[EvaluationItem], store: EvaluationStore, seconds: float
+    ) -> None:
+        """Calculate the metrics of all samples, and write them."""
+        keys = dict.fromkeys(item.key for item in items) | dict.fromkeys(store.samples)
+        # Those of other items come last.
+        samples = [store.samples[key] for key in keys]
+        self._wrong = [s for s in samples if s.rollouts[0].status is Status.WRONG][:1]
+        self._reasons = Counter(s.rollouts[0].detail for s in samples if not s.scored)
+        baselines = Baselines.at_threshold(
+            self.settings.scoring.solved_threshold,
+            categories=self._categories,
+            attempts=self.settings.eval_attempts,
+        )
+        self.report = await asyncio.to_thread(evaluation_report, samples, baselines)
+        self._unlogged = self.report
+        _warn_without_answers(samples, f"all {len(samples)} items")
+        logger.info("Evaluation: %s", headline(self.report))
+        results = self._results(seconds)
+        await store.disk.write(partial(store.complete, samples, results), must_end=True)
 
     def _result_settings(self, length_limit: int, versions: Any) -> dict[str, Any]:
         """Return all settings that determine the results but the trainer's step, as JSON."""
@@ -277,7 +313,9 @@ class Evaluation:
             )
         except asyncio.CancelledError:
             logger.warning(
-                "Interrupted with %d items finished: %s", len(store.samples), self._hint()
+                "Interrupted with %d items finished: %s",
+                len(store.samples),
+                self._hint(),
             )
             raise
 
@@ -291,7 +329,9 @@ class Evaluation:
                 length_limit=length_limit,
                 sampling=self.settings.sampling,
             )
-            group = await grade(problem, completions, self._verifier, self.settings.scoring)
+            group = await grade(
+                problem, completions, self._verifier, self.settings.scoring
+            )
         except InferenceError as error:
             self._record_failure(problem.recipe.task, error)
             return unscored_group(problem, str(error), attempts=attempts)
@@ -352,7 +392,9 @@ class Evaluation:
         )
 
     def _hint(self) -> str:
-        if self._reasons and all(reason.startswith(NO_ROOM) for reason in self._reasons):
+        if self._reasons and all(
+            reason.startswith(NO_ROOM) for reason in self._reasons
+        ):
             return "raise --env.max_token_length, or choose tasks and levels with shorter prompts"
         if not self._resumable:
             return "serving again starts the evaluation anew"
@@ -362,7 +404,9 @@ class Evaluation:
         """Write the last evaluation's table, headline, a wrong answer and how to see the others."""
         parts = [f"results: {self.folder}", "", headline(self.report), ""]
         for sample in self._wrong:
-            answer, oracle = (excerpt(str(s)) for s in (sample.rollouts[0].answer, sample.oracle))
+            answer, oracle = (
+                excerpt(str(s)) for s in (sample.rollouts[0].answer, sample.oracle)
+            )
             parts += [f"A wrong answer, in {sample.task}: {excerpt(sample.question)}"]
             parts += [f"answered: {answer}", f"oracle: {oracle}", ""]
         see = f"See all answers: reasoning-gym-environment report {shlex.quote(str(self.folder))}"

@@ -48,19 +48,30 @@ class EvaluationStore:
         stored = settings_in(folder)
         before = stored or {}
         here = dict(settings)
-        names = sorted(n for n in before.keys() | here.keys() if before.get(n) != here.get(n))
+        names = sorted(
+            n for n in before.keys() | here.keys() if before.get(n) != here.get(n)
+        )
         if present and (names or stored is None):
-            there, now = ({name: own.get(name) for name in names} for own in (before, here))
+            there, now = (
+                {name: own.get(name) for name in names} for own in (before, here)
+            )
             raise ConfigurationError(
                 f"{folder} holds an evaluation with another {', '.join(names)} (there: {there}, "
                 f"now: {now}): use the same settings to continue it, or another "
                 "data_dir_to_save_evals"
             )
         self.folder = folder
-        self.samples = {recipe_key(each.recipe): each for each in present if each.scored}
+        self.samples = {
+            recipe_key(each.recipe): each for each in present if each.scored
+        }
         with self._explained_errors():
-            write_whole(folder / RUN, json.dumps({"settings": settings}, indent=2) + "\n")
-            write_whole(self._partial, "".join(sample.line() for sample in self.samples.values()))
+            write_whole(
+                folder / RUN, json.dumps({"settings": settings}, indent=2) + "\n"
+            )
+            write_whole(
+                self._partial,
+                "".join(sample.line() for sample in self.samples.values()),
+            )
 
     @contextmanager
     def _explained_errors(self) -> Iterator[None]:
@@ -79,10 +90,14 @@ class EvaluationStore:
         with self._explained_errors():
             await self.disk.write(append, must_end=True)
 
-    def complete(self, samples: Iterable[StoredGroup], results: Mapping[str, Any]) -> None:
+    def complete(
+        self, samples: Iterable[StoredGroup], results: Mapping[str, Any]
+    ) -> None:
         """Write all samples in order, and `metrics.json`; raise FixableError if that fails."""
         with self._explained_errors():
-            write_whole(self.folder / SAMPLES, "".join(sample.line() for sample in samples))
+            write_whole(
+                self.folder / SAMPLES, "".join(sample.line() for sample in samples)
+            )
             write_whole(self.folder / METRICS, json.dumps(results, indent=2))
         self._partial.unlink(missing_ok=True)
 
@@ -90,7 +105,9 @@ class EvaluationStore:
         """Wait for pending writes for a while, then log the rest as lost."""
         lost = self.disk.close(patience=3.0)
         if lost:
-            logger.error("The disk of %s does not respond: %d samples lost", self.folder, lost)
+            logger.error(
+                "The disk of %s does not respond: %d samples lost", self.folder, lost
+            )
 
 
 @contextmanager
@@ -141,7 +158,9 @@ def settings_in(folder: Path) -> dict[str, Any] | None:
     if not file.exists():
         return None
     try:
-        return validate(json.loads(file.read_bytes()), dict[str, dict[str, Any]])["settings"]
+        return validate(json.loads(file.read_bytes()), dict[str, dict[str, Any]])[
+            "settings"
+        ]
     except (KeyError, OSError, ValueError, RecursionError) as error:
         raise FixableError(
             f"{file} can't be read ({type(error).__name__}: {error}): give another folder, or "
@@ -158,7 +177,9 @@ def write_metrics(path: Path, report: EvaluationReport) -> None:
 def next_free_folder(folder: Path) -> Path:
     """Return the folder or, if it exists, the same name with a number."""
     numbered = (folder.with_name(f"{folder.name}-{n}") for n in itertools.count(2))
-    return next(path for path in itertools.chain([folder], numbered) if not path.exists())
+    return next(
+        path for path in itertools.chain([folder], numbered) if not path.exists()
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -178,7 +199,11 @@ class EvaluationResults:
         """Return the settings known of both that differ, with both values."""
         names = sorted(self.settings.keys() & other.settings.keys())
         both = {name: (self.settings[name], other.settings[name]) for name in names}
-        return {name: (one, another) for name, (one, another) in both.items() if one != another}
+        return {
+            name: (one, another)
+            for name, (one, another) in both.items()
+            if one != another
+        }
 
 
 def read_results(path: Path) -> EvaluationResults:
@@ -187,11 +212,15 @@ def read_results(path: Path) -> EvaluationResults:
         raise FixableError(f"{path} does not exist")
     samples = samples_in(path) if path.is_dir() else read_samples(path)
     if not samples:
-        raise FixableError(f"{path} holds no evaluation samples; is it a folder of `evaluate`?")
+        raise FixableError(
+            f"{path} holds no evaluation samples; is it a folder of `evaluate`?"
+        )
     items = {sample.item_key: sample for sample in samples}
     folder = path if path.is_dir() else path.parent
     settings = {**(settings_in(folder) or {}), **_sample_settings(samples)}
-    return EvaluationResults(path=path, samples=tuple(items.values()), settings=settings)
+    return EvaluationResults(
+        path=path, samples=tuple(items.values()), settings=settings
+    )
 
 
 def _sample_settings(samples: Iterable[StoredGroup]) -> dict[str, Any]:
@@ -207,4 +236,6 @@ def _sample_settings(samples: Iterable[StoredGroup]) -> dict[str, Any]:
         for name, value in settings.items():
             if value not in values[name]:
                 values[name].append(value)
-    return {name: known[0] if len(known) == 1 else known for name, known in values.items()}
+    return {
+        name: known[0] if len(known) == 1 else known for name, known in values.items()
+    }

@@ -9,7 +9,16 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from types import GenericAlias, NoneType, UnionType
-from typing import Annotated, Any, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    ParamSpec,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from pydantic import BeforeValidator, ConfigDict, Field, SkipValidation, create_model
 
@@ -17,7 +26,11 @@ from ..errors import ConfigurationError
 from ..problems.options import plain_dict, plain_integer, plain_list
 from ..records import Problem, Recipe
 from ..tasks.facts import LIBRARY
-from ..tasks.recipes import read_recipe, require_parameters_of_level, require_valid_recipe
+from ..tasks.recipes import (
+    read_recipe,
+    require_parameters_of_level,
+    require_valid_recipe,
+)
 from ..util.command_line import Section, build
 from ..util.values import shorten
 
@@ -55,7 +68,10 @@ def checked(function: Callable[Parameters, Result]) -> Callable[Parameters, Resu
         """Return the model of the arguments, made once all annotations can be read."""
         hints = get_type_hints(function, include_extras=True)
         fields: dict[str, Any] = {
-            name: (_concrete(hints[name]), ... if name in required else parameter.default)
+            name: (
+                _concrete(hints[name]),
+                ... if name in required else parameter.default,
+            )
             for name, parameter in parameters.items()
             if name in hints and SkipValidation not in get_args(hints[name])
         }
@@ -67,7 +83,11 @@ def checked(function: Callable[Parameters, Result]) -> Callable[Parameters, Resu
     def call(*arguments: Parameters.args, **named: Parameters.kwargs) -> Result:
         first = dict(zip(parameters, arguments, strict=False))
         given: dict[str, Any] = {**first, **named}
-        if len(first) < len(arguments) or first.keys() & named or not given.keys() >= required:
+        if (
+            len(first) < len(arguments)
+            or first.keys() & named
+            or not given.keys() >= required
+        ):
             return function(*arguments, **named)  # raises TypeError
         fields = model().model_fields
         to_check = {
@@ -91,7 +111,10 @@ def _concrete(hint: Any) -> Any:
     concrete = {Sequence: list, Iterable: list, Mapping: dict}.get(get_origin(kind))
     annotated: Any = Annotated
     checked_kind: Any = GenericAlias(concrete, get_args(kind)) if concrete else kind
-    for limit in (*limits, BeforeValidator(lambda v: plain_integer(plain_list(plain_dict(v))))):
+    for limit in (
+        *limits,
+        BeforeValidator(lambda v: plain_integer(plain_list(plain_dict(v)))),
+    ):
         checked_kind = annotated[checked_kind, limit]
     return checked_kind
 
@@ -112,7 +135,9 @@ def validated(recipe: Recipe | Mapping[str, Any]) -> Recipe:
         if isinstance(recipe, Problem):
             raise ValueError(f"got {shorten(recipe)}: pass its attribute recipe")
         if isinstance(recipe, str) and recipe.isidentifier():
-            raise ValueError(f"got {shorten(recipe)}: gym.problems makes problems of a task")
+            raise ValueError(
+                f"got {shorten(recipe)}: gym.problems makes problems of a task"
+            )
         if isinstance(recipe, Recipe):
             require_valid_recipe(recipe)
         else:
@@ -164,7 +189,9 @@ def require_pairs(value: Any, name: str, wanted: str) -> list[tuple[Any, Any]]:
     pairs = require_list(value, name)
     for index, pair in enumerate(pairs):
         if not isinstance(pair, list | tuple) or len(pair) != 2:
-            raise ConfigurationError(f"{name}[{index}] must be {wanted}, got {shorten(pair)}")
+            raise ConfigurationError(
+                f"{name}[{index}] must be {wanted}, got {shorten(pair)}"
+            )
     return pairs
 
 

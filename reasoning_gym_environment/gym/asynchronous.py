@@ -104,7 +104,9 @@ class AsyncProblemStream:
         )
         if group is None:
             return False
-        self._problems.report_result(group.recipe, solved=group.solved, scored=group.scored)
+        self._problems.report_result(
+            group.recipe, solved=group.solved, scored=group.scored
+        )
         return True
 
     @checked
@@ -121,7 +123,9 @@ class AsyncProblemStream:
         which = require_scorable(problem)
         recipe = which.recipe if isinstance(which, Problem) else which
         if recipe.task not in self._problems.selection.weights:
-            raise ConfigurationError(f"problem is of {recipe.task}, which this stream never draws")
+            raise ConfigurationError(
+                f"problem is of {recipe.task}, which this stream never draws"
+            )
         if self.gathering.withdraw(recipe):
             self._problems.report_result(recipe, solved=solved, scored=attempts)
 
@@ -155,7 +159,9 @@ class AsyncProblemStream:
         self._problems.close()
 
 
-def _by_problem(scorables: Sequence[Scorable]) -> list[tuple[Problem | Recipe, list[int]]]:
+def _by_problem(
+    scorables: Sequence[Scorable],
+) -> list[tuple[Problem | Recipe, list[int]]]:
     """Return each problem or recipe to score against, and the indices of its completions."""
     groups: dict[Hashable, tuple[Problem | Recipe, list[int]]] = {}
     previous = object()
@@ -164,7 +170,9 @@ def _by_problem(scorables: Sequence[Scorable]) -> list[tuple[Problem | Recipe, l
         if scorable is not previous:  # the key takes as long as the rest
             which = require_scorable(scorable)
             previous = scorable
-            key: Hashable = recipe_key(which if isinstance(which, Recipe) else which.recipe)
+            key: Hashable = recipe_key(
+                which if isinstance(which, Recipe) else which.recipe
+            )
             if isinstance(which, Problem):
                 key = key, which.oracle, which.entry
             _, indices = groups.setdefault(key, (which, []))
@@ -298,7 +306,9 @@ class AsyncReasoningGym:
         """List the tasks by name."""
         categories = (await self._workers()).categories
         return [
-            TaskSummary(name=task, category=categories.get(task, ""), levels=len(ladder.levels))
+            TaskSummary(
+                name=task, category=categories.get(task, ""), levels=len(ladder.levels)
+            )
             for task, ladder in sorted((await self._known_ladders()).items())
         ]
 
@@ -341,7 +351,9 @@ class AsyncReasoningGym:
                 f"level of {task} must be from 0 to {len(levels) - 1}, got {level}"
             )
         at_level = {} if level is None else levels[level]
-        recipes = set_recipes(split, seed, task, level, {**at_level, **(parameters or {})})
+        recipes = set_recipes(
+            split, seed, task, level, {**at_level, **(parameters or {})}
+        )
         generate = skip_faulty(pool.generate, self.counts, skip=self._skip_faulty_items)
         return await make_problems(generate, recipes, count)
 
@@ -371,7 +383,9 @@ class AsyncReasoningGym:
         texts = [require_text(text) for _, text in parts]
         placed: dict[int, Score] = {}
 
-        async def score_and_tell(which: Problem | Recipe, indices: Sequence[int]) -> None:
+        async def score_and_tell(
+            which: Problem | Recipe, indices: Sequence[int]
+        ) -> None:
             scores = await self.score_group(which, [texts[index] for index in indices])
             placed.update(zip(indices, scores, strict=True))
             recipe = which.recipe if isinstance(which, Problem) else which
@@ -381,14 +395,18 @@ class AsyncReasoningGym:
         await asyncio.gather(*(score_and_tell(*group) for group in groups))
         return [placed[index] for index in range(len(texts))]
 
-    async def score_group(self, problem: Scorable, completions: Sequence[str]) -> list[Score]:
+    async def score_group(
+        self, problem: Scorable, completions: Sequence[str]
+    ) -> list[Score]:
         """Score completions of one problem as `score_many` does, but tell no stream."""
         which = require_scorable(problem)
         texts = [require_text(text) for text in completions]
         try:
             made = which if isinstance(which, Problem) else await self.problem(which)
         except GenerationError as error:
-            return [Score(score=None, status=Status.UNSCORED, detail=str(error))] * len(texts)
+            return [Score(score=None, status=Status.UNSCORED, detail=str(error))] * len(
+                texts
+            )
         found = await verify_texts(
             made,
             texts,
@@ -398,14 +416,18 @@ class AsyncReasoningGym:
         )
         return [Score.of(verdict, answer) for answer, verdict in found]
 
-    async def stream(self, tasks: Sequence[str] = (), **options: Any) -> AsyncProblemStream:
+    async def stream(
+        self, tasks: Sequence[str] = (), **options: Any
+    ) -> AsyncProblemStream:
         """Start a stream of training problems, which learns from the scores of this gym.
 
         Args:
             tasks: tasks and categories; empty means all.
             options: the other fields of `StreamOptions`.
         """
-        stream = await self.open_stream(build(StreamOptions, {"tasks": tasks, **options}))
+        stream = await self.open_stream(
+            build(StreamOptions, {"tasks": tasks, **options})
+        )
         self._fed.add(stream)
         return stream
 

@@ -130,7 +130,9 @@ class ProblemStream:
             )
         return self._gym._run(work)
 
-    def _call(self, method: Callable[..., Result], *arguments: Any, **named: Any) -> Result:
+    def _call(
+        self, method: Callable[..., Result], *arguments: Any, **named: Any
+    ) -> Result:
         async def call() -> Result:
             return method(*arguments, **named)
 
@@ -172,7 +174,11 @@ class ProblemStream:
         self._call(self._stream.load_state_dict, state)
 
 
-for _class, _source in ((ReasoningGym, AsyncReasoningGym), (ProblemStream, AsyncProblemStream)):
+for _class, _source in (
+    (ReasoningGym, AsyncReasoningGym),
+    (ProblemStream, AsyncProblemStream),
+):
     for _name, _method in vars(_class).items():
-        if ": see `Async" in (getattr(_method, "__doc__", None) or ""):  # `help` shows it all
+        # `help` shows it all.
+        if ": see `Async" in (getattr(_method, "__doc__", None) or ""):
             _method.__doc__ = getattr(_source, _name).__doc__

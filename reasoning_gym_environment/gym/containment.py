@@ -47,7 +47,9 @@ def _bytes(value: Any) -> int:
 
 def _range(value: tuple[float, float]) -> tuple[float, float]:
     if not -math.inf < value[0] < value[1] < math.inf:
-        raise ValueError(f"must be two finite numbers, the lower one first, got {shorten(value)}")
+        raise ValueError(
+            f"must be two finite numbers, the lower one first, got {shorten(value)}"
+        )
     return value
 
 
@@ -62,7 +64,9 @@ def contain(
     timeout: Annotated[float, Field(gt=0, le=86400)] = 5.0,
     memory: Annotated[int | str, BeforeValidator(_bytes)] = 512_000_000,
     processes: Processes = None,
-    bounds: Annotated[tuple[float, float], Field(strict=False), AfterValidator(_range)] = (
+    bounds: Annotated[
+        tuple[float, float], Field(strict=False), AfterValidator(_range)
+    ] = (
         0.0,
         1.0,
     ),
@@ -111,12 +115,7 @@ def contain(
         allow=list(allow),
         warm_up=_calls(warm_up, "warm_up"),
     )
-    size = len(msgspec.json.encode(source))
-    if size > _MAX_SOURCE:
-        raise ConfigurationError(
-            f"warm_up must have at most {_MAX_SOURCE} bytes of JSON with the function's path "
-            f"and sys.path, got {size}: use fewer or shorter calls"
-        )
+    _require_small(source)
     return ContainedFunction(
         source,
         processes=processes or default_processes(),
@@ -125,6 +124,16 @@ def contain(
         environment=list(environment),
         require_containment=require_containment,
     )
+
+
+def _require_small(source: FunctionSource) -> None:
+    """Raise ConfigurationError for a source that is too large for a worker's first message."""
+    size = len(msgspec.json.encode(source))
+    if size > _MAX_SOURCE:
+        raise ConfigurationError(
+            f"warm_up must have at most {_MAX_SOURCE} bytes of JSON with the function's path "
+            f"and sys.path, got {size}: use fewer or shorter calls"
+        )
 
 
 def _place_of(function: Any) -> tuple[ModuleSource, str]:
@@ -163,7 +172,8 @@ def _place_of(function: Any) -> tuple[ModuleSource, str]:
 def _calls(pairs: Any, name: str) -> list[tuple[str, str]]:
     """Return texts and JSON of an iterable of pairs; raise ConfigurationError if one is invalid."""
     parts = require_pairs(pairs, name, "a text and its data")
-    shared = {id(data): data for _, data in parts}  # a batch often has the same for all texts
+    # A batch often has the same for all texts.
+    shared = {id(data): data for _, data in parts}
     encoded = {key: encode_data(data) for key, data in shared.items()}
     return [(require_text(text), encoded[id(data)]) for text, data in parts]
 
@@ -179,7 +189,9 @@ def encode_data(data: Any) -> str:
             f"keys are texts), got {shorten(data)}: {error}"
         ) from None
     if len(text) > MAX_TEXT:
-        raise ConfigurationError(f"data must have at most {MAX_TEXT} characters as JSON")
+        raise ConfigurationError(
+            f"data must have at most {MAX_TEXT} characters as JSON"
+        )
     return text
 
 
@@ -222,7 +234,9 @@ class ContainedFunction:
     def __repr__(self) -> str:
         return f"contain({self.contained_path!r})"
 
-    def __reduce__(self) -> tuple[Callable[..., ContainedFunction], tuple[FunctionSource]]:
+    def __reduce__(
+        self,
+    ) -> tuple[Callable[..., ContainedFunction], tuple[FunctionSource]]:
         return partial(ContainedFunction, **self._options), (self._source,)
 
     def __enter__(self) -> ContainedFunction:
@@ -270,7 +284,9 @@ class ContainedFunction:
 
     async def score_encoded(self, texts: Sequence[str], data: str) -> list[Verdict]:
         """Return the verdicts on texts with the same data, which `encode_data` wrote."""
-        return await self._background.run_async(self._score([(text, data) for text in texts]))
+        return await self._background.run_async(
+            self._score([(text, data) for text in texts])
+        )
 
     def start(self) -> None:
         """Start the worker processes now; raise WorkerStartError if one fails to start."""

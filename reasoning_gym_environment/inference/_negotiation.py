@@ -18,7 +18,14 @@ import aiohttp
 
 from ..errors import ConfigurationError
 from ..util.outages import LogThrottle, Retry, UnreachableError
-from .dialects import ChatText, Dialect, GenerationRequest, SamplingParams, TextSample, parse
+from .dialects import (
+    ChatText,
+    Dialect,
+    GenerationRequest,
+    SamplingParams,
+    TextSample,
+    parse,
+)
 from .errors import SEPARATE_THOUGHT, ReplyError, describe, hint_for, is_transient
 from .servers import PROBE_SECONDS, ServerClient
 
@@ -86,7 +93,9 @@ class Capabilities:
         if form.limit != "max_tokens":
             parts.append(f"{form.limit} takes the place of max_tokens")
         if "n" in form.left_out:
-            parts.append("each completion is a request of its own, since it takes no n above 1")
+            parts.append(
+                "each completion is a request of its own, since it takes no n above 1"
+            )
         names = sorted(form.left_out - {"n"})
         if names:
             parts.append(f"it refuses {' and '.join(names)}")
@@ -104,9 +113,12 @@ async def negotiate(
     """
     retry = Retry(seconds)
     throttle = LogThrottle(interval=10.0)
-    patience = seconds if len(servers) > 1 else math.inf  # with rate limits: another may work
+    # With rate limits: another may work.
+    patience = seconds if len(servers) > 1 else math.inf
     while True:
-        probes = (_probe_or_explain(server, requirements, patience) for server in servers)
+        probes = (
+            _probe_or_explain(server, requirements, patience) for server in servers
+        )
         results = await asyncio.gather(*probes)
         failures = [result for result in results if isinstance(result, str)]
         outage = f"no answer from {'; '.join(failures)}"
@@ -114,7 +126,9 @@ async def negotiate(
             break
         throttle.record_failure()
         if throttle.should_log and retry.left > 0:
-            logger.warning("The start waits: %s; trying for another %.0f s", outage, retry.left)
+            logger.warning(
+                "The start waits: %s; trying for another %.0f s", outage, retry.left
+            )
         if not await retry.wait():
             raise UnreachableError(
                 f"{outage}: start it, set --openai.base_url to its address, or check its own log"
@@ -199,7 +213,9 @@ async def probe(server: ServerClient, requirements: Requirements) -> Capabilitie
             f"({error.message.rstrip('.')}): {hint}"
         ) from error
     except (ReplyError, aiohttp.ClientSSLError) as error:
-        raise ConfigurationError(f"the inference server at {url} is unusable: {error}") from error
+        raise ConfigurationError(
+            f"the inference server at {url} is unusable: {error}"
+        ) from error
 
 
 async def _first_dialect(
@@ -214,7 +230,11 @@ async def _first_dialect(
         try:
             body = await server.probe(server.tokens, request)
         except aiohttp.ClientResponseError as error:
-            if not server.is_chat or error.status not in (*_REFUSED_PARAMETERS, 500, 501):
+            if not server.is_chat or error.status not in (
+                *_REFUSED_PARAMETERS,
+                500,
+                501,
+            ):
                 raise
             refusal = error
         else:
@@ -244,7 +264,9 @@ async def _first_text(
     form = server.text
     body = b""
     used = (requirements.sampling, requirements.evaluation)
-    for temperature, top_p in dict.fromkeys((s.temperature, s.top_p) for s in used if s):
+    for temperature, top_p in dict.fromkeys(
+        (s.temperature, s.top_p) for s in used if s
+    ):
         asked = replace(
             request,
             max_tokens=16,  # enough to see whether the text begins with a thought
@@ -275,7 +297,9 @@ async def _context(server: ServerClient) -> int | None:
     """Return the model's context as vLLM and SGLang list it."""
     try:
         models = (await server.json("GET", "/v1/models"))["data"]
-        [length] = [m["max_model_len"] for m in models if m["id"] == server.config.model_name]
+        [length] = [
+            m["max_model_len"] for m in models if m["id"] == server.config.model_name
+        ]
     except (aiohttp.ClientResponseError, KeyError, ReplyError, TypeError, ValueError):
         return None
     return length if isinstance(length, int) else None
@@ -343,7 +367,8 @@ def warning(found: Capabilities, requirements: Requirements) -> str | None:
     ours = len(requirements.request.prompt)
     if requirements.sampling is None or counted in (None, ours):
         return None
-    return (  # does not block: some endpoints count in tokens that are not their model's
+    # Does not block: some endpoints count in tokens that are not their model's.
+    return (
         f"{at} counts {counted} tokens in a prompt that has {ours} "
         "by tokenizer_name and its chat template: unless it counts in its own way, the trainer "
         "would see other tokens than the model; set --env.tokenizer_name to its model's tokenizer"
@@ -369,4 +394,5 @@ def are_raw(at_one: float, at_two: float) -> bool | None:
     """
     if min(at_one, at_two) > -1e-5:  # 0 with a rounding error
         return None
-    return abs(at_one - at_two) < 0.25 * abs(at_one)  # more than two equal bfloat16 requests differ
+    # More than two equal bfloat16 requests differ.
+    return abs(at_one - at_two) < 0.25 * abs(at_one)

@@ -18,7 +18,13 @@ from ..scoring.extraction import opened_thought
 from ..util.concurrency import gather_or_cancel, offload, run_in_thread
 from ..util.outages import require_reachable
 from ._negotiation import PROBE_TEXT, Requirements, negotiate
-from .dialects import ChatText, GenerationRequest, SamplingParams, TextSample, TokenSample
+from .dialects import (
+    ChatText,
+    GenerationRequest,
+    SamplingParams,
+    TextSample,
+    TokenSample,
+)
 from .errors import NO_ROOM, SEPARATE_THOUGHT, InferenceError, describe, is_transient
 from .failover import Failover, T
 from .prompts import (
@@ -81,7 +87,9 @@ class InferenceClient:
     @property
     def server_type(self) -> str:
         """The protocols of the servers."""
-        return ", ".join(dict.fromkeys(str(server.config.server_type) for server in self._servers))
+        return ", ".join(
+            dict.fromkeys(str(server.config.server_type) for server in self._servers)
+        )
 
     @property
     def keys(self) -> list[str]:
@@ -97,7 +105,12 @@ class InferenceClient:
     def refused(self) -> set[str]:
         """The parameters that a server refuses, as far as negotiation found out."""
         forms = (server.dialect for server in self._servers)
-        return {name for form in forms if isinstance(form, ChatText) for name in form.left_out}
+        return {
+            name
+            for form in forms
+            if isinstance(form, ChatText)
+            for name in form.left_out
+        }
 
     def give_up_after(self, seconds: float) -> None:
         """Retry failing requests until none has succeeded for that long; then fail all.
@@ -140,7 +153,11 @@ class InferenceClient:
 
     def _room(self, question: str, length_limit: int) -> int:
         """Return the number of tokens that the prompt leaves for a completion."""
-        return length_limit - len(self.prompt(question).tokens) - max(1, len(self._turn_end))
+        return (
+            length_limit
+            - len(self.prompt(question).tokens)
+            - max(1, len(self._turn_end))
+        )
 
     async def require_servers(
         self,
@@ -224,7 +241,9 @@ class InferenceClient:
 
         return await self._gather(ask, n, sampling.split)
 
-    async def sample_tokens(self, request: GenerationRequest, split: str) -> list[TokenSample]:
+    async def sample_tokens(
+        self, request: GenerationRequest, split: str
+    ) -> list[TokenSample]:
         """Return the completions of a prompt's token ids, or raise InferenceError."""
         chats = [server.config.base_url for server in self._servers if server.is_chat]
         if chats:
@@ -241,7 +260,9 @@ class InferenceClient:
 
         return await self._gather(ask, request.n, split)
 
-    async def reply(self, path: str, body: Mapping[str, Any], split: str) -> dict[str, Any]:
+    async def reply(
+        self, path: str, body: Mapping[str, Any], split: str
+    ) -> dict[str, Any]:
         """Return the reply of an OpenAI endpoint to a request's JSON, or raise InferenceError."""
         replies: list[dict[str, Any]] = []
 
@@ -253,9 +274,12 @@ class InferenceClient:
         choices = await self._gather(ask, body.get("n") or 1, split)
         merged = dict(replies[0])
         merged["choices"] = []
-        for index, choice in enumerate(choices):  # each reply has numbered its own from 0
+        # Each reply has numbered its own from 0.
+        for index, choice in enumerate(choices):
             merged["choices"].append({**choice, "index": index})
-        usages = [reply["usage"] for reply in replies if isinstance(reply.get("usage"), dict)]
+        usages = [
+            reply["usage"] for reply in replies if isinstance(reply.get("usage"), dict)
+        ]
         if usages:
             merged["usage"] = _sum_of_usages(usages)
         return merged
@@ -285,7 +309,9 @@ class InferenceClient:
                 part(min(part_size, n - begun)) for begun in range(0, n, part_size)
             )
         except Exception as error:
-            raise InferenceError(describe(error), is_transient=is_transient(error)) from error
+            raise InferenceError(
+                describe(error), is_transient=is_transient(error)
+            ) from error
         results = [result for part in parts for result in part]
         if len(results) != n:
             raise InferenceError(f"{len(results)} of {n} completions were returned")
@@ -305,7 +331,9 @@ class InferenceClient:
         tokenizer = self._tokenizer
         opening = opened_thought(prompt.text)
         if tokenizer is None:
-            return await run_in_thread(lambda: completions_without_tokens(prompt, texts))
+            return await run_in_thread(
+                lambda: completions_without_tokens(prompt, texts)
+            )
         if texts:
             encode = functools.partial(
                 completions_from_texts,
@@ -321,7 +349,8 @@ class InferenceClient:
         tokens = [sample for sample in samples if isinstance(sample, TokenSample)]
 
         def decode(sample: TokenSample) -> Completion:
-            ids: Any = np.asarray(sample.tokens, np.intc)  # transformers looks at each list item
+            # transformers looks at each list item.
+            ids: Any = np.asarray(sample.tokens, np.intc)
             return completion_from_tokens(
                 opening + text_of_tokens(tokenizer, ids),
                 prompt.tokens,
@@ -333,7 +362,9 @@ class InferenceClient:
         async with self._decoding:
             await asyncio.sleep(0)
             size = sum(len(sample.tokens) for sample in tokens)
-            return await offload(lambda: [decode(sample) for sample in tokens], tokens=size)
+            return await offload(
+                lambda: [decode(sample) for sample in tokens], tokens=size
+            )
 
 
 def _sum_of_usages(usages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -130,7 +130,9 @@ class Dialect(ABC):
     def top_logprob(self, reply: Any) -> float:
         """Return the most probable first token's logprob from parsed JSON with candidates."""
 
-    def samples(self, body: bytes | memoryview, request: GenerationRequest) -> list[TokenSample]:
+    def samples(
+        self, body: bytes | memoryview, request: GenerationRequest
+    ) -> list[TokenSample]:
         """Decode a reply's completions; raise ReplyError if form, values or prompt are wrong."""
         reply = decode(self.model, body, self.name)
         try:
@@ -152,7 +154,12 @@ def decode(model: Any, body: bytes | memoryview, name: str) -> Any:
         reply = parse(body, name)
     try:
         return msgspec.convert(reply, model)
-    except (msgspec.ValidationError, OverflowError, RecursionError, ValueError) as error:
+    except (
+        msgspec.ValidationError,
+        OverflowError,
+        RecursionError,
+        ValueError,
+    ) as error:
         raise ReplyError(f"the reply to {name} is invalid: {error}") from error
 
 
@@ -176,7 +183,9 @@ def _checked(
     if len(tokens) != len(token_logprobs):
         raise ReplyError(f"{len(tokens)} token ids with {len(token_logprobs)} logprobs")
     if len(tokens) > request.max_tokens:
-        raise ReplyError(f"{len(tokens)} tokens, although max_tokens is {request.max_tokens}")
+        raise ReplyError(
+            f"{len(tokens)} tokens, although max_tokens is {request.max_tokens}"
+        )
     ids = np.asarray(tokens, np.int64)
     logprobs = np.asarray(token_logprobs, np.double)
     outside = (ids < 0) | (ids >= request.vocabulary)
@@ -318,7 +327,9 @@ class SglangGenerate(Dialect):
             "top_logprobs_num": request.candidates,
         }
 
-    def rows(self, reply: list[_Result] | _Result, request: GenerationRequest) -> Iterable[Row]:
+    def rows(
+        self, reply: list[_Result] | _Result, request: GenerationRequest
+    ) -> Iterable[Row]:
         for result in reply if isinstance(reply, list) else [reply]:
             entries = result.meta_info.output_token_logprobs
             reason = result.meta_info.finish_reason["type"]
@@ -328,7 +339,9 @@ class SglangGenerate(Dialect):
         return _has_values(self._first(reply), "output_token_logprobs")
 
     def top_logprob(self, reply: Any) -> float:
-        return float(max(entry[0] for entry in self._first(reply)["output_top_logprobs"][0]))
+        return float(
+            max(entry[0] for entry in self._first(reply)["output_top_logprobs"][0])
+        )
 
     @staticmethod
     def _first(reply: Any) -> Any:
@@ -414,10 +427,14 @@ class _TextChat(msgspec.Struct):
         if len(self.choices) == 1:
             return [(usage.prompt_tokens, usage.completion_tokens)]
         messages = [choice.message for choice in self.choices]
-        lengths = [len(message.text) + len(message.thought or "") for message in messages]
+        lengths = [
+            len(message.text) + len(message.thought or "") for message in messages
+        ]
         tokens = usage.completion_tokens
         total = sum(lengths) or 1
-        return [(usage.prompt_tokens, round(tokens * length / total)) for length in lengths]
+        return [
+            (usage.prompt_tokens, round(tokens * length / total)) for length in lengths
+        ]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -439,7 +456,9 @@ class ChatText:
         """Return the request's JSON."""
         sampling = request.sampling
         sampling[self.limit] = sampling.pop("max_tokens")
-        sent = {name: value for name, value in sampling.items() if name not in self.left_out}
+        sent = {
+            name: value for name, value in sampling.items() if name not in self.left_out
+        }
         return {"model": request.model, "messages": list(request.messages), **sent}
 
     def without(self, name: str) -> ChatText:
@@ -469,13 +488,20 @@ class ChatText:
         """Decode a reply's completions; raise ReplyError if it is malformed."""
         reply: _TextChat = decode(_TextChat, body, self.name)
         if not reply.choices:  # some report errors with status 200
-            why = error_message(json.dumps(reply.error)) if reply.error else "it has no choices"
+            why = (
+                error_message(json.dumps(reply.error))
+                if reply.error
+                else "it has no choices"
+            )
             raise ReplyError(f"the reply to {self.name} is invalid: {why}")
-        for reason in ("abort", "error", "insufficient_system_resource"):  # with status 200
+        # With status 200.
+        for reason in ("abort", "error", "insufficient_system_resource"):
             if any(choice.finish_reason == reason for choice in reply.choices):
                 raise ReplyError(f"a completion has the finish reason {reason!r}")
         return [
-            TextSample(c.message.text, c.message.thought, c.finish_reason or "stop", counts)
+            TextSample(
+                c.message.text, c.message.thought, c.finish_reason or "stop", counts
+            )
             for c, counts in zip(reply.choices, reply.counts, strict=True)
         ]
 

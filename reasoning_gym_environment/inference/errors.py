@@ -57,7 +57,9 @@ def is_transient(error: BaseException) -> bool:
         return not isinstance(error, InferenceError) or error.is_transient
     if error.status == HTTPStatus.TOO_MANY_REQUESTS and _QUOTA.search(error.message):
         return False
-    return error.status in (408, 429) or not (300 <= error.status < 500 or error.status == 501)
+    return error.status in (408, 429) or not (
+        300 <= error.status < 500 or error.status == 501
+    )
 
 
 def hint_for(error: aiohttp.ClientResponseError) -> str:
@@ -103,7 +105,9 @@ def hint_for(error: aiohttp.ClientResponseError) -> str:
 def describe(error: BaseException) -> str:
     """Return what failed on one line: status, address and the server's message if it replied."""
     if isinstance(error, aiohttp.ClientResponseError):
-        phrase = HTTPStatus(error.status).phrase if error.status in set(HTTPStatus) else ""
+        phrase = (
+            HTTPStatus(error.status).phrase if error.status in set(HTTPStatus) else ""
+        )
         message = error_message(error.message)
         hint = hint_for(error)
         return (
@@ -149,11 +153,19 @@ def _message(part: Any) -> str | None:
     if not isinstance(part, dict):
         return None
     # OpenRouter has the provider's own reply in `raw`
-    raw = part["metadata"].get("raw") if isinstance(part.get("metadata"), dict) else None
-    inner = next(filter(None, (raw, *map(part.get, ("error", "message", "detail", "msg")))), None)
+    raw = (
+        part["metadata"].get("raw") if isinstance(part.get("metadata"), dict) else None
+    )
+    inner = next(
+        filter(None, (raw, *map(part.get, ("error", "message", "detail", "msg")))), None
+    )
     text = _message(inner)
     place = part.get("loc")
-    return f"{'.'.join(map(str, place))}: {text}" if text and isinstance(place, list) else text
+    return (
+        f"{'.'.join(map(str, place))}: {text}"
+        if text and isinstance(place, list)
+        else text
+    )
 
 
 async def require_ok(response: aiohttp.ClientResponse) -> None:
@@ -164,7 +176,9 @@ async def require_ok(response: aiohttp.ClientResponse) -> None:
     if response.status >= 300:
         message = error_message(await start_of_body(response)) or str(response.reason)
         if response.status < 400:
-            message = _one_line(f"it redirects to {response.headers.get('Location', 'nowhere')}")
+            message = _one_line(
+                f"it redirects to {response.headers.get('Location', 'nowhere')}"
+            )
         raise aiohttp.ClientResponseError(
             response.request_info,
             response.history,

@@ -42,7 +42,9 @@ class HangDetector:
     quiet_seconds = 4.0
     """Seconds without a reply after which a server is asked for a sign of life, for up to 4 s."""
 
-    def __init__(self, server: ServerClient, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, server: ServerClient, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.silence_timeout = 60.0
         self.compares = True
         self._server = server
@@ -90,7 +92,11 @@ class HangDetector:
     def _log_wait(self) -> None:
         """Log once a minute that a live server lets all requests wait longer than usual."""
         seconds = self._since(self._last_reply)
-        if not self._recent or seconds < max(8.0, 2 * max(self._recent)) or self.is_silent:
+        if (
+            not self._recent
+            or seconds < max(8.0, 2 * max(self._recent))
+            or self.is_silent
+        ):
             return
         self._wait.record_failure(already=seconds)
         if self._wait.should_log:
@@ -113,7 +119,9 @@ class HangDetector:
             self._outage.end()
         else:
             silence = self._since(self._last_sign)
-            why = f"{len(self._started)} requests in flight, no data for {silence:.0f} s"
+            why = (
+                f"{len(self._started)} requests in flight, no data for {silence:.0f} s"
+            )
             self._outage.record_failure(why, lost=0, already=silence)
 
     def _raise_if_hanging(self, age: float) -> None:
@@ -121,7 +129,9 @@ class HangDetector:
         silence = self.silence_timeout
         if min(age, self._since(self._last_sign)) >= silence:
             self._outage.lost += 1
-            raise HangingError(f"the inference server at {at} was silent for {silence:g} s")
+            raise HangingError(
+                f"the inference server at {at} was silent for {silence:g} s"
+            )
         limit = self._server.config.timeout
         if self.compares and self._recent:
             usual = 10 * max(self._recent)
@@ -147,7 +157,9 @@ class Failover:
     """
 
     def __init__(
-        self, servers: Sequence[ServerClient], clock: Callable[[], float] = time.monotonic
+        self,
+        servers: Sequence[ServerClient],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.outage_timeout = math.inf
         self.detectors = [HangDetector(server, clock) for server in servers]
@@ -191,7 +203,11 @@ class Failover:
                 seconds = max(self._clock() - started, self._outage.seconds)
                 enough = attempts >= 3 or isinstance(error, HangingError)
                 is_last = enough and seconds >= min(retry_seconds, self.outage_timeout)
-                if is_last or isinstance(error, UnreachableError) or not is_transient(error):
+                if (
+                    is_last
+                    or isinstance(error, UnreachableError)
+                    or not is_transient(error)
+                ):
                     raise
             await asyncio.sleep(next(pauses))
 
@@ -212,7 +228,9 @@ class Failover:
                     others = ", trying others" if len(self._servers) > 1 else ""
                     url = self._servers[number].config.base_url
                     why = describe(error)
-                    logger.warning("The inference server at %s fails%s: %s", url, others, why)
+                    logger.warning(
+                        "The inference server at %s fails%s: %s", url, others, why
+                    )
             else:
                 self._failed_at.pop(number, None)
                 self._outage.end()
@@ -232,14 +250,18 @@ class Failover:
         cooling = {n for n, at in self._failed_at.items() if now - at < 30.0}
         pauses = [server.rate_limit.pause for server in self._servers]
         order = sorted(
-            range(len(self._servers)), key=lambda n: (n in cooling, pauses[n], self._in_flight[n])
+            range(len(self._servers)),
+            key=lambda n: (n in cooling, pauses[n], self._in_flight[n]),
         )
         if order[0] in self._failed_at:
             self._failed_at[order[0]] = now  # others wait for this request's result
         return order
 
     async def _try_one(
-        self, number: int, request: Callable[[ServerClient], Coroutine[None, None, T]], split: str
+        self,
+        number: int,
+        request: Callable[[ServerClient], Coroutine[None, None, T]],
+        split: str,
     ) -> T:
         server = self._servers[number]
         detector = self.detectors[number]
@@ -255,7 +277,9 @@ class Failover:
         try:
             # before the detector's clock starts: waiting for either is not the server's time
             async with server.admit(split), server.rate_limit.turn():
-                return await detector.reply(asyncio.ensure_future(request(server)), check_outage)
+                return await detector.reply(
+                    asyncio.ensure_future(request(server)), check_outage
+                )
         finally:
             self._in_flight[number] -= 1
 

@@ -77,7 +77,9 @@ class Prompt:
     @property
     def bytes(self) -> int:
         """The memory that it takes, about."""
-        return sum(map(sys.getsizeof, (self.tokens, self.text, self.messages[-1]["content"])))
+        return sum(
+            map(sys.getsizeof, (self.tokens, self.text, self.messages[-1]["content"]))
+        )
 
 
 def resolve_system_prompt(name_or_text: str) -> str:
@@ -85,7 +87,9 @@ def resolve_system_prompt(name_or_text: str) -> str:
     if name_or_text in SYSTEM_PROMPTS:
         return SYSTEM_PROMPTS[name_or_text]
     is_word = len(name_or_text.split()) == 1
-    if is_word and (hint := did_you_mean(name_or_text.lower(), SYSTEM_PROMPTS, otherwise="")):
+    if is_word and (
+        hint := did_you_mean(name_or_text.lower(), SYSTEM_PROMPTS, otherwise="")
+    ):
         raise ConfigurationError(
             f"system_prompt must be a built-in's name or a text, got {name_or_text!r}; {hint}"
         )
@@ -106,31 +110,46 @@ class Tokenizer(Protocol):
 
     def __len__(self) -> int: ...
 
-    def __call__(self, text: list[str], *, add_special_tokens: bool) -> Mapping[str, Any]: ...
+    def __call__(
+        self, text: list[str], *, add_special_tokens: bool
+    ) -> Mapping[str, Any]: ...
 
     def encode(self, text: str, *, add_special_tokens: bool) -> list[int]: ...
 
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool) -> str: ...
 
     def apply_chat_template(
-        self, conversation: list[dict[str, str]], *, tokenize: bool, add_generation_prompt: bool
+        self,
+        conversation: list[dict[str, str]],
+        *,
+        tokenize: bool,
+        add_generation_prompt: bool,
     ) -> Any: ...
 
 
 def render_prompt(tokenizer: Tokenizer, messages: list[dict[str, str]]) -> str:
     """Return the prompt as text, ready for the assistant's turn."""
     # tokenize=True returns another type in transformers 5 than before
-    text: str = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    text: str = tokenizer.apply_chat_template(
+        messages, tokenize=False, add_generation_prompt=True
+    )
     return text
 
 
 def end_of_turn(tokenizer: Tokenizer) -> tuple[int, ...]:
     """Return the tokens that end a turn: the template's, or else the end-of-sequence token."""
     marker = "end of turn probe"
-    conversation = [{"role": "user", "content": "."}, {"role": "assistant", "content": marker}]
-    text = tokenizer.apply_chat_template(conversation, tokenize=False, add_generation_prompt=False)
+    conversation = [
+        {"role": "user", "content": "."},
+        {"role": "assistant", "content": marker},
+    ]
+    text = tokenizer.apply_chat_template(
+        conversation, tokenize=False, add_generation_prompt=False
+    )
     tail = tokenizer.encode(text.rpartition(marker)[2], add_special_tokens=False)
-    special = next((i for i, t in enumerate(tail) if t in tokenizer.all_special_ids), None)
+    special = next(
+        (i for i, t in enumerate(tail) if t in tokenizer.all_special_ids), None
+    )
     if special is not None:
         return tuple(tail[: special + 1])
     return () if tokenizer.eos_token_id is None else (tokenizer.eos_token_id,)
@@ -146,12 +165,16 @@ def join_reasoning(prompt: str, reasoning: str | None, content: str) -> str:
     if not reasoning:
         return content
     opening = "" if opened_thought(prompt) else "<think>"
-    return f"{opening}{reasoning}</think>{content}" if content else f"{opening}{reasoning}"
+    return (
+        f"{opening}{reasoning}</think>{content}" if content else f"{opening}{reasoning}"
+    )
 
 
 def text_of_tokens(tokenizer: Tokenizer, tokens: Sequence[int]) -> str:
     """Return the text of a completion's own tokens, with its thought in think tags."""
-    begins = tokenizer.decode(tokens[:1], skip_special_tokens=False) if len(tokens) else ""
+    begins = (
+        tokenizer.decode(tokens[:1], skip_special_tokens=False) if len(tokens) else ""
+    )
     channels = begins == CHANNEL  # can't be recognized without their special tokens
     text = tokenizer.decode(tokens, skip_special_tokens=not channels)
     return in_tags(text) if channels else text
@@ -197,7 +220,9 @@ def completions_from_texts(
     return completions
 
 
-def completions_without_tokens(prompt: Prompt, samples: Sequence[TextSample]) -> list[Completion]:
+def completions_without_tokens(
+    prompt: Prompt, samples: Sequence[TextSample]
+) -> list[Completion]:
     """Return completions with the server's token counts, or else with numbers of characters."""
     asked = sum(len(message["content"]) for message in prompt.messages)
     return [
@@ -262,5 +287,7 @@ def in_tags(text: str) -> str:
         header, _, rest = message.partition("<|message|>")
         body, *ended = re.split(r"<\|(?:end|return|call|start)\|>", rest, maxsplit=1)
         is_final = header.split()[:1] == ["final"]
-        parts.append(body if is_final else f"<think>{body}{'</think>' if ended else ''}")
+        parts.append(
+            body if is_final else f"<think>{body}{'</think>' if ended else ''}"
+        )
     return "".join(parts)

@@ -75,7 +75,8 @@ def is_rate_limited(error: BaseException) -> bool:
     if not isinstance(error, aiohttp.ClientResponseError) or not is_transient(error):
         return False
     return error.status == HTTPStatus.TOO_MANY_REQUESTS or (
-        error.status == HTTPStatus.SERVICE_UNAVAILABLE and retry_after(error) is not None
+        error.status == HTTPStatus.SERVICE_UNAVAILABLE
+        and retry_after(error) is not None
     )
 
 
@@ -99,7 +100,9 @@ def retry_after(error: aiohttp.ClientResponseError) -> float | None:
     until = date("Retry-After")
     if until is None:
         return None
-    return max(0.0, (until - (date("Date") or datetime.now(timezone.utc))).total_seconds())
+    return max(
+        0.0, (until - (date("Date") or datetime.now(timezone.utc))).total_seconds()
+    )
 
 
 class RateLimit:
@@ -180,7 +183,9 @@ class RateLimit:
             seconds = min(left, self.pause or math.inf)
             waiting = asyncio.create_task(self._changed.wait())
             try:  # `wait_for` of Python 3.11 may swallow a cancellation
-                await asyncio.wait({waiting}, timeout=None if math.isinf(seconds) else seconds)
+                await asyncio.wait(
+                    {waiting}, timeout=None if math.isinf(seconds) else seconds
+                )
             finally:
                 waiting.cancel()
 
@@ -274,7 +279,9 @@ class ServerClient:
         takes_one = isinstance(self.dialect, ChatText) and "n" in self.dialect.left_out
         return 1 if takes_one else math.inf
 
-    async def sample(self, request: GenerationRequest) -> list[TokenSample] | list[TextSample]:
+    async def sample(
+        self, request: GenerationRequest
+    ) -> list[TokenSample] | list[TextSample]:
         """Return completions, perhaps fewer or more than requested; raise what `json` raises."""
         dialect = self.dialect
         async with self._generated(dialect, request) as body:
@@ -290,18 +297,24 @@ class ServerClient:
 
     async def reply(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         """Return an OpenAI reply with at least one choice; raise what `json` raises."""
-        tokens = body["n"] * (body.get("max_tokens") or body.get("max_completion_tokens") or 2**15)
+        tokens = body["n"] * (
+            body.get("max_tokens") or body.get("max_completion_tokens") or 2**15
+        )
         if body["n"] == 1 or self.max_n == 1:
             del body["n"]  # some endpoints refuse it
         most = _SMALL_REPLY + 1024 * tokens
         async with self._reply("POST", path, body, most) as received:
             reply = parse(received, path)
         choices = reply.get("choices") if isinstance(reply, dict) else None
-        if not isinstance(choices, list) or {type(choice) for choice in choices} != {dict}:
+        if not isinstance(choices, list) or {type(choice) for choice in choices} != {
+            dict
+        }:
             raise ReplyError(f"the reply to {path} is invalid: it has no choices")
         return dict(reply)
 
-    async def probe(self, dialect: Dialect | ChatText, request: GenerationRequest) -> bytes:
+    async def probe(
+        self, dialect: Dialect | ChatText, request: GenerationRequest
+    ) -> bytes:
         """Return the bytes of a small reply, requested outside of admission."""
         return await self._small(lambda: self._generated(dialect, request))
 
@@ -315,7 +328,9 @@ class ServerClient:
         """
         return parse(await self._small(lambda: self._reply(method, path, body)), path)
 
-    async def _small(self, reply: Callable[[], AbstractAsyncContextManager[memoryview]]) -> bytes:
+    async def _small(
+        self, reply: Callable[[], AbstractAsyncContextManager[memoryview]]
+    ) -> bytes:
         """Return the bytes of a reply that takes at most a minute once it is not refused."""
 
         async def received() -> bytes:
@@ -330,14 +345,20 @@ class ServerClient:
         """Return whether the server answers within seconds, with any status."""
         limit = aiohttp.ClientTimeout(total=4.0)
         try:
-            async with self._session.get(self.url("/health"), timeout=limit, allow_redirects=False):
+            async with self._session.get(
+                self.url("/health"), timeout=limit, allow_redirects=False
+            ):
                 return True
         except (aiohttp.ClientError, asyncio.TimeoutError, OSError):
             return False
 
     async def token_ids(self, text: str) -> list[int] | None:
         """Return the server's token ids of a text, or None if it does not report them."""
-        body = {"model": self.config.model_name, "prompt": text, "add_special_tokens": False}
+        body = {
+            "model": self.config.model_name,
+            "prompt": text,
+            "add_special_tokens": False,
+        }
         try:
             return list((await self.json("POST", "/tokenize", body))["tokens"])
         except (aiohttp.ClientResponseError, KeyError, ReplyError, TypeError):
@@ -366,8 +387,11 @@ class ServerClient:
         return aiohttp.ClientSession(
             # 4 s are less than uvicorn's 5: a server that closes a connection first fails a request
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=4.0),
-            cookie_jar=aiohttp.DummyCookieJar(),  # cookies may bind all requests to one replica
-            timeout=aiohttp.ClientTimeout(total=self.config.timeout, sock_connect=CONNECT_SECONDS),
+            # Cookies may bind all requests to one replica.
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(
+                total=self.config.timeout, sock_connect=CONNECT_SECONDS
+            ),
             headers={
                 "Accept-Encoding": "identity",
                 **({"Authorization": f"Bearer {self._key}"} if self._key else {}),
@@ -379,8 +403,11 @@ class ServerClient:
         self, dialect: Dialect | ChatText, request: GenerationRequest
     ) -> AbstractAsyncContextManager[memoryview]:
         tokens = request.n * (len(request.prompt) + request.max_tokens)
-        most = _SMALL_REPLY + 1024 * tokens  # a token with logprobs takes 80 to 250 bytes
-        return self._reply("POST", dialect.path, self._adjust(dialect.body(request)), most)
+        # A token with logprobs takes 80 to 250 bytes.
+        most = _SMALL_REPLY + 1024 * tokens
+        return self._reply(
+            "POST", dialect.path, self._adjust(dialect.body(request)), most
+        )
 
     @asynccontextmanager
     async def _reply(
@@ -399,17 +426,23 @@ class ServerClient:
                 allow_redirects=False,
             )
         except aiohttp.ClientResponseError as error:  # not HTTP, or a header above 8 kB
-            raise ReplyError(f"the reply to {path} is invalid: {error.message}") from error
+            raise ReplyError(
+                f"the reply to {path} is invalid: {error.message}"
+            ) from error
         async with response:
             await require_ok(response)
             encoding = response.headers.get("Content-Encoding", "identity")
             if encoding != "identity":
-                raise ReplyError(f"the reply to {path} has the encoding {encoding!r:.30}")
+                raise ReplyError(
+                    f"the reply to {path} has the encoding {encoding!r:.30}"
+                )
             async with self._buffered(response.content.iter_any(), most) as reply:
                 yield reply
 
     @asynccontextmanager
-    async def _buffered(self, chunks: AsyncIterator[bytes], most: int) -> AsyncIterator[memoryview]:
+    async def _buffered(
+        self, chunks: AsyncIterator[bytes], most: int
+    ) -> AsyncIterator[memoryview]:
         """Yield the body that the chunks make up, in a buffer that is reused afterwards.
 
         Allocating 10 MB for a long group's reply takes as long as reading it. Beyond four at a

@@ -104,7 +104,9 @@ def verifier() -> Scorer:
 
     async def score(state: TaskState, target: Target) -> Score:
         recipe = parse_recipe(state.metadata["recipe"])
-        found = await anyio.to_thread.run_sync(shared_gym().score, recipe, state.output.completion)
+        found = await anyio.to_thread.run_sync(
+            shared_gym().score, recipe, state.output.completion
+        )
         explanation = found.detail or found.status.value
         metadata = {"status": found.status.value, "seconds": found.seconds}
         if found.score is None:
@@ -115,7 +117,9 @@ def verifier() -> Scorer:
             value=found.score,
             answer=found.answer,
             explanation=explanation,
-            reason="invalid_response_format" if found.status in FORMAT_FAILURES else None,
+            reason="invalid_response_format"
+            if found.status in FORMAT_FAILURES
+            else None,
             metadata=metadata,
         )
 

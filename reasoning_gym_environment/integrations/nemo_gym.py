@@ -15,7 +15,9 @@ from ..util.values import shorten
 __all__ = ["nemo_gym_row"]
 
 
-def nemo_gym_row(problem: Problem, messages: Sequence[Mapping[str, str]]) -> dict[str, Any]:
+def nemo_gym_row(
+    problem: Problem, messages: Sequence[Mapping[str, str]]
+) -> dict[str, Any]:
     """Return the row of a problem whose prompt is `messages`.
 
     Its keys are those of NeMo Gym's own rows of reasoning-gym, and `recipe` as JSON text, since
@@ -23,7 +25,9 @@ def nemo_gym_row(problem: Problem, messages: Sequence[Mapping[str, str]]) -> dic
     """
     require_problem(problem, "problem")
     if isinstance(messages, str):
-        raise ConfigurationError(f"messages must be a list of messages, got {shorten(messages)}")
+        raise ConfigurationError(
+            f"messages must be a list of messages, got {shorten(messages)}"
+        )
     return _row(problem.recipe, problem.question, problem.oracle, messages)
 
 

@@ -16,7 +16,12 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 from openenv.core.env_server.http_server import create_app
 from openenv.core.env_server.interfaces import Environment
-from openenv.core.env_server.types import Action, EnvironmentMetadata, Observation, State
+from openenv.core.env_server.types import (
+    Action,
+    EnvironmentMetadata,
+    Observation,
+    State,
+)
 from pydantic import Field, field_validator
 
 from ..errors import ConfigurationError
@@ -56,7 +61,9 @@ class ReasoningGymObservation(Observation):
     """A question, or the score of its answer."""
 
     question: str | None = Field(None, description="The question, after reset")
-    score: float | None = Field(None, description="The answer's score in [0, 1], after step")
+    score: float | None = Field(
+        None, description="The answer's score in [0, 1], after step"
+    )
     correct_answer: str | None = Field(
         None, description="The task's own answer, after step; null if several are right"
     )
@@ -102,7 +109,9 @@ class SharedStream:
         shared = SharedStream(gym, ["gcd"], complexity_mode="curriculum", group_size=8)
     """
 
-    def __init__(self, gym: ReasoningGym, tasks: Sequence[str] = (), **options: Any) -> None:
+    def __init__(
+        self, gym: ReasoningGym, tasks: Sequence[str] = (), **options: Any
+    ) -> None:
         self._group_size = options.get("group_size") or 1
         options["group_size"] = self._group_size
         self._stream = gym.stream(tasks, **options)
@@ -129,7 +138,9 @@ class SharedStream:
         return problem
 
 
-class ReasoningGymEnvironment(Environment[ReasoningGymAction, ReasoningGymObservation, State]):
+class ReasoningGymEnvironment(
+    Environment[ReasoningGymAction, ReasoningGymObservation, State]
+):
     """A session: `reset` asks a question, `step` scores the answer in a sandboxed process.
 
     Example:
@@ -165,8 +176,15 @@ class ReasoningGymEnvironment(Environment[ReasoningGymAction, ReasoningGymObserv
         self._problem = None
         if given.dataset_name is not None:
             self._dataset = self._open_dataset(given)
-        elif given.level is not None or given.dataset_config or given.dataset_specs or given.size:
-            raise ConfigurationError("dataset_name is missing: other arguments describe a dataset")
+        elif (
+            given.level is not None
+            or given.dataset_config
+            or given.dataset_specs
+            or given.size
+        ):
+            raise ConfigurationError(
+                "dataset_name is missing: other arguments describe a dataset"
+            )
         if self._dataset is None:
             problem = self._shared.next(given.seed)
         else:
@@ -184,7 +202,9 @@ class ReasoningGymEnvironment(Environment[ReasoningGymAction, ReasoningGymObserv
         name = given.dataset_name or ""
         seed = given.seed
         if seed is None or given.size is None:
-            raise ConfigurationError(f"seed and size must be given with dataset_name {name!r}")
+            raise ConfigurationError(
+                f"seed and size must be given with dataset_name {name!r}"
+            )
         indices = itertools.cycle(range(given.size))
         if name != "composite":
             first = self._template(name, given.level, given.dataset_config or {})
@@ -199,15 +219,22 @@ class ReasoningGymEnvironment(Environment[ReasoningGymAction, ReasoningGymObserv
             raise ConfigurationError(
                 f"dataset_specs: the sum of the weights must be > 0 and finite, got {sum(weights)}"
             )
-        templates = [self._template(spec.name, spec.level, spec.config) for spec in specs]
+        templates = [
+            self._template(spec.name, spec.level, spec.config) for spec in specs
+        ]
 
         def recipe(index: int) -> Recipe:
-            [which] = random.Random(seed + index).choices(range(len(specs)), weights=weights)
-            return replace(templates[which], seed=seed + which + 1 + index)  # as the library does
+            [which] = random.Random(seed + index).choices(
+                range(len(specs)), weights=weights
+            )
+            # As the library does.
+            return replace(templates[which], seed=seed + which + 1 + index)
 
         return map(recipe, indices)
 
-    def _template(self, task: str, level: int | None, parameters: Mapping[str, Any]) -> Recipe:
+    def _template(
+        self, task: str, level: int | None, parameters: Mapping[str, Any]
+    ) -> Recipe:
         """Return a recipe of a task with the parameters of a level; ConfigurationError if wrong."""
         [problem] = self._gym.problems(task, level=level, parameters=parameters)
         return problem.recipe
@@ -229,7 +256,9 @@ class ReasoningGymEnvironment(Environment[ReasoningGymAction, ReasoningGymObserv
         self._state.step_count += 1
         score = self._gym.score(problem, as_completion(action.answer))
         if score.score is None:
-            raise RuntimeError(f"cannot score the answer now, step again: {score.detail}")
+            raise RuntimeError(
+                f"cannot score the answer now, step again: {score.detail}"
+            )
         self._problem = None
         recipe = problem.recipe
         return ReasoningGymObservation(
@@ -237,7 +266,10 @@ class ReasoningGymEnvironment(Environment[ReasoningGymAction, ReasoningGymObserv
             reward=score.score,
             done=True,
             correct_answer=problem.oracle,
-            dataset_metadata={"source_dataset": recipe.task, "recipe": recipe.to_json()},
+            dataset_metadata={
+                "source_dataset": recipe.task,
+                "recipe": recipe.to_json(),
+            },
             metadata={
                 "task": recipe.task,
                 "level": recipe.level,

@@ -31,7 +31,9 @@ def shared_gym() -> ReasoningGym:
 
     $REASONING_GYM_TASK_MODULES names modules with tasks of your own, separated by commas.
     """
-    return ReasoningGym(task_modules=split_names(os.environ.get("REASONING_GYM_TASK_MODULES", "")))
+    return ReasoningGym(
+        task_modules=split_names(os.environ.get("REASONING_GYM_TASK_MODULES", ""))
+    )
 
 
 def score_by_recipe(
@@ -61,7 +63,9 @@ def score_by_recipe(
 def require_gym(gym: ReasoningGym) -> ReasoningGym:
     """Return the gym; raise ConfigurationError for an asynchronous one or anything else."""
     if not isinstance(gym, ReasoningGym):
-        raise ConfigurationError(f"gym must be a ReasoningGym, got {type(gym).__name__}")
+        raise ConfigurationError(
+            f"gym must be a ReasoningGym, got {type(gym).__name__}"
+        )
     return gym
 
 
@@ -87,7 +91,9 @@ def evaluation_problems(
     known = require_gym(gym).tasks()
     categories = {task.name: task.category for task in known}
     levels = {
-        task.name: None if difficulty is None else round(position_of(difficulty, task.levels))
+        task.name: None
+        if difficulty is None
+        else round(position_of(difficulty, task.levels))
         for task in known
     }
     discovery = Discovery(categories=categories, failures={}, warning=None)
@@ -112,7 +118,9 @@ def parse_recipe(text: str) -> Mapping[str, Any]:
     except (TypeError, ValueError):
         recipe = None
     if not isinstance(recipe, dict):
-        raise ConfigurationError(f"a recipe must be the text of a JSON object, got {shorten(text)}")
+        raise ConfigurationError(
+            f"a recipe must be the text of a JSON object, got {shorten(text)}"
+        )
     return recipe
 
 
@@ -123,7 +131,9 @@ def problem_row(problem: Problem, system_prompt: str) -> dict[str, Any]:
         system_prompt: "think", "direct" or a text that explains the answer format.
     """
     return {
-        "prompt": build_messages(resolve_system_prompt(system_prompt), problem.question),
+        "prompt": build_messages(
+            resolve_system_prompt(system_prompt), problem.question
+        ),
         "question": problem.question,
         "oracle": problem.oracle,
         "task": problem.recipe.task,

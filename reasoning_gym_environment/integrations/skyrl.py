@@ -39,7 +39,10 @@ class ReasoningGymTextEnv(BaseTextEnv):
                 f"the row needs reward_spec.ground_truth, a recipe, got {shorten(extras)}: write "
                 "rows with `reasoning-gym-environment problems --format skyrl`"
             ) from None
-        self._urls = {"url": url, "curriculum_url": (extras or {}).get("curriculum_url")}
+        self._urls = {
+            "url": url,
+            "curriculum_url": (extras or {}).get("curriculum_url"),
+        }
         self._status: Status | None = None
 
     def step(self, action: str) -> BaseTextEnvStepOutput:

@@ -18,7 +18,9 @@ __all__ = ["ReasoningGymGroupBuilder", "ReasoningGymProblemEnv"]
 class ReasoningGymProblemEnv(ProblemEnv):
     """One question and one reply, whose reward is its score in [0, 1]."""
 
-    def __init__(self, problem: Problem, renderer: Renderer, system_prompt: str = "think") -> None:
+    def __init__(
+        self, problem: Problem, renderer: Renderer, system_prompt: str = "think"
+    ) -> None:
         prefix = build_messages(resolve_system_prompt(system_prompt), "")[:-1]
         super().__init__(renderer, prefix, format_coef=0.0)
         self.problem = problem
@@ -29,7 +31,9 @@ class ReasoningGymProblemEnv(ProblemEnv):
         text = get_text_content(self.renderer.parse_response(action)[0])
         self.score = await asyncio.to_thread(shared_gym().score, self.problem, text)
         result = await super().step(action, extra=extra)
-        result.metrics |= {f"status/{s.value}": float(s is self.score.status) for s in Status}
+        result.metrics |= {
+            f"status/{s.value}": float(s is self.score.status) for s in Status
+        }
         return result
 
     def get_question(self) -> str:
@@ -49,7 +53,9 @@ class ReasoningGymGroupBuilder(ProblemGroupBuilder):
     """Rollouts of one problem."""
 
     async def compute_group_rewards(
-        self, trajectory_group: list[Trajectory], env_group: Sequence[ReasoningGymProblemEnv]
+        self,
+        trajectory_group: list[Trajectory],
+        env_group: Sequence[ReasoningGymProblemEnv],
     ) -> list[tuple[float, dict[str, float]]]:
         """Raise unscored rollouts to the mean of the group, so that their advantage is 0."""
         scores = [env.score.score for env in env_group]

@@ -27,18 +27,25 @@ TRLCompletion = str | Sequence[Mapping[str, Any]]
 """A text, or messages if the prompt is messages."""
 
 
-def problem_dataset(problems: Iterable[Problem], *, system_prompt: str = "think") -> Dataset:
+def problem_dataset(
+    problems: Iterable[Problem], *, system_prompt: str = "think"
+) -> Dataset:
     """Return a dataset for `GRPOTrainer`, with a row of `problem_row` for each problem.
 
     Prompts are messages. Recipes are JSON text, since Arrow would add the parameters of all other
     tasks to every row.
     """
     return Dataset.from_list(
-        [problem_row(problem, system_prompt) for problem in require_problems(problems, "problems")]
+        [
+            problem_row(problem, system_prompt)
+            for problem in require_problems(problems, "problems")
+        ]
     )
 
 
-def stream_dataset(stream: ProblemStream, *, system_prompt: str = "think") -> IterableDataset:
+def stream_dataset(
+    stream: ProblemStream, *, system_prompt: str = "think"
+) -> IterableDataset:
     """Return an endless dataset for `GRPOTrainer` with the problems of a stream.
 
     The stream learns from a `ReasoningGymReward` of its gym. `GRPOConfig` needs `max_steps` and
@@ -60,7 +67,10 @@ class _Rows:
 
     def __call__(self) -> Iterator[dict[str, Any]]:
         for number, problem in enumerate(self._stream):
-            if number == FAR_AHEAD and "sampling/fresh_with_signal" not in self._stream.sampling():
+            if (
+                number == FAR_AHEAD
+                and "sampling/fresh_with_signal" not in self._stream.sampling()
+            ):
                 logger.warning(
                     "TRL took %d problems before it scored one, so levels can't follow: set "
                     "shuffle_dataset=False in GRPOConfig",
@@ -102,9 +112,13 @@ class ReasoningGymReward:
         Logs each status in the column `status` of TRL's completions, and the mean level as the
         metric `level`.
         """
-        pairs = list(zip(map(parse_recipe, recipe), map(text_of, completions), strict=True))
+        pairs = list(
+            zip(map(parse_recipe, recipe), map(text_of, completions), strict=True)
+        )
         scores = await asyncio.to_thread(self._gym.score_many, pairs)
-        levels = [level for recipe, _ in pairs if (level := recipe.get("level")) is not None]
+        levels = [
+            level for recipe, _ in pairs if (level := recipe.get("level")) is not None
+        ]
         if levels:
             log_metric("level", fmean(levels))
         log_extra("status", [score.status.value for score in scores])
@@ -113,4 +127,8 @@ class ReasoningGymReward:
 
 def text_of(completion: TRLCompletion) -> str:
     """Return the text of the last message; may be empty if the trainer strips the thought."""
-    return completion if isinstance(completion, str) else completion[-1].get("content") or ""
+    return (
+        completion
+        if isinstance(completion, str)
+        else completion[-1].get("content") or ""
+    )

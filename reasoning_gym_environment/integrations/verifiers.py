@@ -22,9 +22,20 @@ from ..service.client import RewardClient, split_stream_url
 from ..storage.dumps import read_rows
 from ..tasks.recipes import read_recipe
 from ..util.files import append_whole, write_whole
-from .shared import demonstration, evaluation_problems, parse_recipe, score_by_recipe, shared_gym
+from .shared import (
+    demonstration,
+    evaluation_problems,
+    parse_recipe,
+    score_by_recipe,
+    shared_gym,
+)
 
-__all__ = ["ReasoningGymConfig", "ReasoningGymData", "ReasoningGymTask", "ReasoningGymTaskset"]
+__all__ = [
+    "ReasoningGymConfig",
+    "ReasoningGymData",
+    "ReasoningGymTask",
+    "ReasoningGymTaskset",
+]
 
 
 class ReasoningGymConfig(vf.TasksetConfig):
@@ -73,9 +84,14 @@ class ReasoningGymTask(vf.Task[ReasoningGymData]):
         """
         asked = self.data
         score = await asyncio.to_thread(
-            score_by_recipe, asked.recipe, trace.last_reply, curriculum_url=asked.curriculum_url
+            score_by_recipe,
+            asked.recipe,
+            trace.last_reply,
+            curriculum_url=asked.curriculum_url,
         )
-        trace.record_metrics({status.value: float(status is score.status) for status in Status})
+        trace.record_metrics(
+            {status.value: float(status is score.status) for status in Status}
+        )
         if score.score is None:
             raise RuntimeError(f"{self.data.name} is unscored: {score.detail}")
         return score.score
@@ -100,7 +116,13 @@ class ReasoningGymTaskset(vf.Taskset[ReasoningGymTask, ReasoningGymConfig]):
     def __init__(self, config: ReasoningGymConfig) -> None:
         super().__init__(config)
         self.INFINITE = config.per_task is None
-        for name in ("curriculum_url", "state_folder", "complexity_mode", "sampling", "group_size"):
+        for name in (
+            "curriculum_url",
+            "state_folder",
+            "complexity_mode",
+            "sampling",
+            "group_size",
+        ):
             default = ReasoningGymConfig.model_fields[name].default
             if getattr(config, name) != default and config.per_task is not None:
                 raise ConfigurationError(

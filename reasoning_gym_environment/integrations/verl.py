@@ -52,7 +52,11 @@ def compute_score(
         url=url,
         curriculum_url=stream,
     )
-    return {"score": score.score or 0.0, "acc": float(score.solved), "status": score.status.value}
+    return {
+        "score": score.score or 0.0,
+        "acc": float(score.solved),
+        "status": score.status.value,
+    }
 
 
 class StreamedRows:
@@ -78,7 +82,9 @@ class StreamedRows:
         self._client = RewardClient(address)
         self._url = url
         self._options = settings.get("options")
-        self._system_prompt = resolve_system_prompt(settings.get("system_prompt", "think"))
+        self._system_prompt = resolve_system_prompt(
+            settings.get("system_prompt", "think")
+        )
         self._tokenizer = tokenizer
         self._size = size
         self._most_tokens = most_tokens
@@ -90,7 +96,9 @@ class StreamedRows:
         for _ in range(MAX_TOO_LONG):
             [problem] = self._client.problems(self._stream, 1, self._options)
             messages = build_messages(self._system_prompt, problem["question"])
-            prompt = self._tokenizer.apply_chat_template(messages, add_generation_prompt=True)
+            prompt = self._tokenizer.apply_chat_template(
+                messages, add_generation_prompt=True
+            )
             if len(normalize_token_ids(prompt)) <= self._most_tokens:
                 row = verl_row(read_recipe(problem["recipe"]), messages)
                 row["extra_info"]["curriculum_url"] = self._url
@@ -134,7 +142,9 @@ class ReasoningGymDataset(RLHFDataset):
             )
         self.dataframe = StreamedRows(
             self._stream_url,
-            OmegaConf.to_container(OmegaConf.create(self.config.get("reasoning_gym") or {})),
+            OmegaConf.to_container(
+                OmegaConf.create(self.config.get("reasoning_gym") or {})
+            ),
             self.tokenizer,
             size=self.max_samples,
             most_tokens=self.max_prompt_length,

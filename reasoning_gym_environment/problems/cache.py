@@ -54,7 +54,8 @@ OBJECT_OVERHEAD = 4096
 def _kept_bytes(key: str, problem: Problem) -> int:
     """Estimate the memory of a problem and its key."""
     size = OBJECT_OVERHEAD
-    size += 2 * sys.getsizeof(key)  # the parameters are about as long as the key that holds them
+    # The parameters are about as long as the key that holds them.
+    size += 2 * sys.getsizeof(key)
     size += sys.getsizeof(problem.question)
     size += sys.getsizeof(problem.oracle)
     size += sys.getsizeof(problem.entry)

@@ -20,7 +20,9 @@ def question_hash(question: str) -> bytes:
 def held_out_hashes(task: str, question: str, oracle: str | None) -> frozenset[bytes]:
     """Return the hash of an item's question; and of its answer, where that is the same item."""
     disguised = oracle if task in DISGUISES_ITS_ANSWER else None
-    return frozenset(question_hash(text) for text in (question, disguised) if text is not None)
+    return frozenset(
+        question_hash(text) for text in (question, disguised) if text is not None
+    )
 
 
 def is_held_out(problem: Problem, excluded: Collection[bytes]) -> bool:

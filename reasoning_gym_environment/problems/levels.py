@@ -24,7 +24,9 @@ ComplexityMode = Literal["random", "curriculum", "fixed"]
 """How the level of a training problem is chosen."""
 
 
-def require_difficulty_where_fixed(mode: ComplexityMode | None, difficulty: float | None) -> None:
+def require_difficulty_where_fixed(
+    mode: ComplexityMode | None, difficulty: float | None
+) -> None:
     """Raise ConfigurationError unless a difficulty in [0, 1] is set if and only if it is used."""
     fixed = mode == "fixed"
     given = difficulty is not None
@@ -309,7 +311,9 @@ class TaskState(Struct):
 
     def solved_share(self) -> float | None:
         """Return the solved share of the recent answers at the levels drawn here."""
-        here = [counts for level, counts in self.counts().items() if level in self.levels()]
+        here = [
+            counts for level, counts in self.counts().items() if level in self.levels()
+        ]
         answered = sum(counts[1] for counts in here)
         return sum(counts[0] for counts in here) / answered if answered else None
 
@@ -348,7 +352,8 @@ class Curriculum(LevelPolicy):
         super().__init__(ladders)
         self._target = target
         self._tasks = {
-            task: TaskState.at(top / 2, height=top + 1) for task, top in self._tops.items()
+            task: TaskState.at(top / 2, height=top + 1)
+            for task, top in self._tops.items()
         }
 
     def level(self, task: str, uniform: float) -> int:
@@ -397,7 +402,9 @@ class Curriculum(LevelPolicy):
     def cap(self, task: str, top_level: int) -> bool:
         changed = super().cap(task, top_level)
         if changed:
-            self._tasks[task].position = min(self._tasks[task].position, self._tops[task])
+            self._tasks[task].position = min(
+                self._tasks[task].position, self._tops[task]
+            )
         return changed
 
     def stats(self) -> dict[str, Any]:
@@ -407,7 +414,9 @@ class Curriculum(LevelPolicy):
                 "level": state.position,
                 "height": state.height,
                 "top_level": self._tops[task],
-                "difficulty": state.position / (state.height - 1) if state.height > 1 else 0.0,
+                "difficulty": state.position / (state.height - 1)
+                if state.height > 1
+                else 0.0,
                 "solved_share": state.solved_share(),
                 "groups": state.groups,
                 "stale_groups": state.stale,
@@ -418,7 +427,9 @@ class Curriculum(LevelPolicy):
         movable = [d["difficulty"] for d in details.values() if d["height"] > 1]
         return {
             "total_tasks_tracked": len(details),
-            "tasks_with_adjustments": sum(d["adjustments"] > 0 for d in details.values()),
+            "tasks_with_adjustments": sum(
+                d["adjustments"] > 0 for d in details.values()
+            ),
             "average_complexity": sum(movable) / len(movable) if movable else 0.0,
             "task_details": details,
         }
@@ -436,13 +447,17 @@ class Curriculum(LevelPolicy):
             height = self._tasks[task].height
             top = self._tops[task]
             if stored.height != height:
-                difficulty = stored.position / (stored.height - 1) if stored.height > 1 else 0.5
+                difficulty = (
+                    stored.position / (stored.height - 1) if stored.height > 1 else 0.5
+                )
                 stored = TaskState.at(difficulty * (height - 1), height)
             stored.position = min(stored.position, top)
             self._tasks[task] = stored
 
 
-def curriculum_metrics(stats: Mapping[str, Any], categories: Mapping[str, str]) -> dict[str, float]:
+def curriculum_metrics(
+    stats: Mapping[str, Any], categories: Mapping[str, str]
+) -> dict[str, float]:
     """Return a curriculum's state as metrics `curriculum/*`: by task, and means by category.
 
     Args:
@@ -453,7 +468,9 @@ def curriculum_metrics(stats: Mapping[str, Any], categories: Mapping[str, str]) 
         Levels start at 0; complexities and difficulties are in [0, 1].
     """
     details: Mapping[str, Mapping[str, Any]] = stats["task_details"]
-    movable = {task: one["difficulty"] for task, one in details.items() if one["height"] > 1}
+    movable = {
+        task: one["difficulty"] for task, one in details.items() if one["height"] > 1
+    }
     shares = {
         task: one["solved_share"]
         for task, one in details.items()
@@ -467,13 +484,21 @@ def curriculum_metrics(stats: Mapping[str, Any], categories: Mapping[str, str]) 
         "avg_complexity": stats["average_complexity"],
         "min_complexity": min(movable.values(), default=0.0),
         "max_complexity": max(movable.values(), default=0.0),
-        **({"avg_recent_accuracy": sum(shares.values()) / len(shares)} if shares else {}),
+        **(
+            {"avg_recent_accuracy": sum(shares.values()) / len(shares)}
+            if shares
+            else {}
+        ),
         **{
-            f"category/{name}/difficulty": sum(movable[task] for task in tasks) / len(tasks)
+            f"category/{name}/difficulty": sum(movable[task] for task in tasks)
+            / len(tasks)
             for name, tasks in by_category.items()
         },
         **{f"task/{task}/level": one["level"] for task, one in details.items()},
-        **{f"task/{task}/difficulty": difficulty for task, difficulty in movable.items()},
+        **{
+            f"task/{task}/difficulty": difficulty
+            for task, difficulty in movable.items()
+        },
         **{f"task/{task}/recent_accuracy": share for task, share in shares.items()},
     }
     return {f"curriculum/{name}": float(value) for name, value in summary.items()}

@@ -48,7 +48,9 @@ def plain_integer(value: Any) -> Any:
 
 def plain_list(value: Any) -> Any:
     """Convert any iterable but a text or a mapping."""
-    is_list = isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
+    is_list = isinstance(value, Iterable) and not isinstance(
+        value, str | bytes | Mapping
+    )
     return list(value) if is_list else value
 
 
@@ -66,7 +68,9 @@ def split_names(value: Any) -> list[str]:
     """
     names = value.split(",") if isinstance(value, str) else value
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise ValueError(f"must be names, as a list or separated by commas, got {value!r}")
+        raise ValueError(
+            f"must be names, as a list or separated by commas, got {value!r}"
+        )
     return [name.strip() for name in names if name.strip()]
 
 
@@ -90,10 +94,16 @@ def parse_weights(value: Any) -> dict[str, float]:
     """
     try:
         is_mapping = isinstance(value, Mapping)
-        pairs = value.items() if is_mapping else (part.split("=") for part in split_names(value))
+        pairs = (
+            value.items()
+            if is_mapping
+            else (part.split("=") for part in split_names(value))
+        )
         numbers = {str(name).strip(): float(weight) for name, weight in pairs}
     except (AttributeError, TypeError, ValueError):
-        raise ValueError(f"must be weights such as gcd=2,games=0.5, got {value!r}") from None
+        raise ValueError(
+            f"must be weights such as gcd=2,games=0.5, got {value!r}"
+        ) from None
     for name, weight in numbers.items():
         if not 0 <= weight < float("inf"):
             raise ValueError(f"must be finite weights ≥ 0, got {weight} for {name!r}")
@@ -111,7 +121,9 @@ def parse_parameters(value: Any) -> dict[str, dict[str, Any]]:
         parsed = json.loads(value or "{}") if isinstance(value, str) else value
     except ValueError as error:
         raise ValueError(f"must be valid JSON, got {value!r}: {error}") from None
-    if not isinstance(parsed, dict) or not all(isinstance(p, dict) for p in parsed.values()):
+    if not isinstance(parsed, dict) or not all(
+        isinstance(p, dict) for p in parsed.values()
+    ):
         raise ValueError(f"must map tasks to their parameters, got {value!r}")
     return parsed
 
@@ -124,15 +136,21 @@ Integer = Annotated[int, BeforeValidator(plain_integer)]
 Texts = Annotated[list[str], BeforeValidator(plain_list)]
 Names = Annotated[
     list[str],
-    BeforeValidator(lambda v, info: plain_list(v) if _is_strict(info) else split_names(v)),
+    BeforeValidator(
+        lambda v, info: plain_list(v) if _is_strict(info) else split_names(v)
+    ),
 ]
 Weights = Annotated[
     dict[str, Annotated[float, Field(ge=0, le=1e9)]],
-    BeforeValidator(lambda v, info: plain_dict(v) if _is_strict(info) else parse_weights(v)),
+    BeforeValidator(
+        lambda v, info: plain_dict(v) if _is_strict(info) else parse_weights(v)
+    ),
 ]
 Parameters = Annotated[
     dict[str, Annotated[dict[str, Any], BeforeValidator(plain_dict)]],
-    BeforeValidator(lambda v, info: plain_dict(v) if _is_strict(info) else parse_parameters(v)),
+    BeforeValidator(
+        lambda v, info: plain_dict(v) if _is_strict(info) else parse_parameters(v)
+    ),
 ]
 
 
@@ -143,10 +161,13 @@ class TaskOptions(Section):
     """
 
     exclude_tasks: Names = option(
-        [], "Tasks and categories to exclude, even if included.", heading="Tasks and difficulty"
+        [],
+        "Tasks and categories to exclude, even if included.",
+        heading="Tasks and difficulty",
     )
     task_weights: Weights = option(
-        {}, "Sampling weights of tasks or categories, such as gcd=2,games=0.5; others have 1."
+        {},
+        "Sampling weights of tasks or categories, such as gcd=2,games=0.5; others have 1.",
     )
     task_parameters: Parameters = option(
         {},
@@ -190,11 +211,17 @@ class StreamOptions(TaskOptions):
     tasks: Texts = option([], "Tasks and categories to use; empty means all.")
     seed: Integer = option(0, "Seed of the stream.", ge=0, lt=2**53)
     replica: str = option(
-        "", "Streams of one seed and different replicas have different problems.", max_length=100
+        "",
+        "Streams of one seed and different replicas have different problems.",
+        max_length=100,
     )
-    reserved: Texts = option([], "Questions to leave out; answers, of tasks that disguise them.")
+    reserved: Texts = option(
+        [], "Questions to leave out; answers, of tasks that disguise them."
+    )
     group_size: Integer | None = option(
-        None, "Scored completions of each problem; without it, single scores teach nothing.", ge=1
+        None,
+        "Scored completions of each problem; without it, single scores teach nothing.",
+        ge=1,
     )
 
     @property

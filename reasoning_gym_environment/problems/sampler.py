@@ -30,7 +30,15 @@ from msgspec import Meta, Struct, convert
 
 from ..records import Ladder, Recipe
 from ..util.values import shorten
-from .levels import Amount, Count, DefaultLevels, LevelPolicy, LevelsState, level_at, position_of
+from .levels import (
+    Amount,
+    Count,
+    DefaultLevels,
+    LevelPolicy,
+    LevelsState,
+    level_at,
+    position_of,
+)
 
 WAIT = 200
 """Draws before a problem is asked again, so that the policy has moved."""
@@ -115,7 +123,9 @@ def signal_probability(solved: float, failed: float, size: int) -> float:
     total = solved + failed
 
     def all_of(share: float) -> float:
-        log_probability = math.lgamma(share + size) - math.lgamma(share) + math.lgamma(total)
+        log_probability = (
+            math.lgamma(share + size) - math.lgamma(share) + math.lgamma(total)
+        )
         return math.exp(log_probability - math.lgamma(total + size))
 
     return max(0.0, 1 - all_of(solved) - all_of(failed))
@@ -145,14 +155,23 @@ def sampling_metrics(counts: Mapping[str, int]) -> dict[str, float]:
     """
     fresh = counts.get("fresh", 0)
     again = counts.get("asked_again", 0)
-    mixed = {kind: counts.get(f"{kind}_with_signal", 0) for kind in ("fresh", "asked_again")}
+    mixed = {
+        kind: counts.get(f"{kind}_with_signal", 0) for kind in ("fresh", "asked_again")
+    }
     shares = {
         "asked_again": (again, fresh + again),
         "fresh_with_signal": (mixed["fresh"], fresh),
         "asked_again_with_signal": (mixed["asked_again"], again),
-        "rollouts_per_group_with_signal": (counts.get("rollouts", 0), sum(mixed.values())),
+        "rollouts_per_group_with_signal": (
+            counts.get("rollouts", 0),
+            sum(mixed.values()),
+        ),
     }
-    return {f"sampling/{name}": part / whole for name, (part, whole) in shares.items() if whole}
+    return {
+        f"sampling/{name}": part / whole
+        for name, (part, whole) in shares.items()
+        if whole
+    }
 
 
 KnownRow = tuple[
@@ -196,7 +215,9 @@ class ReplayBuffer:
         self._room = max(8, min(256, MAX_PROBLEMS // len(tasks)))  # compared in a draw
         self._level_half_life = HALF_LIFE * len(tasks)
         self._levels: dict[str, dict[int | None, _Level]] = {task: {} for task in tasks}
-        self._ready: dict[str, dict[int, ReplayedProblem]] = {task: {} for task in tasks}
+        self._ready: dict[str, dict[int, ReplayedProblem]] = {
+            task: {} for task in tasks
+        }
         self._awaited: dict[tuple[str, int], ReplayedProblem] = {}
         self._step: int | None = None
         # As if ten groups had come as expected.
@@ -218,7 +239,11 @@ class ReplayBuffer:
         for known in self._ready[task].values():
             if draw - known.since < WAIT:
                 break  # the others were scored later
-            if self._step is not None and known.step is not None and self._step <= known.step:
+            if (
+                self._step is not None
+                and known.step is not None
+                and self._step <= known.step
+            ):
                 continue  # the policy has not moved since
             level = self._levels[task].get(known.recipe.level) or _Level()
             keep = 0.5 ** ((draw - known.since) / PROBLEM_HALF_LIFE)
@@ -237,13 +262,18 @@ class ReplayBuffer:
         for level in self._levels[task].values():
             between += level.pairs - level.groups * level.mean**2
             total += level.groups * level.mean * (1 - level.mean)
-        prior_variance = PRIOR_GROUPS * 0.5 * (1 - 0.5)  # of groups of which half is solved
-        correlation = (prior_variance * PRIOR_CORRELATION + between) / (prior_variance + total)
+        # Of groups of which half is solved.
+        prior_variance = PRIOR_GROUPS * 0.5 * (1 - 0.5)
+        correlation = (prior_variance * PRIOR_CORRELATION + between) / (
+            prior_variance + total
+        )
         return min(max(correlation, LEAST_CORRELATION), MOST_CORRELATION)
 
     def take(self, recipe: Recipe) -> None:
         """Hand out a problem of `best`; it is not offered again before its result."""
-        self._awaited[recipe.task, recipe.seed] = self._ready[recipe.task].pop(recipe.seed)
+        self._awaited[recipe.task, recipe.seed] = self._ready[recipe.task].pop(
+            recipe.seed
+        )
         if len(self._awaited) > MAX_PROBLEMS:
             del self._awaited[next(iter(self._awaited))]
 
@@ -271,7 +301,9 @@ class ReplayBuffer:
             self._mixed = 0.99 * self._mixed + (0 < solved < scored)
             self._expected = 0.99 * self._expected + known.expected
         elif scored > 1:
-            level = self._levels[recipe.task].setdefault(recipe.level, _Level(since=draw))
+            level = self._levels[recipe.task].setdefault(
+                recipe.level, _Level(since=draw)
+            )
             level.age(draw, self._level_half_life)
             level.groups += 1
             level.shares += solved / scored
@@ -303,11 +335,15 @@ class ReplayBuffer:
                 for task, levels in self._levels.items()
                 for level, one in levels.items()
             ],
-            "ready": [_row(one) for ready in self._ready.values() for one in ready.values()],
+            "ready": [
+                _row(one) for ready in self._ready.values() for one in ready.values()
+            ],
             "awaited": [_row(one) for one in self._awaited.values()],
         }
 
-    def load_state_dict(self, state: Mapping[str, Any], is_drawn: Callable[[Recipe], bool]) -> None:
+    def load_state_dict(
+        self, state: Mapping[str, Any], is_drawn: Callable[[Recipe], bool]
+    ) -> None:
         """Restore the memory.
 
         Args:
@@ -336,7 +372,9 @@ def _read(
     for data, attempts, size, solved, failed, since, step, expected in rows:
         recipe = Recipe.from_json(data)
         if is_drawn(recipe):
-            yield ReplayedProblem(recipe, attempts, size, solved, failed, since, step, expected)
+            yield ReplayedProblem(
+                recipe, attempts, size, solved, failed, since, step, expected
+            )
 
 
 SEED_BITS = 53
@@ -372,7 +410,9 @@ def redrawn_seed(seed: int) -> int:
     return hash_bits(SEED_BITS - 1, "redrawn", seed) << 1 | seed % 2
 
 
-def evaluation_recipes(eval_seed: int, tasks: Sequence[str], per_task: int) -> list[Recipe]:
+def evaluation_recipes(
+    eval_seed: int, tasks: Sequence[str], per_task: int
+) -> list[Recipe]:
     """Return the fixed evaluation set: `per_task` recipes per task."""
     return [
         Recipe(task=task, seed=evaluation_seed(eval_seed, task, index))
@@ -501,7 +541,9 @@ class Sampler:
         self._tasks = sorted(task for task, weight in weights.items() if weight > 0)
         if not self._tasks:
             raise ValueError("no task has a weight above 0")
-        self._cumulative = list(itertools.accumulate(weights[task] for task in self._tasks))
+        self._cumulative = list(
+            itertools.accumulate(weights[task] for task in self._tasks)
+        )
         self._run_seed = run_seed
         self._replica = replica
         self._levels = levels or DefaultLevels()
@@ -516,7 +558,9 @@ class Sampler:
         self._draw += 1
         if self._signal:
             return self._next_by_signal(self._signal, draw)
-        of_task, of_level = (self._bits(each, draw) / 2**SEED_BITS for each in ("task", "level"))
+        of_task, of_level = (
+            self._bits(each, draw) / 2**SEED_BITS for each in ("task", "level")
+        )
         task = self._by_weight(of_task)
         return self._fresh(task, self._levels.level(task, of_level), draw)
 

@@ -8,7 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import ConfigurationError, GenerationError, GenerationTimeoutError, did_you_mean
+from ..errors import (
+    ConfigurationError,
+    GenerationError,
+    GenerationTimeoutError,
+    did_you_mean,
+)
 from ..records import Ladder, Recipe
 from ..sandbox.pool import MAX_TIMEOUTS, Generate, TaskPool
 from ..tasks.catalogue import proven_tasks, require_known, select_tasks, task_weights
@@ -61,8 +66,12 @@ async def select(
         logger.warning("%s", discovery.warning)
     found = select_tasks(discovery, include=tasks, exclude=options.exclude_tasks)
     reasons = Counter(task.reason for task in found if not task.used)
-    left_out = "".join(f"; {number} left out: {reason}" for reason, number in reasons.items())
-    logger.info("%d of %d tasks are used%s", sum(t.used for t in found), len(found), left_out)
+    left_out = "".join(
+        f"; {number} left out: {reason}" for reason, number in reasons.items()
+    )
+    logger.info(
+        "%d of %d tasks are used%s", sum(t.used for t in found), len(found), left_out
+    )
     weights = task_weights(found, options.task_weights)
     ladders: dict[str, Ladder] = {}
     drawn: dict[str, Ladder] = {}
@@ -71,8 +80,12 @@ async def select(
         require_names(options.task_parameters, known)
         ladders = {task: known[task].levels for task in weights}
         if options.complexity_mode:
-            drawn = {task: ladder for task, ladder in ladders.items() if weights[task] > 0}
-        used = {t: values for t, values in options.task_parameters.items() if t in ladders}
+            drawn = {
+                task: ladder for task, ladder in ladders.items() if weights[task] > 0
+            }
+        used = {
+            t: values for t, values in options.task_parameters.items() if t in ladders
+        }
         await require_values(pool.generate, used, drawn)
     hint = "fix it, or leave it out with exclude_tasks"
     await gather_or_cancel(
@@ -117,7 +130,9 @@ def require_names(
 
 
 async def require_values(
-    generate: Generate, parameters: Mapping[str, Mapping[str, Any]], ladders: Mapping[str, Ladder]
+    generate: Generate,
+    parameters: Mapping[str, Mapping[str, Any]],
+    ladders: Mapping[str, Ladder],
 ) -> None:
     """Try the parameters: make an item of each task at each of its levels.
 
@@ -145,7 +160,9 @@ async def _require_item(
     error: GenerationError | None = None
     missed = 0
     for index in range(3):  # single items of some tasks fail
-        recipe = Recipe(task=task, seed=evaluation_seed(0, task, index), parameters=parameters)
+        recipe = Recipe(
+            task=task, seed=evaluation_seed(0, task, index), parameters=parameters
+        )
         try:
             await generate(recipe)
             return

@@ -62,7 +62,9 @@ async def make_problems(
     failed = refused = 0  # in a row
     while len(made) < count:
         batch = list(itertools.islice(recipes, count - len(made)))
-        for recipe, tried in zip(batch, await asyncio.gather(*map(make, batch)), strict=True):
+        for recipe, tried in zip(
+            batch, await asyncio.gather(*map(make, batch)), strict=True
+        ):
             if isinstance(tried, Problem):
                 made.append(tried)
                 failed = refused = 0
@@ -77,5 +79,7 @@ async def make_problems(
             else:
                 failed += 1
                 if failed == MAX_FAILED:
-                    raise ConfigurationError(f"{failed} items in a row can't be made: {tried}")
+                    raise ConfigurationError(
+                        f"{failed} items in a row can't be made: {tried}"
+                    )
     return made

@@ -36,7 +36,9 @@ def is_skipped(problem: Problem) -> bool:
     return problem.recipe.is_evaluation or problem.fault.kind is not FaultKind.AMBIGUOUS
 
 
-def skip_faulty(generate: Generate, counts: Counter[str], *, skip: bool = True) -> Generate:
+def skip_faulty(
+    generate: Generate, counts: Counter[str], *, skip: bool = True
+) -> Generate:
     """Return what makes problems, and if `skip` is set, draws again where an item is faulty.
 
     The new seed depends on the old one alone, so a set stays the same whatever its size. Too many
@@ -99,7 +101,11 @@ class RecipeStream:
     def fill(self) -> None:
         """Start to make problems until `prefetch` are pending: of restored recipes, then new."""
         while len(self._pending) < self._prefetch:
-            recipe = self._resumed.popleft() if self._resumed else self._sampler.next_recipe()
+            recipe = (
+                self._resumed.popleft()
+                if self._resumed
+                else self._sampler.next_recipe()
+            )
             task = asyncio.create_task(self.make(recipe))
             task.add_done_callback(lambda done: done.cancelled() or done.exception())
             self._pending.append((recipe, task))
@@ -131,7 +137,9 @@ class RecipeStream:
             self._pending.popleft()
             self._failed += 1 if failed else -math.inf
             if self._failed == MAX_FAILED:
-                raise GenerationError(f"none of the first {MAX_FAILED} items can be made{last}")
+                raise GenerationError(
+                    f"none of the first {MAX_FAILED} items can be made{last}"
+                )
             if problem is not None:
                 self.fill()
                 return problem

@@ -92,7 +92,11 @@ class Suite(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def fixed_settings(self) -> dict[str, Any]:
         """The options that an evaluation on the suite can't change."""
-        return {n: v for n, v in to_builtins(self.settings).items() if n != "max_token_length"}
+        return {
+            n: v
+            for n, v in to_builtins(self.settings).items()
+            if n != "max_token_length"
+        }
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -127,11 +131,14 @@ def suite_sha256(manifest: Mapping[str, Any], *without: str) -> str:
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
-def with_questions(manifest: Mapping[str, Any], digests: Iterable[str]) -> dict[str, Any]:
+def with_questions(
+    manifest: Mapping[str, Any], digests: Iterable[str]
+) -> dict[str, Any]:
     """Return a suite with other hashes of its questions, in the order of its items."""
     rest = iter(digests)
     sets = [
-        {**of, "items": [[seed, next(rest)] for seed, _ in of["items"]]} for of in manifest["sets"]
+        {**of, "items": [[seed, next(rest)] for seed, _ in of["items"]]}
+        for of in manifest["sets"]
     ]
     return {**manifest, "sets": sets}
 
@@ -151,7 +158,9 @@ def load_suite(name: str) -> Suite:
     if name in built_in():
         path = FOLDER / f"{name}.json"
     elif not path.is_file():
-        hint = did_you_mean(name, built_in(), otherwise=f"there are {', '.join(built_in())}")
+        hint = did_you_mean(
+            name, built_in(), otherwise=f"there are {', '.join(built_in())}"
+        )
         raise ConfigurationError(f"no suite and no file is named {name!r}; {hint}")
     try:
         manifest = json.loads(path.read_bytes())
@@ -174,17 +183,24 @@ def require_same_questions(suite: Suite, problems: Iterable[Problem]) -> None:
     """Raise FixableError where a suite's item is missing or has another question."""
     made = {recipe_key(p.recipe): question_sha256(p.question) for p in problems}
     found = [
-        (recipe, made.get(recipe_key(recipe), ""), known) for recipe, _, known in suite.items()
+        (recipe, made.get(recipe_key(recipe), ""), known)
+        for recipe, _, known in suite.items()
     ]
     missing = [recipe for recipe, question, _ in found if not question]
-    other = [recipe for recipe, question, known in found if question and question[:8] != known]
+    other = [
+        recipe
+        for recipe, question, known in found
+        if question and question[:8] != known
+    ]
     if missing or other:
         fault = (
             f"{len(other)} of the {len(suite)} items of {suite.name} have another question and "
             f"{len(missing)} can't be generated, such as {recipe_key((other or missing)[0])}"
         )
     else:
-        whole = with_questions(to_builtins(suite), (question for _, question, _ in found))
+        whole = with_questions(
+            to_builtins(suite), (question for _, question, _ in found)
+        )
         if suite_sha256(whole, "sha256", "file_sha256") == suite.sha256:
             return
         fault = f"the recipes and questions of {suite.name} have another SHA-256 than the suite's"

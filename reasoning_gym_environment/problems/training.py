@@ -40,14 +40,20 @@ class StreamState(Struct):
 def require_stream_state(state: Any) -> None:
     """Raise ValueError, with the value's path, for an invalid stream state, `ahead` aside."""
     sampler = validate(state, StreamState).sampler
-    dated = [(f"signal of {shorten(task)}", since) for task, *_, since in sampler.signal]
+    dated = [
+        (f"signal of {shorten(task)}", since) for task, *_, since in sampler.signal
+    ]
     memory = sampler.memory
-    dated += [(f"the level of {shorten(task)}", since) for task, *_, since in memory.levels]
+    dated += [
+        (f"the level of {shorten(task)}", since) for task, *_, since in memory.levels
+    ]
     for recipe, _, _, _, _, since, *_ in (*memory.ready, *memory.awaited):
         dated.append((f"a problem of {read_recipe(recipe).task} in the memory", since))
     for what, since in dated:
         if since > sampler.draw:
-            raise ValueError(f"{what} is from draw {since}, after the last, {sampler.draw}")
+            raise ValueError(
+                f"{what} is from draw {since}, after the last, {sampler.draw}"
+            )
 
 
 class TrainingProblems:
@@ -109,7 +115,9 @@ class TrainingProblems:
             with_ladders=with_ladders,
         )
 
-    def start_stream(self, replica: str, *, prefetch: int, excluded: ExcludedQuestions) -> None:
+    def start_stream(
+        self, replica: str, *, prefetch: int, excluded: ExcludedQuestions
+    ) -> None:
         """Start the training stream.
 
         Args:
@@ -125,7 +133,9 @@ class TrainingProblems:
             overrides=self._options.task_parameters,
             by_signal=self._options.sampling == "signal",
         )
-        generate = skip_faulty(self._pool.generate, self._counts, skip=self._skip_faulty_items)
+        generate = skip_faulty(
+            self._pool.generate, self._counts, skip=self._skip_faulty_items
+        )
         self._stream = RecipeStream(
             self._sampler,
             generate,
@@ -143,7 +153,9 @@ class TrainingProblems:
         assert self._stream is not None
         self._stream.fill()
 
-    async def next(self, has_room: Callable[[Problem], Awaitable[bool]] | None = None) -> Problem:
+    async def next(
+        self, has_room: Callable[[Problem], Awaitable[bool]] | None = None
+    ) -> Problem:
         """Return the next training problem whose prompt leaves room for a completion.
 
         Args:
@@ -167,7 +179,9 @@ class TrainingProblems:
                 PROBLEM_LOGGER.info("Selected %s (seed %d, level %s)", *described)
                 return problem
             self._counts["sampling/prompts_too_long"] += 1
-            PROBLEM_LOGGER.info("Skipping %s (seed %d, level %s): prompt too long", *described)
+            PROBLEM_LOGGER.info(
+                "Skipping %s (seed %d, level %s): prompt too long", *described
+            )
         raise ConfigurationError(
             f"{self.limit} leaves no room after any of {MAX_SKIPPED} prompts: raise it, or shorten "
             "system_prompt"
@@ -300,18 +314,27 @@ class TrainingProblems:
         except ValueError as error:
             message = f"the checkpoint holds an invalid problem: {error}"
             raise ConfigurationError(message) from error
-        ahead = [r.to_json() for r in drawn if self.selection.weights.get(r.task, 0) > 0]
+        ahead = [
+            r.to_json() for r in drawn if self.selection.weights.get(r.task, 0) > 0
+        ]
         sampler = state["sampler"]
         self._sampler.require_own(sampler)
         if drawn and not ahead:
             tasks = ", ".join(sorted({recipe.task for recipe in drawn})[:5])
-            raise ValueError(f"this run uses none of the state's tasks, such as {tasks}")
+            raise ValueError(
+                f"this run uses none of the state's tasks, such as {tasks}"
+            )
         dropped = len(drawn) - len(ahead)
         if dropped:
-            logger.info("Dropped %d problems of tasks that this run does not use", dropped)
+            logger.info(
+                "Dropped %d problems of tasks that this run does not use", dropped
+            )
         if state.get("max_token_length") == self.max_token_length:
             self._questions = Counter(
-                {(task, level, fits): n for task, level, fits, n in state["prompt_room"]}
+                {
+                    (task, level, fits): n
+                    for task, level, fits, n in state["prompt_room"]
+                }
             )
         else:
             sampler = {**sampler, "levels": {**sampler.get("levels", {}), "caps": {}}}

@@ -16,7 +16,16 @@ from ..problems.stream import skip_faulty
 from ..records import ATROPOS_SOLVED_SCORE, Problem, Status, Verdict
 from ..sandbox.pool import TaskPool
 from ..util.values import group_by, shorten
-from .findings import DEGENERATE, EXECUTED, HOSTILE, Finding, Kind, Probe, constants_for, probes_for
+from .findings import (
+    DEGENERATE,
+    EXECUTED,
+    HOSTILE,
+    Finding,
+    Kind,
+    Probe,
+    constants_for,
+    probes_for,
+)
 from .ladder_proof import KILLED
 
 TOLERATED_SHARE = 0.1
@@ -97,7 +106,9 @@ async def sample_problems(
     for recipe in evaluation_recipes(2, [task], 2 * count):
         if len(problems) < count:
             with contextlib.suppress(GenerationError):
-                problems.append(await generate(replace(recipe, parameters=dict(parameters))))
+                problems.append(
+                    await generate(replace(recipe, parameters=dict(parameters)))
+                )
     return problems
 
 
@@ -125,14 +136,20 @@ async def prove_answers(
             others=others,
         )
         if index == 0:
-            probes += [Probe(kind=Kind.HOSTILE, label=text, answer=text) for text in HOSTILE]
+            probes += [
+                Probe(kind=Kind.HOSTILE, label=text, answer=text) for text in HOSTILE
+            ]
         tried = await _try_all(pool, problem, probes)
         observations += tried
-        if len(tried) < len(probes):  # most answers cost their process, each after seconds
+        # Most answers cost their process, each after seconds.
+        if len(tried) < len(probes):
             return judge_answers(observations, items=0)
         if index < 5 and not changed:
-            harmless = [one for one in tried[::-1] if one.probe.kind is not Kind.HOSTILE]
-            middle = len(harmless) // 2  # the right answer came last: now others follow it
+            harmless = [
+                one for one in tried[::-1] if one.probe.kind is not Kind.HOSTILE
+            ]
+            # The right answer came last: now others follow it.
+            middle = len(harmless) // 2
             harmless = harmless[middle:] + harmless[:middle]
             again = await other.verify(problem, [one.probe.answer for one in harmless])
             pairs = zip(harmless, again, strict=True)
@@ -140,7 +157,9 @@ async def prove_answers(
     return judge_answers(observations, items=len(examined), changed=changed)
 
 
-async def _try_all(pool: TaskPool, problem: Problem, probes: Sequence[Probe]) -> list[Observation]:
+async def _try_all(
+    pool: TaskPool, problem: Problem, probes: Sequence[Probe]
+) -> list[Observation]:
     """Score all probes; only the first few if most of them cost the process that scores them."""
     tried: list[Observation] = []
     for begin in range(0, len(probes), 8):
@@ -181,7 +200,10 @@ def judge_answers(
         items=items,
         degenerate=degenerate,
         chance=next(iter(shares_of(constants, attrgetter("solved"))), None),
-        forms={label: sum(o.score >= 1 for o in own) / len(own) for label, own in forms.items()},
+        forms={
+            label: sum(o.score >= 1 for o in own) / len(own)
+            for label, own in forms.items()
+        },
         hostile=dict(Counter(one.verdict.status.value for one in hostile)),
         executes=executes,
         stateless=not (executes or changed),
@@ -209,7 +231,9 @@ def _findings(
     ]
     killed = [one for one in harmless if one.verdict.status in KILLED]
     if killed:
-        labels = sorted({f"{o.probe.kind.value} ({o.verdict.status.value})" for o in killed})
+        labels = sorted(
+            {f"{o.probe.kind.value} ({o.verdict.status.value})" for o in killed}
+        )
         detail = f"{len(killed)} answers: {', '.join(labels)}"
         example = shorten(killed[0].probe.answer)
         findings.append(
@@ -249,7 +273,8 @@ def _findings(
 
 
 def shares_of(
-    observations: Iterable[Observation], counts: Callable[[Observation], bool] = attrgetter("paid")
+    observations: Iterable[Observation],
+    counts: Callable[[Observation], bool] = attrgetter("paid"),
 ) -> list[Share]:
     """Return the share of each label that counts, best first."""
     found = [

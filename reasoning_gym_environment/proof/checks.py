@@ -101,11 +101,15 @@ def judge(proof: TaskProof, *, items: int, known: KnownFindings) -> Result:
     left = untried(proof, items)
     reasons = reasons_of(proof)
     checks = {
-        name: _check([one for one in findings if one.check == name], left[name], reasons[name])
+        name: _check(
+            [one for one in findings if one.check == name], left[name], reasons[name]
+        )
         for name in CHECKS
     }
     verdicts = [check.verdict for check in checks.values()]
-    verdict_of_all = next((v for v in ("failed", "not_tried") if v in verdicts), "proved")
+    verdict_of_all = next(
+        (v for v in ("failed", "not_tried") if v in verdicts), "proved"
+    )
     answers = proof.answers or AnswersProof(items=0)
     seconds = [second for level in everything for second in level.verdict_seconds]
     rated = sum(answer is not None for answer in proof.default.answers.values())
@@ -123,7 +127,9 @@ def judge(proof: TaskProof, *, items: int, known: KnownFindings) -> Result:
         median_seconds=median(seconds) if seconds else 0.0,
         worst_seconds=max(seconds, default=0.0),
         findings=findings,
-        unseen=sorted(known.get(proof.task, {}).keys() - {one.kind for one in findings}),
+        unseen=sorted(
+            known.get(proof.task, {}).keys() - {one.kind for one in findings}
+        ),
     )
 
 
@@ -133,7 +139,9 @@ def _check(findings: Sequence[Finding], left: str, reason: str) -> Check:
         first = news[0]
         more = len(news) - 1
         where = "" if first.level is None else f"level {first.level}: "
-        reason = f"{where}{first.shown}" + (f", and {more} more findings" if more else "")
+        reason = f"{where}{first.shown}" + (
+            f", and {more} more findings" if more else ""
+        )
         return Check(verdict="failed", reason=reason, example=first.example)
     if left:
         return Check(verdict="not_tried", reason=left)
@@ -153,7 +161,9 @@ def _all_findings(proof: TaskProof) -> Iterator[Finding]:
     for level in everything:
         for what, common in zip(("questions", "answers"), overlaps(level), strict=True):
             if common > 0.5:
-                detail = f"{common:.0%} of the training {what} are also evaluation {what}"
+                detail = (
+                    f"{common:.0%} of the training {what} are also evaluation {what}"
+                )
                 yield Finding(
                     check="disjoint",
                     kind=what,
@@ -176,7 +186,9 @@ def overlaps(level: LevelProof) -> tuple[float, float]:
     for column, known in enumerate(columns):
         evaluated = {*known.values()}
         same = sum(
-            pair[column] in evaluated if level.level is None else pair[column] == known.get(number)
+            pair[column] in evaluated
+            if level.level is None
+            else pair[column] == known.get(number)
             for number, pair in level.training.items()
             if pair[column] is not None
         )
@@ -187,14 +199,26 @@ def overlaps(level: LevelProof) -> tuple[float, float]:
 def untried(proof: TaskProof, items: int) -> dict[str, str]:
     """Return by check what of it has not been tried; empty if all has."""
     default = proof.default.tried
-    items_left = f"{default} of {items} default items were tried" if default < items else ""
+    items_left = (
+        f"{default} of {items} default items were tried" if default < items else ""
+    )
     fewest = math.ceil(items / 10)
     behind = [str(level.level) for level in proof.levels if level.tried < fewest]
     if behind and not items_left:
-        items_left = f"fewer than {fewest} items of levels {', '.join(behind)} were tried"
-    short = [f"{level.level} ({level.tried})" for level in proof.levels if level.tried < DRAWS]
-    draws_left = f"levels with fewer than {DRAWS} draws: {', '.join(short)}" if short else ""
-    answers_left = "" if proof.answers and proof.answers.items else "no answers were tried"
+        items_left = (
+            f"fewer than {fewest} items of levels {', '.join(behind)} were tried"
+        )
+    short = [
+        f"{level.level} ({level.tried})"
+        for level in proof.levels
+        if level.tried < DRAWS
+    ]
+    draws_left = (
+        f"levels with fewer than {DRAWS} draws: {', '.join(short)}" if short else ""
+    )
+    answers_left = (
+        "" if proof.answers and proof.answers.items else "no answers were tried"
+    )
     return {
         "reproducible": items_left,
         "solvable": items_left,
@@ -210,16 +234,38 @@ def reasons_of(proof: TaskProof) -> dict[str, str]:
     """Return by check what has been found if it passes."""
     everything = [proof.default, *proof.levels]
     answers = proof.answers or AnswersProof(items=0)
-    wrong = max(answers.degenerate.items(), key=lambda i: (i[1].solved, i[1].score), default=None)
-    paid = f"at most {wrong[1].solved:.0%}, by {wrong[1].label!r} ({wrong[0]})" if wrong else ""
+    wrong = max(
+        answers.degenerate.items(),
+        key=lambda i: (i[1].solved, i[1].score),
+        default=None,
+    )
+    paid = (
+        f"at most {wrong[1].solved:.0%}, by {wrong[1].label!r} ({wrong[0]})"
+        if wrong
+        else ""
+    )
     chance = answers.chance
     if chance:
         paid += f"; chance is {chance.solved:.0%}, by the constant {chance.label!r}"
-    hostile = ", ".join(f"{count} {status}" for status, count in answers.hostile.items())
-    noted = "; it executes answers: each has its own process" if answers.executes else ""
-    noted += f"; importing its module starts {proof.threads} threads" if proof.threads else ""
-    changed = f"; JSON would change an entry: {proof.json_changes}" if proof.json_changes else ""
-    worst = max((second for level in everything for second in level.seconds), default=0.0)
+    hostile = ", ".join(
+        f"{count} {status}" for status, count in answers.hostile.items()
+    )
+    noted = (
+        "; it executes answers: each has its own process" if answers.executes else ""
+    )
+    noted += (
+        f"; importing its module starts {proof.threads} threads"
+        if proof.threads
+        else ""
+    )
+    changed = (
+        f"; JSON would change an entry: {proof.json_changes}"
+        if proof.json_changes
+        else ""
+    )
+    worst = max(
+        (second for level in everything for second in level.seconds), default=0.0
+    )
     times = [level.mean_seconds for level in proof.levels]
     sizes = [level.mean_characters for level in proof.levels]
     tried = sum(level.tried for level in everything)

@@ -86,8 +86,34 @@ def constants_for(oracles: Iterable[str]) -> tuple[str, ...]:
     """
     frequent = [oracle for oracle, _ in Counter(oracles).most_common(6)]
     general = (
-        *("0", "1", "-1", "2", "10", "0.", "0.5", "1/2", "nan", "inf", "NaN", "[NaN]", "1e9"),
-        *("yes", "no", "Yes", "No", "true", "false", "True", "False", "A", "a", "6*4*1*1"),
+        *(
+            "0",
+            "1",
+            "-1",
+            "2",
+            "10",
+            "0.",
+            "0.5",
+            "1/2",
+            "nan",
+            "inf",
+            "NaN",
+            "[NaN]",
+            "1e9",
+        ),
+        *(
+            "yes",
+            "no",
+            "Yes",
+            "No",
+            "true",
+            "false",
+            "True",
+            "False",
+            "A",
+            "a",
+            "6*4*1*1",
+        ),
         "P \N{LOGICAL OR} Q",
     )
     return tuple(dict.fromkeys([*general, *frequent]))
@@ -104,7 +130,11 @@ def oracle_probes(oracle: str) -> list[Probe]:
                 answer=form.format(oracle),
                 is_right=kind is Kind.FORM,
             )
-            for kind, forms in ((Kind.FORM, FORMS), (Kind.DENIED, DENIALS), (Kind.HEDGED, HEDGES))
+            for kind, forms in (
+                (Kind.FORM, FORMS),
+                (Kind.DENIED, DENIALS),
+                (Kind.HEDGED, HEDGES),
+            )
             for form in forms
         ),
     ]
@@ -128,8 +158,12 @@ def constant_probes(constants: Sequence[str], oracle: str | None) -> list[Probe]
 
 def listing_probes(oracle: str, alternatives: Sequence[str]) -> list[Probe]:
     """Return probes with the right answer among other answers, or with text after it."""
-    noise = Probe(kind=Kind.APPENDED, label="answer, then junk", answer=f"{oracle} {JUNK[0]}")
-    others = [text for text in dict.fromkeys(alternatives) if text.strip() != oracle.strip()]
+    noise = Probe(
+        kind=Kind.APPENDED, label="answer, then junk", answer=f"{oracle} {JUNK[0]}"
+    )
+    others = [
+        text for text in dict.fromkeys(alternatives) if text.strip() != oracle.strip()
+    ]
     if not others:
         return [noise]
     everything = sorted({oracle, *others[:10]})
@@ -143,7 +177,10 @@ def listing_probes(oracle: str, alternatives: Sequence[str]) -> list[Probe]:
     }
     return [
         noise,
-        *(Probe(kind=Kind.LISTING, label=k, answer=text) for k, text in listings.items()),
+        *(
+            Probe(kind=Kind.LISTING, label=k, answer=text)
+            for k, text in listings.items()
+        ),
     ]
 
 
@@ -158,11 +195,15 @@ def near_misses(oracle: str) -> dict[str, str]:
     digit = re.search(r"[0-9](?=[^0-9]*$)", oracle)
     if digit:
         other = str((int(digit[0]) + 1) % 10)
-        missed["another digit"] = oracle[: digit.start()] + other + oracle[digit.end() :]
+        missed["another digit"] = (
+            oracle[: digit.start()] + other + oracle[digit.end() :]
+        )
     pair = re.search(r"(\w)(?!\1)(\w)", oracle)
     if pair:
         swapped = pair[2] + pair[1]
-        missed["two places swapped"] = oracle[: pair.start()] + swapped + oracle[pair.end() :]
+        missed["two places swapped"] = (
+            oracle[: pair.start()] + swapped + oracle[pair.end() :]
+        )
     return {label: text for label, text in missed.items() if text.strip()}
 
 

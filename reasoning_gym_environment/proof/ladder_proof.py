@@ -83,7 +83,11 @@ class LevelProof:
     def weighty(self) -> list[Finding]:
         """What its items show, but for what a few of them may do."""
         few = max(2, self.tried / 10)
-        return [f for f in self.findings if f.kind not in ("late", "memory") or f.items > few]
+        return [
+            f
+            for f in self.findings
+            if f.kind not in ("late", "memory") or f.items > few
+        ]
 
     @property
     def mean_seconds(self) -> float:
@@ -131,7 +135,12 @@ async def prove_level(
                 try:
                     await _compare(proof, pool, other, problem, right=right)
                 except GenerationError as error:
-                    proof.note("reproducible", "differs", str(error), recipe_text(problem.recipe))
+                    proof.note(
+                        "reproducible",
+                        "differs",
+                        str(error),
+                        recipe_text(problem.recipe),
+                    )
         if number < compared:
             twin = replace(recipe, seed=recipe.seed ^ 1)  # the lowest bit is the split
             problem = await _make(proof, generate, twin)
@@ -149,7 +158,9 @@ def _compact(problem: Problem) -> tuple[str, str | None]:
     return question, answer
 
 
-async def _make(proof: LevelProof, generate: Generate, recipe: Recipe) -> Problem | None:
+async def _make(
+    proof: LevelProof, generate: Generate, recipe: Recipe
+) -> Problem | None:
     """Make a problem; note the failure and return None if it can't be made."""
     try:
         return await generate(recipe)
@@ -165,7 +176,9 @@ async def _make(proof: LevelProof, generate: Generate, recipe: Recipe) -> Proble
     return None
 
 
-async def _score_own_answer(proof: LevelProof, pool: TaskPool, problem: Problem) -> bool:
+async def _score_own_answer(
+    proof: LevelProof, pool: TaskPool, problem: Problem
+) -> bool:
     """Score a problem's own answer; return whether it has full credit."""
     answer = problem.oracle
     example = recipe_text(problem.recipe)
@@ -173,7 +186,9 @@ async def _score_own_answer(proof: LevelProof, pool: TaskPool, problem: Problem)
         proof.note("solvable", "no oracle", "an item has no answer of its own", example)
         return False
     if not answer.strip():
-        proof.note("solvable", "empty oracle", "an answer is empty: it can't be given", example)
+        proof.note(
+            "solvable", "empty oracle", "an answer is empty: it can't be given", example
+        )
     [verdict] = await pool.verify(problem, [answer])
     proof.verdict_seconds.append(verdict.seconds)
     return _judge_own(proof, verdict, f"{example}: {shorten(answer)}")
@@ -183,9 +198,16 @@ def _judge_own(proof: LevelProof, verdict: Verdict, example: str) -> bool:
     """Note what the verdict on an item's own answer shows; return whether it has full credit."""
     said = _said(verdict)
     if "PermissionError" in verdict.detail:
-        proof.note("contained", "forbidden", f"the verifier does what it may not: {said}", example)
+        proof.note(
+            "contained",
+            "forbidden",
+            f"the verifier does what it may not: {said}",
+            example,
+        )
     if verdict.status in KILLED:
-        proof.note("bounded", "killed", f"scoring an item's own answer ends in {said}", example)
+        proof.note(
+            "bounded", "killed", f"scoring an item's own answer ends in {said}", example
+        )
     if verdict.errors:
         proof.note("solvable", "raises", f"an item's own answer: {said}", example)
     if verdict.score != 1.0:
@@ -221,11 +243,17 @@ async def _compare(
             example = f"{text}: {shorten(problem.oracle)}"
             if alone.score == 1.0:
                 proof.note(
-                    "contained", "state", f"an answer scored before it makes it {said}", example
+                    "contained",
+                    "state",
+                    f"an answer scored before it makes it {said}",
+                    example,
                 )
             else:
                 proof.note(
-                    "solvable", "round trip", f"made from its stored recipe: {said}", example
+                    "solvable",
+                    "round trip",
+                    f"made from its stored recipe: {said}",
+                    example,
                 )
 
 
@@ -275,7 +303,9 @@ def changed_share(lower: LevelProof, upper: LevelProof) -> float:
     below = lower.questions
     above = upper.questions
     common = below.keys() & above.keys()
-    return sum(below[number] != above[number] for number in common) / max(1, len(common))
+    return sum(below[number] != above[number] for number in common) / max(
+        1, len(common)
+    )
 
 
 def level_faults(questions: Iterable[str], answers: Iterable[str | None]) -> list[str]:
@@ -311,7 +341,9 @@ def count_answers(answers: Iterable[str | None]) -> Counter[str]:
 
 def is_open(counted: Counter[str]) -> bool:
     """Return whether most of the counted answers are longer than a number, a name or a choice."""
-    long = sum(n for text, n in counted.items() if len(text) > 16 or len(text.split()) > 2)
+    long = sum(
+        n for text, n in counted.items() if len(text) > 16 or len(text.split()) > 2
+    )
     return 2 * long > counted.total()
 
 
@@ -332,7 +364,11 @@ def ladder_findings(proofs: Sequence[LevelProof]) -> list[Finding]:
     for proof in proofs:
         # A run caps its ladders by the model's own limit.
         if proof.mean_characters > 30_000:
-            add(proof.level, "long", f"questions of {proof.mean_characters:.0f} characters")
+            add(
+                proof.level,
+                "long",
+                f"questions of {proof.mean_characters:.0f} characters",
+            )
         if len(proof.questions) >= DRAWS:
             for fault in level_faults(proof.questions.values(), proof.answers.values()):
                 add(proof.level, "degenerate", fault)
@@ -341,5 +377,9 @@ def ladder_findings(proofs: Sequence[LevelProof]) -> list[Finding]:
         if lower.parameters == upper.parameters:
             add(upper.level, "same level", f"the parameters of level {lower.level}")
         if lower.questions and upper.questions and changed_share(lower, upper) < 0.1:
-            add(upper.level, "same level", f"nearly the questions of level {lower.level}")
+            add(
+                upper.level,
+                "same level",
+                f"nearly the questions of level {lower.level}",
+            )
     return found

@@ -52,7 +52,9 @@ class Proofs:
         try:
             stored = msgspec.json.decode(path.read_bytes(), type=Proofs)
         except msgspec.DecodeError as error:
-            raise ConfigurationError(f"{path} is not a file of proofs: {error}") from None
+            raise ConfigurationError(
+                f"{path} is not a file of proofs: {error}"
+            ) from None
         if stored.versions.items() <= self.versions.items():
             self.tasks |= stored.tasks
             self.unfinished |= stored.unfinished
@@ -61,7 +63,10 @@ class Proofs:
 
     def write(self, path: Path) -> None:
         """Replace a file by these proofs."""
-        write_whole(path, msgspec.json.format(msgspec.json.encode(self), indent=1).decode() + "\n")
+        write_whole(
+            path,
+            msgspec.json.format(msgspec.json.encode(self), indent=1).decode() + "\n",
+        )
 
 
 async def prove_tasks(
@@ -83,7 +88,9 @@ async def prove_tasks(
     Raises UnknownTaskError, ConfigurationError, and WorkerStartError if workers don't start.
     """
     async with TaskPool(replace(settings, stateless=frozenset()), Counter()) as pool:
-        own = frozenset(task for module in pool.modules.values() for task in module.categories)
+        own = frozenset(
+            task for module in pool.modules.values() for task in module.categories
+        )
         tasks = chosen_tasks(await pool.discover(), names, own)
         elsewhere = replace(settings, hash_seed=1, stateless=own)
         async with TaskPool(elsewhere, Counter()) as other:
@@ -103,7 +110,9 @@ async def prove_tasks(
                     await prove_task(pool, other, proof, items, seconds)
                 proofs.tasks[task] = result = judge(proof, items=items, known=known)
                 proofs.unfinished.pop(task, None)
-                if any(check.verdict == "not_tried" for check in result.checks.values()):
+                if any(
+                    check.verdict == "not_tried" for check in result.checks.values()
+                ):
                     proofs.unfinished[task] = proof
                 for file in files:
                     proofs.write(file)
@@ -151,8 +160,12 @@ def new_proof(
         if task in module.categories:
             proof.threads = module.threads - 1
             if module.devices:
-                detail = "importing its module opens a GPU, which no forked process can use"
-                proof.findings.append(Finding(check="contained", kind="import", detail=detail))
+                detail = (
+                    "importing its module opens a GPU, which no forked process can use"
+                )
+                proof.findings.append(
+                    Finding(check="contained", kind="import", detail=detail)
+                )
     return proof
 
 

@@ -41,7 +41,9 @@ class LocalOnlyMiddleware:
         names: lower-case host names under which the page may be opened; addresses always may.
     """
 
-    def __init__(self, app: ASGIApp, *, token: str | None, names: Collection[str]) -> None:
+    def __init__(
+        self, app: ASGIApp, *, token: str | None, names: Collection[str]
+    ) -> None:
         self._app = app
         self._token = token
         self._names = names
@@ -66,9 +68,13 @@ class LocalOnlyMiddleware:
         # Another site's name may be rebound to this machine's address.
         if not host_parts or not self._is_own_name(host_parts[1].strip("[]")):
             hint = "open the page by its address, or allow the name with --allow-host"
-            return error_reply(403, f"the host {shorten(host)} is not this machine's: {hint}")
+            return error_reply(
+                403, f"the host {shorten(host)} is not this machine's: {hint}"
+            )
         if request.method not in ("GET", "HEAD"):
-            return error_reply(405, f"only GET is served, got {shorten(request.method)}")
+            return error_reply(
+                405, f"only GET is served, got {shorten(request.method)}"
+            )
         # Links from other sites may open the page itself.
         site = request.headers.get("sec-fetch-site", "")
         if path != "/" and site in ("cross-site", "same-site"):
@@ -82,7 +88,9 @@ class LocalOnlyMiddleware:
     def _is_own_name(self, name: str) -> bool:
         return name in self._names or is_address(name)
 
-    def _token_refusal(self, request: Request, token: str, cookie: str) -> Response | None:
+    def _token_refusal(
+        self, request: Request, token: str, cookie: str
+    ) -> Response | None:
         in_address = request.query_params.get("token")
         is_page = request.scope["path"] == "/"
         if in_address is not None and _is_equal(in_address, token) and is_page:
@@ -93,7 +101,9 @@ class LocalOnlyMiddleware:
         in_cookie = request.cookies.get(cookie, "")
         if _is_equal(bearer, token) or _is_equal(in_cookie, token):
             return None
-        return error_reply(401, "open the address that `watch` has printed, with its token")
+        return error_reply(
+            401, "open the address that `watch` has printed, with its token"
+        )
 
 
 def error_reply(status: int, message: str) -> Response:

@@ -73,7 +73,9 @@ def read_report_data(paths: Sequence[Path]) -> ReportData:
         groups += groups_of_file
         sources.append(summarize(path, groups_of_file, torn))
     if not groups:
-        raise FixableError(f"no rollouts in {', '.join(map(str, paths))}: name a dump file")
+        raise FixableError(
+            f"no rollouts in {', '.join(map(str, paths))}: name a dump file"
+        )
     has_times = all(group.time for group in groups)
     if has_times:
         groups.sort(key=lambda group: group.time)
@@ -95,7 +97,9 @@ def read_metrics(path: Path) -> dict[str, float]:
     except OSError as error:
         raise FixableError(f"{path} can't be read: {error.strerror}") from error
     except (LookupError, TypeError, ValueError, RecursionError) as error:
-        raise FixableError(f"{path} is not an evaluation's metrics.json: {error}") from error
+        raise FixableError(
+            f"{path} is not an evaluation's metrics.json: {error}"
+        ) from error
     numbers = {}
     for name, value in metrics.items():
         # Another program may have written texts or lists beside the numbers.

@@ -108,9 +108,13 @@ def _parse(where: str, groups: Sequence[StoredGroup]) -> _Conditions:
             words.append(term.strip('"'))
             continue
         if field not in FIELDS:
-            hint = did_you_mean(field, FIELDS, otherwise=f"fields are {', '.join(FIELDS)}")
+            hint = did_you_mean(
+                field, FIELDS, otherwise=f"fields are {', '.join(FIELDS)}"
+            )
             quoted = f"or quote {term!r} to search for it"
-            raise ConfigurationError(f"--where: unknown field {field!r}; {hint}, {quoted}")
+            raise ConfigurationError(
+                f"--where: unknown field {field!r}; {hint}, {quoted}"
+            )
         # Nothing after the colon is an empty value, which fails with a message of its field.
         values = re.findall(r'"[^"]*"|[^,"]+', listed) or [""]
         for value in values:

@@ -90,7 +90,8 @@ class RunHealth:
         old = [
             second
             for second in self._rollouts_at
-            if not last - RATE_SECONDS < second <= last + 1  # a clock may have been set back
+            # A clock may have been set back.
+            if not last - RATE_SECONDS < second <= last + 1
         ]
         for second in old:
             del self._rollouts_at[second]
@@ -116,7 +117,9 @@ class RunHealth:
 
     def _rate(self, now: float) -> float:
         since = now - RATE_SECONDS
-        rollouts = sum(count for second, count in self._rollouts_at.items() if second > since)
+        rollouts = sum(
+            count for second, count in self._rollouts_at.items() if second > since
+        )
         # A run that is younger than a minute is measured over its age.
         seconds = min(RATE_SECONDS, now - self._first)
         return rollouts / max(1.0, seconds)
@@ -140,10 +143,14 @@ class RunHealth:
         findings = list(self._state(record, None if ended else now))
         findings += self._findings(trains=trains)
         if unreadable:
-            findings.append(("warning", f"Skipped {unreadable} torn or unreadable lines"))
+            findings.append(
+                ("warning", f"Skipped {unreadable} torn or unreadable lines")
+            )
         if ended:
             findings.insert(0, ("past", f"Ended {minute(seconds_of(ended))}"))
-        elif not record and now is not None and now - (self._last or now) > PAST_SECONDS:
+        elif (
+            not record and now is not None and now - (self._last or now) > PAST_SECONDS
+        ):
             text = f"Last group {minute(self._last)}; no record tells whether the run goes on"
             findings.insert(0, ("past", text))
         elif not findings:
@@ -156,7 +163,9 @@ class RunHealth:
         ago = lasting(now - self._last)
         return f"{self._rate(now):.1f} rollouts per second, last group {ago} ago"
 
-    def _state(self, record: RunRecord | None, now: float | None) -> Iterator[tuple[str, str]]:
+    def _state(
+        self, record: RunRecord | None, now: float | None
+    ) -> Iterator[tuple[str, str]]:
         """Yield what the run's record and files say; `now` is None unless the run goes."""
         if record is None:
             return
@@ -173,9 +182,15 @@ class RunHealth:
         last_group = self._last or seconds_of(record.started) or 0.0
         if now - updated > KILLED_SECONDS:
             what = "The process was killed, or its disk stalls: nothing written about itself"
-            yield "error", f"{what} for {lasting(now - updated)}, since {minute(updated)}"
+            yield (
+                "error",
+                f"{what} for {lasting(now - updated)}, since {minute(updated)}",
+            )
         elif now - last_group > GROUP_SECONDS:
-            yield "warning", f"No group for {lasting(now - last_group)}, since {minute(last_group)}"
+            yield (
+                "warning",
+                f"No group for {lasting(now - last_group)}, since {minute(last_group)}",
+            )
 
     def _findings(self, *, trains: bool) -> Iterator[tuple[str, str]]:
         """Yield what has changed, and what is wrong with the last groups."""

@@ -106,7 +106,9 @@ class RunEntry:
         for name, version in group.library_versions.items():
             self.versions[name] = str(version)
         threshold = group.solved_threshold
-        self.rules.add("right answers" if threshold is None else f"scores of {threshold} and more")
+        self.rules.add(
+            "right answers" if threshold is None else f"scores of {threshold} and more"
+        )
         for message in group.prompt:
             if message["role"] == "system":
                 self.system_prompt = self.system_prompt or message["content"]
@@ -115,7 +117,11 @@ class RunEntry:
         """Return what the page's header shows, with what the run's files say now."""
         files = self._training() if self.kind == TRAINING else self._evaluation()
         step = self.step
-        if step is None and self.kind != TRAINING and isinstance(files.settings.get("step"), int):
+        if (
+            step is None
+            and self.kind != TRAINING
+            and isinstance(files.settings.get("step"), int)
+        ):
             step = files.settings["step"]
         rules = " or ".join(sorted(self.rules))
         header = _setting_lines(files.settings)
@@ -140,7 +146,9 @@ class RunEntry:
     def _training(self) -> _RunFiles:
         record = self.record or RunRecord(run=self.key, started="", updated="")
         if not self.numbered:
-            groups = f"{self.groups:,}, perhaps a selection: these rows are not numbered"
+            groups = (
+                f"{self.groups:,}, perhaps a selection: these rows are not numbered"
+            )
         elif self.groups >= self.last_number:
             groups = f"all {self.groups:,}"
         else:
@@ -199,7 +207,8 @@ class GroupIndex:
         self._task_numbers: dict[str, int] = {}
         self._problems: dict[bytes, int] = {}
         self._copies: Counter[str] = Counter()  # groups by identifier
-        self._first_rollouts = [0]  # by group; the last one is the number of all rollouts
+        # By group; the last one is the number of all rollouts.
+        self._first_rollouts = [0]
         names = ("id", "at", *_GROUP_COLUMNS, "run", "task", "problem")
         self._groups: dict[str, list[Any]] = {name: [] for name in names}
         self._rollouts: dict[str, list[Any]] = {name: [] for name in _ROLLOUT_COLUMNS}
@@ -241,7 +250,9 @@ class GroupIndex:
         """Return the columns from a number of groups on, and everything of runs and tasks."""
         first_rollout = self._first_rollouts[since]
         groups = {name: values[since:] for name, values in self._groups.items()}
-        rollouts = {name: values[first_rollout:] for name, values in self._rollouts.items()}
+        rollouts = {
+            name: values[first_rollout:] for name, values in self._rollouts.items()
+        }
         return {
             "version": LAYOUT_VERSION,
             "cursor": str(len(self)),
@@ -292,7 +303,9 @@ class GroupIndex:
             self._tasks[name] = {
                 "name": name,
                 "category": category_of(group),
-                "no_reasoning": task_floors.no_reasoning.solved if task_floors else None,
+                "no_reasoning": task_floors.no_reasoning.solved
+                if task_floors
+                else None,
                 "levels": ladder_heights().get(name, 0),
             }
         return self._task_numbers[name]

@@ -77,10 +77,14 @@ class LiveIndex:
     def __init__(self, paths: Sequence[Path], *, only_new: bool = False) -> None:
         for path in paths:
             if not path.exists():
-                raise FixableError(f"{path} does not exist; name a folder or file that does")
+                raise FixableError(
+                    f"{path} does not exist; name a folder or file that does"
+                )
         self._paths = [path.resolve() for path in distinct_files(paths)]
         self._old: dict[Path, int] = {}
-        self._old = {path: modified for modified, path in self._found()} if only_new else {}
+        self._old = (
+            {path: modified for modified, path in self._found()} if only_new else {}
+        )
         self._lock = threading.Lock()
         self._reset()
 
@@ -112,7 +116,9 @@ class LiveIndex:
         while time.monotonic() < deadline:
             with self._lock:
                 self._look()
-                file = next((file for file in self._files.values() if file.has_more), None)
+                file = next(
+                    (file for file in self._files.values() if file.has_more), None
+                )
                 if file is None:
                     return False
                 self._read(file)
@@ -137,7 +143,9 @@ class LiveIndex:
             for path in _files_below(root):
                 with suppress(OSError):
                     info = path.stat()
-                    if stat.S_ISREG(info.st_mode) and info.st_mtime_ns != self._old.get(path):
+                    if stat.S_ISREG(info.st_mode) and info.st_mtime_ns != self._old.get(
+                        path
+                    ):
                         yield info.st_mtime_ns, path
 
     def _read_record(self, path: Path, modified: int) -> None:
@@ -159,7 +167,9 @@ class LiveIndex:
         if file.restarts > restarts and file.path.name in (SAMPLES, PARTIAL_SAMPLES):
             self._reset()  # a resumed evaluation asks its unscored items again
             return
-        number = self._read_as.setdefault((file.path, file.restarts), len(self._read_from))
+        number = self._read_as.setdefault(
+            (file.path, file.restarts), len(self._read_from)
+        )
         if number == len(self._read_from):
             self._read_from.append(file.path)
         for offset, line in lines:
@@ -200,7 +210,9 @@ class LiveIndex:
             batch["groups"].pop("at")
             self._add_health(batch["runs"], time.time())
             files = self._files.values()
-            unread = sum(max(0, file.size - file.read) for file in files if file.has_more)
+            unread = sum(
+                max(0, file.size - file.read) for file in files if file.has_more
+            )
             return {
                 **batch,
                 "cursor": f"{self._generation}-{len(self)}",
@@ -265,14 +277,18 @@ class LiveIndex:
             path = self._read_from[place.file]
         try:
             with open_regular(path) as file:
-                group = parse_group(os.pread(file.fileno(), place.length, place.offset), path)
+                group = parse_group(
+                    os.pread(file.fileno(), place.length, place.offset), path
+                )
         except (OSError, ValueError) as error:
             raise GoneError(f"{path} was deleted or replaced") from error
         if not identifier.startswith(group_id(group)):
             raise GoneError(f"{path} was replaced")
         return group
 
-    def search(self, text: str, *, after: int = 0, seconds: float = 0.5) -> dict[str, Any]:
+    def search(
+        self, text: str, *, after: int = 0, seconds: float = 0.5
+    ) -> dict[str, Any]:
         """Search questions and completions for a text until about `seconds` have passed.
 
         Args:

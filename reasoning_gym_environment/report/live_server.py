@@ -83,7 +83,9 @@ class LiveServer:
         ]
         names = {"localhost", socket.gethostname(), host, *allowed_hosts}
         app = LocalOnlyMiddleware(
-            Starlette(routes=routes), token=token, names={name.lower() for name in names}
+            Starlette(routes=routes),
+            token=token,
+            names={name.lower() for name in names},
         )
         self._server = HttpServer(
             app,
@@ -121,17 +123,22 @@ class LiveServer:
     async def serve_until(self, ended: asyncio.Event) -> None:
         """Wait for the event; raise what ended the following of the files, which only a bug can."""
         waiting = asyncio.create_task(ended.wait())
-        await asyncio.wait([waiting, self._following], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(
+            [waiting, self._following], return_when=asyncio.FIRST_COMPLETED
+        )
         waiting.cancel()
         if self._following.done():
             self._following.result()
 
     async def say_ended(self, report: str) -> None:
         """Tell open pages that the run and this server end, and where a report is, if one is."""
-        is_open = time.monotonic() - self._asked < 2.5 * POLL_SECONDS  # one reply may be late
+        # One reply may be late.
+        is_open = time.monotonic() - self._asked < 2.5 * POLL_SECONDS
         if is_open:
             await asyncio.sleep(2 * self._live.look_seconds)  # what came last is read
-            where = report or "what `reasoning-gym-environment report` makes of the dumps"
+            where = (
+                report or "what `reasoning-gym-environment report` makes of the dumps"
+            )
             self._live.ended = f"The run has ended. Its texts are in {where}."
             await asyncio.sleep(1.1 * POLL_SECONDS)  # each page asks once more
 
@@ -160,14 +167,20 @@ class LiveServer:
             return error_reply(422, f"text must have {limits}, got {len(text)}")
         is_number = after.isascii() and after.isdigit()
         if not is_number or len(after) > LARGEST_COUNT_DIGITS:
-            return error_reply(422, f"after must be an integer ≥ 0, got {shorten(after)}")
-        return await self._reply(request, partial(self._live.search, text, after=int(after)))
+            return error_reply(
+                422, f"after must be an integer ≥ 0, got {shorten(after)}"
+            )
+        return await self._reply(
+            request, partial(self._live.search, text, after=int(after))
+        )
 
     async def _reply(self, request: Request, make: Callable[[], Any]) -> Response:
         """Read files and make the reply in a thread; compress it if it is long."""
 
         def encode() -> bytes:
-            text = json.dumps(make(), allow_nan=False, separators=(",", ":")).encode("ascii")
+            text = json.dumps(make(), allow_nan=False, separators=(",", ":")).encode(
+                "ascii"
+            )
             if packed and len(text) > SMALLEST_COMPRESSED:
                 return gzip.compress(text, COMPRESSION_LEVEL)
             return text

@@ -40,7 +40,10 @@ def write_report(paths: Sequence[Path], output: Path) -> list[str]:
         raise FixableError(f"{output} must end in .html")
     require_not_read(output, paths)
     index, chunks = embed(read_report_data(paths))
-    packed = [f'id="index">{pack(index)}', *(f'class="chunk">{pack(chunk)}' for chunk in chunks)]
+    packed = [
+        f'id="index">{pack(index)}',
+        *(f'class="chunk">{pack(chunk)}' for chunk in chunks),
+    ]
     data = "\n".join(f'<script type="text/plain" {each}</script>' for each in packed)
     page = _page("file", data, connects="'none'")
     with replacing(output) as partial:
@@ -145,7 +148,10 @@ def row_of(group: StoredGroup, longest: int) -> dict[str, Any]:
     row: dict[str, Any] = finite(group.to_json())
     texts = [(row, "oracle")]
     for own in row["rollouts"]:
-        texts += [(own, "answer"), *((message, "content") for message in own["conversation"])]
+        texts += [
+            (own, "answer"),
+            *((message, "content") for message in own["conversation"]),
+        ]
     for place, name in texts:
         if len(place[name] or "") > longest:
             place[name] = clip(place[name], longest)
@@ -159,7 +165,9 @@ def finite(value: Any) -> Any:
         return {key: finite(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return [finite(each) for each in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+    return (
+        str(value) if isinstance(value, float) and not math.isfinite(value) else value
+    )
 
 
 def pack(value: object) -> str:
@@ -171,8 +179,26 @@ def pack(value: object) -> str:
 def _page(source: str, data: str, *, connects: str) -> str:
     """Return the page; only the package's own scripts and style run in it, by their hashes."""
     names = (  # one module, in this order
-        *("text", "estimators", "source", "data", "filter", "table", "charts", "runs", "tasks"),
-        *("time", "changes", "evaluations", "distributions", "comparison", "rollouts", "rollout"),
+        *(
+            "text",
+            "estimators",
+            "source",
+            "data",
+            "filter",
+            "table",
+            "charts",
+            "runs",
+            "tasks",
+        ),
+        *(
+            "time",
+            "changes",
+            "evaluations",
+            "distributions",
+            "comparison",
+            "rollouts",
+            "rollout",
+        ),
         "main",
     )
     style = _asset("style.css")
@@ -187,7 +213,9 @@ def _page(source: str, data: str, *, connects: str) -> str:
         policy=policy,
         style=style,
         data=data,
-        scripts="\n".join(f'<script type="module">{script}</script>' for script in scripts),
+        scripts="\n".join(
+            f'<script type="module">{script}</script>' for script in scripts
+        ),
     )
 
 
@@ -199,7 +227,9 @@ def _chart_library() -> str:
         for name in ("vega", "vega-lite", "vega-embed")
     ]
     # The page has no source maps, and its policy forbids loading them.
-    return re.sub(r"^//# sourceMappingURL=.*$", "", "\n".join(parts), flags=re.MULTILINE)
+    return re.sub(
+        r"^//# sourceMappingURL=.*$", "", "\n".join(parts), flags=re.MULTILINE
+    )
 
 
 @cache

@@ -49,7 +49,9 @@ class WatchProcess:
         url = self._process.stdout.readline().strip()
         if not url:
             # Its own error is on the terminal already, since both share standard error.
-            raise FixableError("--watch: the page can't be served, for the reason above")
+            raise FixableError(
+                "--watch: the page can't be served, for the reason above"
+            )
         return url
 
     def close(self, report: Path | None = None) -> None:

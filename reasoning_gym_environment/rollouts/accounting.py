@@ -155,8 +155,12 @@ class Statistics:
         """Count the groups without an outcome by stage; empty before the first group."""
         if not self.counts["groups/started"]:
             return {}
-        generated = sum(self.counts[f"groups/{n}"] for n in ("collected", "lost", "interrupted"))
-        delivered = sum(self.counts[f"groups/{outcome.value}"] for outcome in GroupOutcome)
+        generated = sum(
+            self.counts[f"groups/{n}"] for n in ("collected", "lost", "interrupted")
+        )
+        delivered = sum(
+            self.counts[f"groups/{outcome.value}"] for outcome in GroupOutcome
+        )
         return {
             "groups/generating": self.counts["groups/started"] - generated,
             "groups/in_flight": self.counts["groups/collected"] - delivered,
@@ -166,7 +170,9 @@ class Statistics:
         """Format the counts of groups as two sums."""
 
         def counted(*names: str) -> str:
-            return " + ".join(f"{self.counts[f'groups/{name}']} {name}" for name in names)
+            return " + ".join(
+                f"{self.counts[f'groups/{name}']} {name}" for name in names
+            )
 
         started = counted("collected", "lost", "interrupted")
         collected = counted(*(outcome.value for outcome in GroupOutcome))
@@ -191,7 +197,9 @@ class Statistics:
         errors = sum(attempt.verdict.errors for attempt in group.attempts)
         if errors:
             self.counts[f"verifier_errors/{recipe.task}"] += errors
-        broken = sum(replace_surrogates(a.completion.text)[1] > 0 for a in group.attempts)
+        broken = sum(
+            replace_surrogates(a.completion.text)[1] > 0 for a in group.attempts
+        )
         if broken:
             self.counts["rollouts/broken_text"] += broken
 
@@ -201,7 +209,9 @@ class Statistics:
         self.interval = Means()
         self._reported.merge(taken)
         report = {f"train/{name}": value for name, value in taken.values().items()}
-        return report | {f"counts/{name}": float(n) for name, n in self.reported_counts().items()}
+        return report | {
+            f"counts/{name}": float(n) for name, n in self.reported_counts().items()
+        }
 
     def reported_counts(self) -> dict[str, int]:
         """Return the event counts and the groups in progress."""

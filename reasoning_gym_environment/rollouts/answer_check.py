@@ -77,7 +77,9 @@ class AnswerCheck:
         fault = self._common_fault()
         if fault is None:
             return None
-        others = [f"{s:.0%} {name}" for name, s in shares.items() if name != "unanswered"]
+        others = [
+            f"{s:.0%} {name}" for name, s in shares.items() if name != "unanswered"
+        ]
         more = f" ({', '.join(others)})" if fault == "unanswered" else ""
         return f"{shares[fault]:.0%} of the completions of {subject} {_FAULTS[fault][0]}{more}"
 
@@ -93,7 +95,10 @@ class AnswerCheck:
         )
 
     def _common_fault(self) -> str | None:
-        return next((name for name, share in self._shares().items() if share >= NEARLY_ALL), None)
+        return next(
+            (name for name, share in self._shares().items() if share >= NEARLY_ALL),
+            None,
+        )
 
     def _shares(self) -> dict[str, float]:
         return {name: self._faults[name] / max(1, self._total) for name in _FAULTS}

@@ -40,7 +40,8 @@ class FailureBackoff:
         """Wait until a group may be requested: while inference fails, one at a time."""
         while self.pause and self._clock() < self._next_at:
             await asyncio.sleep(POLL_SECONDS)
-        self._next_at = self._clock() + self.pause  # the others wait for the result of this one
+        # The others wait for the result of this one.
+        self._next_at = self._clock() + self.pause
 
     def record_failure(self, task: str, error: InferenceError) -> None:
         """Count a lost group; the pause doubles once for all groups that were in flight."""
@@ -56,7 +57,9 @@ class FailureBackoff:
         self._throttle.record_failure()
         if self._throttle.should_log:
             self._logged = True
-            logger.warning("Lost a group of %s, %d in a row: %s", task, self.failures, error)
+            logger.warning(
+                "Lost a group of %s, %d in a row: %s", task, self.failures, error
+            )
 
     def group_finished(self, group: GroupResult | None = None) -> None:
         """Reset after a success, which is logged if a failure was."""

@@ -84,7 +84,8 @@ class DriftCheck:
     def __init__(self, *, keep: int = 2**40) -> None:
         self._keep = keep
         self._added = 0
-        self._flags: list[dict[str, Any]] | None = None  # unknown since a group was added
+        # Unknown since a group was added.
+        self._flags: list[dict[str, Any]] | None = None
         self._categories: dict[str, str] = {}
         self._rows: dict[str, array[float]] = {}  # COLUMNS numbers a group
         self._past: dict[str, deque[tuple[str, Counter[int], int]]] = {}
@@ -100,9 +101,12 @@ class DriftCheck:
         rows = self._rows.setdefault(group.task, array("d"))
         past = self._past.setdefault(group.task, deque(maxlen=COMPARED_PROBLEMS))
         oracle = group.oracle or recipe_key(group.recipe)
-        answers = Counter(hash(rollout.answer) for rollout in completed if rollout.answer)
+        answers = Counter(
+            hash(rollout.answer) for rollout in completed if rollout.answer
+        )
         repeats = _repeated_share(oracle, answers, len(completed), past)
-        if repeats is None:  # all problems had the same right answer: nothing has changed
+        # All problems had the same right answer: nothing has changed.
+        if repeats is None:
             repeats = rows[REPEATS - COLUMNS] if rows else 0.0
         past.append((oracle, answers, len(completed)))
         if len(past) == 1:
@@ -125,7 +129,9 @@ class DriftCheck:
         import numpy as np  # slow, not for help
 
         tables = {
-            task: np.array(rows).reshape(-1, COLUMNS) for task, rows in self._rows.items() if rows
+            task: np.array(rows).reshape(-1, COLUMNS)
+            for task, rows in self._rows.items()
+            if rows
         }
         named: set[tuple[str, str]] = set()  # kind and task
         for scope in self._scopes(tables):
@@ -156,7 +162,10 @@ class DriftCheck:
 
 
 def _repeated_share(
-    oracle: str, answers: Counter[int], size: int, past: Iterable[tuple[str, Counter[int], int]]
+    oracle: str,
+    answers: Counter[int],
+    size: int,
+    past: Iterable[tuple[str, Counter[int], int]],
 ) -> float | None:
     """Return how often an answer equals one to an earlier problem with another right answer.
 
@@ -298,4 +307,7 @@ def _describe(kind: str, old: Sequence[float], new: Sequence[float]) -> tuple[st
     reward = f"while the mean reward rises from {old[REWARD]:.2f} to {new[REWARD]:.2f}"
     new_tokens = math.exp(-new[SHORTNESS])
     old_tokens = math.exp(-old[SHORTNESS])
-    return f"completions have {new_tokens:.0f} tokens", f"{old_tokens:.0f} before, {reward}"
+    return (
+        f"completions have {new_tokens:.0f} tokens",
+        f"{old_tokens:.0f} before, {reward}",
+    )

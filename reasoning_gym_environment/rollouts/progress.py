@@ -83,7 +83,9 @@ class ProgressReporter:
         if groups < GROUPS:
             return
         subject = f"the first {GROUPS} groups"
-        text = self._answers.warning(subject, consequence="nothing can be learned from them")
+        text = self._answers.warning(
+            subject, consequence="nothing can be learned from them"
+        )
         solved = self._statistics.total[f"groups/{Signal.ALL_SOLVED.value}"].value
         if not text and solved >= NEARLY_ALL:
             text = (
@@ -99,7 +101,8 @@ class ProgressReporter:
     def _warn_of_changes(self, group: GroupResult, number: int) -> None:
         row = StoredGroup.from_result(group, [], {"number": number})
         self._drift.add(row, self._statistics.categories.get(row.task, ""))
-        every = max(GROUPS, 2 * len(self._statistics.categories))  # it takes 0.2 ms a task
+        # It takes 0.2 ms a task.
+        every = max(GROUPS, 2 * len(self._statistics.categories))
         for flag in self._drift.flags() if number % every == 0 else ():
             what = f"{flag['kind']} {flag['task']} {flag['category']}"
             if what not in self._warned:
@@ -124,12 +127,20 @@ class ProgressReporter:
             ("truncated", since["truncated"].total, rollouts),
             ("no answer", status[Status.NO_ANSWER].total, scored),
         )
-        parts = [f"{total['groups'].count} groups, {since['groups'].count / seconds:.1f}/s"]
-        parts += [f"{share / count:.0%} {name}" for name, share, count in shares if count]
+        parts = [
+            f"{total['groups'].count} groups, {since['groups'].count / seconds:.1f}/s"
+        ]
+        parts += [
+            f"{share / count:.0%} {name}" for name, share, count in shares if count
+        ]
         if since["level"].count:
             parts.append(f"mean level {since['level'].value:.1f}")
         reason = self.reason()
-        return ", ".join(filter(None, [*parts, reason])) if total["groups"].count or reason else ""
+        return (
+            ", ".join(filter(None, [*parts, reason]))
+            if total["groups"].count or reason
+            else ""
+        )
 
     def reason(self) -> str:
         """Say what the run waits for, and how groups ended if none was delivered for a minute."""
@@ -144,10 +155,17 @@ class ProgressReporter:
         seconds = now - self._delivered_at
         if seconds >= LOG_INTERVAL:
             new = counts - self._before
-            ends = [*(outcome.value for outcome in GroupOutcome), *("lost", "interrupted")]
+            ends = [
+                *(outcome.value for outcome in GroupOutcome),
+                *("lost", "interrupted"),
+            ]
             ends += ["generating", "in_flight"]
-            groups = ", ".join(f"{new[f'groups/{e}']} {e}" for e in ends if new[f"groups/{e}"])
-            groups = groups.replace("filtered", "filtered (equal scores)").replace("_", " ")
+            groups = ", ".join(
+                f"{new[f'groups/{e}']} {e}" for e in ends if new[f"groups/{e}"]
+            )
+            groups = groups.replace("filtered", "filtered (equal scores)").replace(
+                "_", " "
+            )
             if groups or not reasons:
                 groups = groups or "none in progress"
                 reasons.append(f"no group delivered for {seconds:.0f} s: {groups}")

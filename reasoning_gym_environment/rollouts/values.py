@@ -63,7 +63,9 @@ class Means:
         difference = Means()
         for name, mean in self._means.items():
             before = earlier[name]
-            difference._means[name] = Mean(mean.total - before.total, mean.count - before.count)
+            difference._means[name] = Mean(
+                mean.total - before.total, mean.count - before.count
+            )
         return difference
 
     def __getitem__(self, name: str) -> Mean:
@@ -80,7 +82,9 @@ def attempt_values(attempt: Attempt) -> dict[str, float]:
     """Return the averaged numbers of one rollout; an unscored one has its status alone."""
     completion = attempt.completion
     verdict = attempt.verdict
-    values = {f"status/{status.value}": float(verdict.status is status) for status in Status}
+    values = {
+        f"status/{status.value}": float(verdict.status is status) for status in Status
+    }
     if not completion.length:  # the server returned none
         return values
     values["truncated"] = float(completion.truncated)
@@ -93,7 +97,9 @@ def attempt_values(attempt: Attempt) -> dict[str, float]:
     return values
 
 
-def group_values(group: GroupResult, categories: Mapping[str, str]) -> list[dict[str, float]]:
+def group_values(
+    group: GroupResult, categories: Mapping[str, str]
+) -> list[dict[str, float]]:
     """Return the averaged numbers of a group: one mapping for each rollout, one for its signal.
 
     Rollouts count overall, and their score and solved share by category and task as well. The
@@ -108,11 +114,15 @@ def group_values(group: GroupResult, categories: Mapping[str, str]) -> list[dict
     for attempt in group.attempts:
         values = attempt_values(attempt)
         shared = {name: values[name] for name in ("solved", "score") if name in values}
-        counted.append(values | {f"{of}{name}": shared[name] for of in scopes for name in shared})
+        counted.append(
+            values | {f"{of}{name}": shared[name] for of in scopes for name in shared}
+        )
     kind = signal([attempt.verdict for attempt in group.attempts])
     if kind is None:
         return counted
-    levels = [] if recipe.level is None else [f"task/{recipe.task}/level/{recipe.level}/"]
+    levels = (
+        [] if recipe.level is None else [f"task/{recipe.task}/level/{recipe.level}/"]
+    )
     of_signal = {
         f"{of}groups/{one.value}": float(one is kind)
         for of in ["", *scopes, *levels]

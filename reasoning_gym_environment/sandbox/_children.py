@@ -137,7 +137,9 @@ def _failure(wait_status: int) -> Outcome:
     if number == signal.SIGKILL:
         return Outcome.KILLED
     code = os.WEXITSTATUS(wait_status) if os.WIFEXITED(wait_status) else 1
-    return next((end for end, own in _EXIT_CODES.items() if own == code), Outcome.CRASHED)
+    return next(
+        (end for end, own in _EXIT_CODES.items() if own == code), Outcome.CRASHED
+    )
 
 
 def run_child(
@@ -174,7 +176,12 @@ def run_child(
             os._exit(_EXIT_CODES[Outcome.TIMEOUT])
         complete = why or len(data) == count * FORM_SCORES.size
         # macOS has waitid from Python 3.13 on
-        if crowded and hasattr(os, "waitid") and not complete and not _ends_by_itself(pid, crowded):
+        if (
+            crowded
+            and hasattr(os, "waitid")
+            and not complete
+            and not _ends_by_itself(pid, crowded)
+        ):
             why = Outcome.CRASHED  # killed by us, not from outside
     finally:
         os.close(reply)
@@ -193,7 +200,9 @@ def _ends_by_itself(pid: int, crowded: Callable[[int], bool]) -> bool:
 
 
 def score_all(
-    score: Callable[[Sequence[Input]], list[FormScores]], answers: Sequence[Input], deadline: float
+    score: Callable[[Sequence[Input]], list[FormScores]],
+    answers: Sequence[Input],
+    deadline: float,
 ) -> list[FormScores]:
     """Score every answer with a function that stops at one that ends its child.
 
@@ -206,7 +215,9 @@ def score_all(
         if time.monotonic() >= deadline:
             return scores + [FormScores(outcome=Outcome.TIMEOUT)] * len(left)
         new = score(left)
-        scored = list(itertools.takewhile(lambda one: one.outcome is not Outcome.KILLED, new))
+        scored = list(
+            itertools.takewhile(lambda one: one.outcome is not Outcome.KILLED, new)
+        )
         scores += scored
         kills = 0 if scored else kills
         if len(scored) < len(new):

@@ -50,7 +50,11 @@ def worker_environment() -> dict[str, str]:
 
     Five tasks generate other items under another hash seed, and one some other answers.
     """
-    kept = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
+    kept = {
+        name: os.environ[name]
+        for name in ("PATH", "LANG", "TMPDIR")
+        if name in os.environ
+    }
     return {
         **kept,
         "PYTHONHASHSEED": "0",
@@ -168,7 +172,9 @@ class ForkServer:
     ) -> None:
         if self.in_worker:
             guard = 'put what does so under `if __name__ == "__main__":`'
-            raise ConfigurationError(f"a module that workers import can't start a gym: {guard}")
+            raise ConfigurationError(
+                f"a module that workers import can't start a gym: {guard}"
+            )
         argument = [] if source is None else [msgspec.json.encode(source).decode()]
         self._command = "-c", program or self._program, *argument
         own = worker_environment() | {"PYTHONHASHSEED": str(hash_seed)}
@@ -229,7 +235,9 @@ class ForkServer:
         try:
             socket.send_fds(control, [f"{role}\n".encode()], [worker_end.fileno()])
             receive = asyncio.get_running_loop().sock_recv(control, 1024)
-            reply = (await asyncio.wait_for(receive, START_TIMEOUT)).decode(errors="replace")
+            reply = (await asyncio.wait_for(receive, START_TIMEOUT)).decode(
+                errors="replace"
+            )
             if not reply:
                 raise EOFError("it died")
         except (OSError, EOFError, asyncio.TimeoutError) as error:
@@ -238,7 +246,8 @@ class ForkServer:
                 why = f"its imports and warm-up took longer than {START_TIMEOUT:g} s"
                 if self._imports and self._process is not None:
                     with contextlib.suppress(ProcessLookupError):
-                        self._process.send_signal(signal.SIGUSR1)  # it prints where it is
+                        # It prints where it is.
+                        self._process.send_signal(signal.SIGUSR1)
                     await asyncio.sleep(1)
                     why += ": an import that takes long belongs into the functions; it is at"
             failure = self._failure(role, why)
@@ -313,7 +322,8 @@ class ForkServer:
 
 
 def _kill_session(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):  # macOS: it is a zombie
+    # MacOS: it is a zombie.
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
 
 
@@ -354,7 +364,8 @@ def main() -> None:
 
 
 def _task_roles() -> Roles:
-    from ..tasks.datasets import Datasets  # the event loop's process loads none of these
+    # The event loop's process loads none of these.
+    from ..tasks.datasets import Datasets
     from ..tasks.modules import load_module
     from . import _generator as generator
     from . import _verifier_host as verifier_host
@@ -420,7 +431,8 @@ def _import_cellpylib() -> None:
     plotting = {f"matplotlib{name}": ModuleType(f"matplotlib{name}") for name in names}
     plotting |= {"mpl_toolkits": ModuleType("mpl_toolkits"), axes.__name__: axes}
     sys.modules.update(plotting)
-    with contextlib.suppress(ImportError):  # of another version: the library imports it whole
+    # Of another version: the library imports it whole.
+    with contextlib.suppress(ImportError):
         import cellpylib  # type: ignore[import-untyped]  # noqa: F401 - the library finds it imported
     for name in plotting:
         del sys.modules[name]

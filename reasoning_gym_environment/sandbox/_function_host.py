@@ -79,7 +79,9 @@ def load_function(source: FunctionSource) -> Callable[..., Any]:
         for attribute in source.name.split("."):
             function = getattr(function, attribute)
     except AttributeError as error:
-        raise WorkerStartError(f"cannot import {source.shown}: {describe_error(error)}") from error
+        raise WorkerStartError(
+            f"cannot import {source.shown}: {describe_error(error)}"
+        ) from error
     if not callable(function) or inspect.iscoroutinefunction(function):
         raise WorkerStartError(
             f"{source.shown} must be a plain function of a text and data, got {shorten(function)}"
@@ -137,7 +139,9 @@ def run(
     enter: Callable[..., Any] = partial(limits.enter_function_child, **own)
     protocol.write_frame(replies, limits.missing_in_function(**own).encode())
 
-    def call_in_child(deadline: float, calls: Sequence[FunctionCall]) -> list[FormScores]:
+    def call_in_child(
+        deadline: float, calls: Sequence[FunctionCall]
+    ) -> list[FormScores]:
         [(text, data)] = calls
 
         def work(reply: int) -> None:
@@ -150,12 +154,15 @@ def run(
             timeout=source.timeout,
             group_deadline=deadline,
             parent=requests.fileno(),
-            crowded=lambda pid: limits.tasks_of(pid, alone="processes" not in source.allow) > 256,
+            crowded=lambda pid: (
+                limits.tasks_of(pid, alone="processes" not in source.allow) > 256
+            ),
         )
 
     while (frame := protocol.read_frame(requests)) is not None:
         call: FunctionCall = pickle.loads(frame)
-        deadline = time.monotonic() + source.timeout  # of all attempts, where one is killed
+        # Of all attempts, where one is killed.
+        deadline = time.monotonic() + source.timeout
         try:
             [scores] = score_all(partial(call_in_child, deadline), [call], deadline)
         except ParentGoneError:

@@ -37,7 +37,9 @@ def _feed(requests: BinaryIO, inbox: queue.SimpleQueue[bytes]) -> None:
         os._exit(0)
 
 
-def answer(request: Request, datasets: Datasets, module: ModuleTasks | None = None) -> bytes:
+def answer(
+    request: Request, datasets: Datasets, module: ModuleTasks | None = None
+) -> bytes:
     """Return the reply to one request; raise MemoryError if the memory is used up."""
     message: Any = module
     entry = b""
@@ -48,7 +50,9 @@ def answer(request: Request, datasets: Datasets, module: ModuleTasks | None = No
             message = discover(lambda name: datasets.get(name, {}), proven=request)
         elif isinstance(request, Recipe):
             made = datasets.problem(request)
-            message = MadeProblem(question=made.question, oracle=made.oracle, fault=made.fault)
+            message = MadeProblem(
+                question=made.question, oracle=made.oracle, fault=made.fault
+            )
             entry = made.entry
         elif isinstance(request, CheckEntry):
             message = MadeProblem(question="", oracle=None, fault=item_fault(*request))
@@ -61,7 +65,9 @@ def answer(request: Request, datasets: Datasets, module: ModuleTasks | None = No
                 json_changes=json_changes(found),
                 memory=(after - before) * 1024,
             )
-        header = msgspec.json.encode(Reply(message=message, digest=module.digest if module else ""))
+        header = msgspec.json.encode(
+            Reply(message=message, digest=module.digest if module else "")
+        )
     except MemoryError:  # another generator has more: see `run`
         raise
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a generator may raise anything: the parent counts it
@@ -86,7 +92,9 @@ def run(
     os.chdir(tempfile.gettempdir())  # programs of codeio may leave files where they run
     # before the thread: a filter does not bind running ones
     missing_protections = limits.enter_host() if module else limits.enter_generator()
-    datasets.limit_memory(limits.address_space, limits.address_space() + limits.DATASET_MEMORY)
+    datasets.limit_memory(
+        limits.address_space, limits.address_space() + limits.DATASET_MEMORY
+    )
     inbox: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_feed, args=(requests, inbox), daemon=True).start()
     protocol.write_frame(replies, " ".join(missing_protections).encode())

@@ -24,7 +24,8 @@ MAKE_DEVICES = 0x840  # _MAKE_CHAR and _MAKE_BLOCK
 CHANGE = 0x17B2  # all that write, make, remove or rename
 REFER = 0x2000  # from version 2 on
 TRUNCATE = 0x4000  # from version 3 on
-RIGHTS_OF_A_FILE = READ_FILE | 0x2 | TRUNCATE  # 0x2 is _WRITE_FILE; the others are a directory's
+# 0x2 is _WRITE_FILE; the others are a directory's.
+RIGHTS_OF_A_FILE = READ_FILE | 0x2 | TRUNCATE
 
 LANDLOCK_CREATE_RULESET_VERSION = 1
 LANDLOCK_RULE_PATH_BENEATH = 1
@@ -62,13 +63,16 @@ def landlock_rules(*, write: bool) -> int:
     handled = struct.pack("=Q", READ_FILE | change | MAKE_DEVICES)
     ruleset = call_libc("syscall", LANDLOCK_CREATE_RULESET, handled, len(handled), 0)
     allowed = [path for path in Path("/").iterdir() if path.name != "dev"]
-    allowed += map(Path("/dev").joinpath, ("full", "null", "random", "shm", "urandom", "zero"))
+    allowed += map(
+        Path("/dev").joinpath, ("full", "null", "random", "shm", "urandom", "zero")
+    )
     try:
         for path in allowed:
             rights = READ_FILE
             if write and path.name not in ("proc", "sys"):
                 rights |= change
-            with contextlib.suppress(FileNotFoundError):  # it does not exist, or no longer
+            # It does not exist, or no longer.
+            with contextlib.suppress(FileNotFoundError):
                 _allow_beneath(ruleset, path, rights)
     except OSError:
         os.close(ruleset)
@@ -85,7 +89,9 @@ def _allow_beneath(ruleset: int, path: Path, rights: int) -> None:
         if not stat.S_ISDIR(os.fstat(file).st_mode):
             rights &= RIGHTS_OF_A_FILE
         rule = struct.pack("=Qi", rights, file)
-        call_libc("syscall", LANDLOCK_ADD_RULE, ruleset, LANDLOCK_RULE_PATH_BENEATH, rule, 0)
+        call_libc(
+            "syscall", LANDLOCK_ADD_RULE, ruleset, LANDLOCK_RULE_PATH_BENEATH, rule, 0
+        )
     finally:
         os.close(file)
 

@@ -43,7 +43,9 @@ def protect_process() -> str | None:
         prctl("DUMPABLE", 0)
         prctl("PDEATHSIG", signal.SIGKILL)
     except OSError as error:
-        return f"No protection from tracing or no end with the parent: {error.strerror}."
+        return (
+            f"No protection from tracing or no end with the parent: {error.strerror}."
+        )
     return None
 
 
@@ -60,11 +62,15 @@ def keep_shared_memory_private() -> None:
         # PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS
         copy = LIBC.mmap(None, size, 0x3, 0x22, -1, 0)
         if copy == ctypes.c_void_p(-1).value:
-            raise WorkerStartError(f"no copy of {size} bytes of memory that the import shares")
+            raise WorkerStartError(
+                f"no copy of {size} bytes of memory that the import shares"
+            )
         ctypes.memmove(copy, begin, size)
         # MREMAP_MAYMOVE | MREMAP_FIXED
         if LIBC.mremap(copy, size, size, 0x3, begin) != begin:
-            raise WorkerStartError(f"{size} bytes of memory that the import shares stay shared")
+            raise WorkerStartError(
+                f"{size} bytes of memory that the import shares stay shared"
+            )
 
 
 VERIFIER_MEMORY = 512 * 2**20
@@ -111,7 +117,9 @@ def _limit_memory(more: int) -> list[str]:
     if size:
         _limit(resource.RLIMIT_AS, size + more)
         return []
-    return [f"No memory limit: it needs /proc, which this system ({sys.platform}) lacks."]
+    return [
+        f"No memory limit: it needs /proc, which this system ({sys.platform}) lacks."
+    ]
 
 
 def _redirect_standard_streams() -> None:
@@ -144,7 +152,9 @@ def _detach(kept: Sequence[int]) -> list[str]:
     return [gap] if gap else []
 
 
-def enter_single_use_child(reply: int, *, requests: int | None = None, seconds: float) -> list[str]:
+def enter_single_use_child(
+    reply: int, *, requests: int | None = None, seconds: float
+) -> list[str]:
     """Put a fresh fork of a zygote, which has the memory limit, under its other limits.
 
     Args:
@@ -169,7 +179,9 @@ def enter_persistent_worker(reply: int, requests: int, *, seconds: float) -> lis
     """Put a fresh fork of a verifier host under its limits; see `enter_single_use_child`."""
     _redirect_standard_streams()
     missing_protections = _limit_memory(VERIFIER_MEMORY)
-    return missing_protections + enter_single_use_child(reply, requests=requests, seconds=seconds)
+    return missing_protections + enter_single_use_child(
+        reply, requests=requests, seconds=seconds
+    )
 
 
 def enter_zygote(reply: int) -> bool:
@@ -210,7 +222,8 @@ def enter_function_child(
     if "write" not in allow:
         _limit(resource.RLIMIT_FSIZE, 0)
     filter_gap = filter_function(allow)
-    if filter_gap and "processes" not in allow:  # on Linux, it would refuse threads as well
+    # On Linux, it would refuse threads as well.
+    if filter_gap and "processes" not in allow:
         _limit(resource.RLIMIT_NPROC, 0)
     return [*missing_protections, *filter(None, (isolation_gap, filter_gap))]
 
@@ -230,7 +243,9 @@ def enter_generator() -> list[str]:
 
 def missing_in_verifier() -> str:
     """Return what this system does not enforce for verifiers; empty when everything holds."""
-    return _missing_in_child(lambda reply, other: enter_persistent_worker(reply, other, seconds=1))
+    return _missing_in_child(
+        lambda reply, other: enter_persistent_worker(reply, other, seconds=1)
+    )
 
 
 def missing_in_function(*, memory: int, seconds: float, allow: frozenset[str]) -> str:
@@ -263,4 +278,8 @@ def _missing_in_child(enter: Callable[[int, int], list[str]]) -> str:
     with os.fdopen(read_end, "rb") as reply:
         gaps_text = reply.read().decode()
     _, status = os.waitpid(pid, 0)
-    return f"a child that enters the limits ends with status {status}" if status else gaps_text
+    return (
+        f"a child that enters the limits ends with status {status}"
+        if status
+        else gaps_text
+    )

@@ -163,10 +163,18 @@ class FormScores:
 
 _FAILURES = {
     Outcome.TIMEOUT: (0.0, Status.TIMEOUT, "the verifier did not finish in time"),
-    Outcome.OUT_OF_MEMORY: (0.0, Status.OUT_OF_MEMORY, "the verifier ran out of memory"),
+    Outcome.OUT_OF_MEMORY: (
+        0.0,
+        Status.OUT_OF_MEMORY,
+        "the verifier ran out of memory",
+    ),
     Outcome.CRASHED: (0.0, Status.CRASHED, "the verifier's process died"),
     Outcome.REJECTED: (0.0, Status.REJECTED, "answers of this kind are not evaluated"),
-    Outcome.KILLED: (None, Status.UNSCORED, "the verifier's process was killed from outside"),
+    Outcome.KILLED: (
+        None,
+        Status.UNSCORED,
+        "the verifier's process was killed from outside",
+    ),
 }
 
 
@@ -186,7 +194,9 @@ def to_verdict(scores: FormScores, *, solved_from: float = 1.0) -> Verdict:
             seconds=seconds,
         )
     forms = (scores.raw, scores.tagged)
-    raw, tagged = (None if math.isnan(form) else min(1.0, max(0.0, form)) for form in forms)
+    raw, tagged = (
+        None if math.isnan(form) else min(1.0, max(0.0, form)) for form in forms
+    )
     score = max(raw or 0.0, tagged or 0.0)
     errors = min(2, max(0, scores.errors))
     status = Status.SOLVED if score >= solved_from else Status.WRONG
@@ -203,13 +213,16 @@ def to_verdict(scores: FormScores, *, solved_from: float = 1.0) -> Verdict:
     )
 
 
-def unpack_verdicts(payload: bytes, count: int, *, solved_from: float = 1.0) -> list[Verdict]:
+def unpack_verdicts(
+    payload: bytes, count: int, *, solved_from: float = 1.0
+) -> list[Verdict]:
     """Read a verifier host's reply; raise ValueError unless it is `count` well-formed records."""
     if len(payload) != count * FORM_SCORES.size:
         raise ValueError(f"{len(payload)} bytes for {count} verdicts")
     return [
         to_verdict(
-            FormScores.unpack(payload[start : start + FORM_SCORES.size]), solved_from=solved_from
+            FormScores.unpack(payload[start : start + FORM_SCORES.size]),
+            solved_from=solved_from,
         )
         for start in range(0, len(payload), FORM_SCORES.size)
     ]

@@ -55,7 +55,9 @@ class _Rules:
 def _rules_by_task() -> dict[str, _Rules]:
     words = re.compile(r"[A-Za-z0-9 \t\n+\-*/().,^]*")
     symbols = re.compile(r"[A-Za-z][0-9]*|pi|[Cc]onst(ant)?")
-    functions = re.compile("a?(sin|cos|tan|cot|sec|csc)h?|exp|log|ln|sqrt|cbrt|[Aa]bs|Rational")
+    functions = re.compile(
+        "a?(sin|cos|tan|cot|sec|csc)h?|exp|log|ln|sqrt|cbrt|[Aa]bs|Rational"
+    )
     arithmetic = _Rules(characters=re.compile(r"[0-9 \t\n+\-*/().^]*"))
     integration = _Rules(characters=words, names=symbols, functions=functions)
     return {
@@ -74,7 +76,9 @@ def _rules_by_task() -> dict[str, _Rules]:
 
 
 _EXPRESSION_TASKS = _rules_by_task()
-_LITERAL_TASKS = frozenset({"binary_matrix", "n_queens", "spiral_matrix", "string_insertion"})
+_LITERAL_TASKS = frozenset(
+    {"binary_matrix", "n_queens", "spiral_matrix", "string_insertion"}
+)
 
 
 def screen(task: str, answer: str) -> str | None:
@@ -251,7 +255,9 @@ def _check_exponent(exponent: _Size) -> None:
 
     `exp(99999*log(x))` is `x**99999`, and `2**(99999*x)` is simplified to `(2**99999)**x`.
     """
-    bits = exponent.bits if exponent.value is None else math.log2(abs(exponent.value) + 1)
+    bits = (
+        exponent.bits if exponent.value is None else math.log2(abs(exponent.value) + 1)
+    )
     if bits > (6 if exponent.depth else 12):
         raise _RefusedError("a power too large")
 
@@ -331,7 +337,9 @@ def _power_size(base: _Size, exponent: _Size) -> _Size:
     return size if exponent.value >= 0 else _inverse(size)
 
 
-def _evaluate(operator: ast.operator, left: Fraction, right: Fraction) -> Fraction | None:
+def _evaluate(
+    operator: ast.operator, left: Fraction, right: Fraction
+) -> Fraction | None:
     """Return the exact value of an operation; None if it is not a number, or not a fraction."""
     match operator:
         case ast.Add():

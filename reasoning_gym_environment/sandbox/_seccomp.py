@@ -140,15 +140,19 @@ def _allow(names: str) -> dict[str, Sequence[bytes]]:
 # Not CLONE_NEW*, CLONE_UNTRACED, CLONE_PARENT, CLONE_PTRACE, CLONE_VM
 _PLAIN_FORK = _unless_any_bit("first", 0x7E82A100)
 
-_THREAD = _if_one_of("first", 0x3D0F00, 0x7D0F00)  # pthread_create's flags, of glibc and of musl
+# pthread_create's flags, of glibc and of musl.
+_THREAD = _if_one_of("first", 0x3D0F00, 0x7D0F00)
 
-_CONNECTED_PAIR = _if_one_of("second", 0x80001)  # SOCK_STREAM | SOCK_CLOEXEC: to each other alone
+# SOCK_STREAM | SOCK_CLOEXEC: to each other alone.
+_CONNECTED_PAIR = _if_one_of("second", 0x80001)
 
 _COMPUTE: _Rules = {
     "mmap": _unless_any_bit("third", 0x4),  # PROT_EXEC
     "mprotect": _unless_any_bit("third", 0x4),
     "madvise": _if_one_of("third", 4),  # MADV_DONTNEED, all that malloc asks for
-    **_allow("brk munmap mremap futex getrandom clock_gettime gettimeofday getpid gettid"),
+    **_allow(
+        "brk munmap mremap futex getrandom clock_gettime gettimeofday getpid gettid"
+    ),
     **_allow("sched_yield rt_sigreturn restart_syscall exit exit_group"),
 }
 """What a running interpreter needs: memory that is not executable, the clock, and an end."""
@@ -158,7 +162,9 @@ _FORK_AND_WAIT: _Rules = {
     "prctl": _if_one_of("first", *PR_SET.values()),
     "prlimit64": _if_one_of("first", 0),
     "socketpair": _CONNECTED_PAIR,
-    **_allow("write read close rt_sigprocmask wait4 setsid close_range set_robust_list rseq"),
+    **_allow(
+        "write read close rt_sigprocmask wait4 setsid close_range set_robust_list rseq"
+    ),
 }
 """What a zygote needs besides, whose only descriptors are sockets to its children and its host.
 
@@ -167,7 +173,8 @@ It can't kill: a filter can't tell its own children from other processes.
 
 _GENERATE: _Rules = {
     "open": _unless_any_bit("second", 0x243),  # O_WRONLY, O_RDWR, O_CREAT, O_TRUNC
-    "ioctl": _if_one_of("second", 0x5401, 0x5413, 0x5421),  # TCGETS, TIOCGWINSZ, FIONBIO
+    # TCGETS, TIOCGWINSZ, FIONBIO.
+    "ioctl": _if_one_of("second", 0x5401, 0x5413, 0x5421),
     "madvise": _if_one_of("third", 4),  # MADV_DONTNEED
     "sendto": _if_one_of("fifth", 0),
     "socketpair": _CONNECTED_PAIR,
@@ -180,17 +187,27 @@ _GENERATE: _Rules = {
     "clone3": [_instruction("return", 0x00050000 | errno.ENOSYS)],
     **_allow("mmap mprotect munmap brk mremap"),
     # files for reading; writing needs a descriptor that is open already
-    **_allow("read write close stat fstat lstat lseek pread64 writev access dup getcwd readlink"),
+    **_allow(
+        "read write close stat fstat lstat lseek pread64 writev access dup getcwd readlink"
+    ),
     **_allow("getdents64 newfstatat readlinkat faccessat pipe2 statx faccessat2"),
     # time, threads, signals to itself
-    **_allow("poll rt_sigaction rt_sigprocmask rt_sigreturn select sched_yield nanosleep exit"),
-    **_allow("gettimeofday sigaltstack futex sched_getaffinity set_tid_address restart_syscall"),
+    **_allow(
+        "poll rt_sigaction rt_sigprocmask rt_sigreturn select sched_yield nanosleep exit"
+    ),
+    **_allow(
+        "gettimeofday sigaltstack futex sched_getaffinity set_tid_address restart_syscall"
+    ),
     **_allow("clock_gettime clock_getres clock_nanosleep exit_group pselect6 ppoll"),
     **_allow("set_robust_list rseq"),
     # event loops that wake themselves
-    **_allow("getsockname getpeername recvfrom epoll_wait epoll_ctl epoll_pwait epoll_create1"),
+    **_allow(
+        "getsockname getpeername recvfrom epoll_wait epoll_ctl epoll_pwait epoll_create1"
+    ),
     # identity and resources
-    **_allow("getpid uname getrusage sysinfo times getuid getgid geteuid getegid getppid gettid"),
+    **_allow(
+        "getpid uname getrusage sysinfo times getuid getgid geteuid getegid getppid gettid"
+    ),
     **_allow("getrandom"),
 }
 """What all tasks, and the programs of `codeio`, need to make problems: no file is written, no
@@ -199,7 +216,9 @@ process started or signaled, no socket opened to anybody."""
 _FUNCTION: _Rules = {
     **_GENERATE,
     "prlimit64": _if_null("third"),  # reads limits alone: root could raise them
-    **_allow("alarm getitimer setitimer dup2 dup3 readv chdir getpgrp getpgid statfs fstatfs"),
+    **_allow(
+        "alarm getitimer setitimer dup2 dup3 readv chdir getpgrp getpgid statfs fstatfs"
+    ),
     **_allow("fadvise64"),
 }
 """What contained functions need: as making problems, and alarms, which end some computations."""
@@ -207,7 +226,8 @@ _FUNCTION: _Rules = {
 OPTIONAL_PERMISSIONS: Mapping[str, _Rules] = MappingProxyType(
     {
         "network": {
-            "ioctl": _if_one_of("second", 0x5401, 0x5413, 0x5421, 0x541B),  # FIONREAD as well
+            # FIONREAD as well.
+            "ioctl": _if_one_of("second", 0x5401, 0x5413, 0x5421, 0x541B),
             "fcntl": _if_one_of("second", *range(5), 1030),  # F_SETFL as well
             **_allow("socket connect bind shutdown getsockopt setsockopt"),
             **_allow("sendto sendmsg sendmmsg recvmsg recvmmsg"),
@@ -219,9 +239,15 @@ OPTIONAL_PERMISSIONS: Mapping[str, _Rules] = MappingProxyType(
             **_allow("execve wait4 waitid pipe umask close_range"),
         },
         "write": {
-            **_allow("open openat creat mkdir mkdirat rmdir unlink unlinkat rename renameat"),
-            **_allow("renameat2 link linkat symlink symlinkat truncate ftruncate fallocate"),
-            **_allow("pwrite64 pwritev fsync fdatasync flock chmod fchmod fchmodat utimensat"),
+            **_allow(
+                "open openat creat mkdir mkdirat rmdir unlink unlinkat rename renameat"
+            ),
+            **_allow(
+                "renameat2 link linkat symlink symlinkat truncate ftruncate fallocate"
+            ),
+            **_allow(
+                "pwrite64 pwritev fsync fdatasync flock chmod fchmod fchmodat utimensat"
+            ),
             **_allow("umask"),
             # locks as well; not F_SETOWN, with which the kernel signals any process
             "fcntl": _if_one_of("second", *range(8), *range(36, 39), 1030),
@@ -291,7 +317,9 @@ def function_filter(architecture: str, allow: frozenset[str]) -> bytes:
     return _begin(architecture) + _assemble(architecture, rules) + _REFUSE
 
 
-OWN_ARCHITECTURE = os.uname().machine if sys.platform == "linux" and sys.maxsize > 2**32 else ""
+OWN_ARCHITECTURE = (
+    os.uname().machine if sys.platform == "linux" and sys.maxsize > 2**32 else ""
+)
 """The architecture, if there is a filter for it; a 32-bit interpreter uses other numbers."""
 
 
@@ -307,7 +335,9 @@ class _FilterProgram(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
 
 
-def filter_verifier_child(reply_fd: int, *, requests_fd: int | None = None) -> str | None:
+def filter_verifier_child(
+    reply_fd: int, *, requests_fd: int | None = None
+) -> str | None:
     """Restrict the calling thread for good to computing and its pipes.
 
     Call it last: no module can be imported afterwards. It binds the calling thread and all that
@@ -317,7 +347,9 @@ def filter_verifier_child(reply_fd: int, *, requests_fd: int | None = None) -> s
         reply_fd: the only descriptor that can be written to.
         requests_fd: the only descriptor that can be read from, if any.
     """
-    return _install(partial(verifier_child_filter, reply_fd=reply_fd, requests_fd=requests_fd))
+    return _install(
+        partial(verifier_child_filter, reply_fd=reply_fd, requests_fd=requests_fd)
+    )
 
 
 def filter_zygote() -> str | None:

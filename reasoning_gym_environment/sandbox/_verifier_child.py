@@ -56,7 +56,8 @@ def score_forms(
     for text in (answer, f"<answer>{answer}</answer>")[: 1 + tagged]:
         try:
             score = verify(text, entry)
-            if isinstance(score, str | bytes) or not math.isfinite(score):  # it may be the answer
+            # It may be the answer.
+            if isinstance(score, str | bytes) or not math.isfinite(score):
                 raise TypeError(f"a score must be a number, got {shorten(score)}")
             scores.append(float(score))
         except MemoryError:
@@ -96,7 +97,9 @@ def screen_and_score(
         return FormScores(outcome=Outcome.SCORED, raw=0.0)
     scores = score_forms(verify, answer, entry)
     # `min` returns its first argument where that is NaN
-    return dataclasses.replace(scores, raw=min(scores.raw, most), tagged=min(scores.tagged, most))
+    return dataclasses.replace(
+        scores, raw=min(scores.raw, most), tagged=min(scores.tagged, most)
+    )
 
 
 def zygote_work(
@@ -201,7 +204,9 @@ def persistent_work(
         dataset_state = _dataset_state(dataset)
         for answer in request.answers:
             executed = request.task in EXECUTES_ANSWERS
-            if dataset is None or (executed and not executes_nothing(request.task, answer)):
+            if dataset is None or (
+                executed and not executes_nothing(request.task, answer)
+            ):
                 scores = FormScores.defer()
             else:
                 scores = _score(dataset, request, answer)

@@ -69,7 +69,8 @@ class PersistentWorker:
     def __init__(self, datasets: Datasets, request: EntryAnswers) -> None:
         self._known = {id(dataset): dataset for dataset in datasets.cached()}
         self._groups = 0
-        self._seconds = 60 + _max_seconds(request)  # of processor time, for this group and others
+        # Of processor time, for this group and others.
+        self._seconds = 60 + _max_seconds(request)
         self._initial_size = limits.address_space()
         self._wait_status: int | None = None
         requests, self._requests = (end.detach() for end in socket.socketpair())
@@ -212,12 +213,16 @@ class VerifierHost:
         in_worker = partial(self._score_in_persistent_worker, group)
         scores = score_all(in_worker, request.answers, deadline)
         deferred = [
-            answer for answer, score in zip(request.answers, scores, strict=True) if score.deferred
+            answer
+            for answer, score in zip(request.answers, scores, strict=True)
+            if score.deferred
         ]
         others = iter(score_all(partial(_score_in_zygote, group), deferred, deadline))
         return [next(others) if score.deferred else score for score in scores]
 
-    def _score_in_persistent_worker(self, group: Group, answers: Sequence[str]) -> list[FormScores]:
+    def _score_in_persistent_worker(
+        self, group: Group, answers: Sequence[str]
+    ) -> list[FormScores]:
         """Score answers up to and including the one that ends the worker."""
         worker = self._worker
         dataset_pickle = worker.dataset_pickle(group) if worker is not None else None
@@ -259,7 +264,11 @@ def warm_up(datasets: Datasets) -> None:
 
     Right and wrong answers, and different integrands, take different paths through sympy.
     """
-    quick = {"countdown": (3, 4), "intermediate_integration": range(5), "puzzle24": (2, 4)}
+    quick = {
+        "countdown": (3, 4),
+        "intermediate_integration": range(5),
+        "puzzle24": (2, 4),
+    }
     for task in sorted(EXECUTES_ANSWERS):
         verify = datasets.get(task, {}).score_answer
         for seed in quick.get(task, range(8)):  # of tasks with slow items, quick ones
@@ -276,7 +285,9 @@ def run(
 ) -> None:
     """Serve until the parent goes away or memory is used up; first report what is not enforced."""
     limits.enter_host()
-    datasets.limit_memory(limits.address_space, limits.address_space() + limits.DATASET_MEMORY)
+    datasets.limit_memory(
+        limits.address_space, limits.address_space() + limits.DATASET_MEMORY
+    )
     missing_protections = (
         limits.missing_in_function(**OWN_LIMITS, seconds=1)
         if module

@@ -14,7 +14,13 @@ from ..util.values import escape_control_characters
 from ._fork_server import ForkServer
 from ._function_host import PROGRAM, ROLE, FunctionSource
 from ._protocol import FormScores, Outcome, to_verdict
-from .pool import HOST_GRACE_SECONDS, WorkerGroup, WorkerPool, verdict_of_lost, warn_of_error
+from .pool import (
+    HOST_GRACE_SECONDS,
+    WorkerGroup,
+    WorkerPool,
+    verdict_of_lost,
+    warn_of_error,
+)
 
 __all__ = ["MAX_TEXT", "FunctionPool", "FunctionSource"]
 
@@ -54,7 +60,9 @@ class FunctionPool(WorkerPool):
             counts=counts,
             start_worker=server.start,
         )
-        super().__init__([self._hosts], [server], require_containment=require_containment)
+        super().__init__(
+            [self._hosts], [server], require_containment=require_containment
+        )
 
     async def call(self, text: str, data: str) -> Verdict:
         """Call the function with a text and JSON data, and judge what it returns."""
@@ -64,7 +72,9 @@ class FunctionPool(WorkerPool):
         else:
             verdict = await self._call(text, data)
         self._counts[verdict.status.value] += 1
-        warn_of_error(self._source.shown, verdict, self._counts[Status.VERIFIER_ERROR.value])
+        warn_of_error(
+            self._source.shown, verdict, self._counts[Status.VERIFIER_ERROR.value]
+        )
         return verdict
 
     async def _call(self, text: str, data: str) -> Verdict:
@@ -74,7 +84,9 @@ class FunctionPool(WorkerPool):
         lost: WorkerLostError
         for _ in range(2):
             try:
-                reply = await self._hosts.submit(request, timeout=timeout + HOST_GRACE_SECONDS)
+                reply = await self._hosts.submit(
+                    request, timeout=timeout + HOST_GRACE_SECONDS
+                )
             except WorkerLostError as error:
                 lost = error
             else:
@@ -106,4 +118,6 @@ class FunctionPool(WorkerPool):
         )
 
     def _with_own_lowest(self, verdict: Verdict) -> Verdict:
-        return verdict if verdict.score is None else replace(verdict, score=self._lowest)
+        return (
+            verdict if verdict.score is None else replace(verdict, score=self._lowest)
+        )

@@ -101,7 +101,9 @@ class PoolSettings:
 
     def __post_init__(self) -> None:
         if self.processes < 1:
-            raise ConfigurationError(f"processes must be an integer ≥ 1, got {self.processes}")
+            raise ConfigurationError(
+                f"processes must be an integer ≥ 1, got {self.processes}"
+            )
 
 
 StartWorker = Callable[[str], Awaitable[WorkerProcess]]
@@ -181,7 +183,9 @@ class WorkerGroup:
             return await asyncio.shield(request)
         except asyncio.CancelledError:
             if self._closed and request.cancelled():  # not the caller
-                raise PoolClosedError(f"the {self._role} processes were closed") from None
+                raise PoolClosedError(
+                    f"the {self._role} processes were closed"
+                ) from None
             raise
 
     async def _request(self, payload: bytes, timeout: float) -> bytes:
@@ -358,17 +362,25 @@ class TaskPool(WorkerPool):
             self._sources.append(TaskSource(module, generators, hosts))
             servers.append(server)
         groups = [group for source in self._sources for group in source[1:]]
-        super().__init__(groups, servers, require_containment=settings.require_containment)
+        super().__init__(
+            groups, servers, require_containment=settings.require_containment
+        )
 
     async def _prepare(self) -> None:
         """Ask each module's workers for its tasks; ConfigurationError if two have the same name."""
-        taken = dict.fromkeys(known_categories().values(), "a category of reasoning-gym")
+        taken = dict.fromkeys(
+            known_categories().values(), "a category of reasoning-gym"
+        )
         for source in self._sources:
             if source.module is None:
                 continue
             found, _ = await self._ask(source, "module", ModuleTasks)
             shown = source.module.shown
-            shared = {category for task, category in found.categories.items() if task != category}
+            shared = {
+                category
+                for task, category in found.categories.items()
+                if task != category
+            }
             for category in shared & {*known_categories(), *self._by_task}:
                 raise ConfigurationError(
                     f"task_modules: category {category} of {shown} has the name of a task: "
@@ -391,7 +403,9 @@ class TaskPool(WorkerPool):
             )
             if self._settings.stateless is None:
                 proved = found.categories.keys() == proof.proved
-                logger.info("%s is %sproved", source.module.shown, "" if proved else "not ")
+                logger.info(
+                    "%s is %sproved", source.module.shown, "" if proved else "not "
+                )
                 self._stateless |= proof.stateless
 
     def _source(self, task: str) -> TaskSource:
@@ -424,7 +438,9 @@ class TaskPool(WorkerPool):
     async def ladders(self) -> dict[str, TaskLadder]:
         """Return every task's levels of difficulty; raise GenerationError if some can't be read."""
         try:
-            ladders, _ = await self._ask(self._sources[0], "ladders", dict[str, TaskLadder])
+            ladders, _ = await self._ask(
+                self._sources[0], "ladders", dict[str, TaskLadder]
+            )
         except GenerationError as error:
             raise GenerationError(
                 f"{error}; the tested version of reasoning-gym is in requirements.txt"
@@ -444,7 +460,9 @@ class TaskPool(WorkerPool):
             require_valid_recipe(recipe)
         except ValueError as error:
             self._counts["generation/errors"] += 1
-            raise GenerationError(f"{shorten(recipe.task)}: invalid recipe: {error}") from error
+            raise GenerationError(
+                f"{shorten(recipe.task)}: invalid recipe: {error}"
+            ) from error
         other = recipe.library_version
         if other not in (None, self._installed) and not self._warned:
             self._warned = True
@@ -463,7 +481,8 @@ class TaskPool(WorkerPool):
                 self._counts["generation/timeouts"] += 1
                 raise GenerationTimeoutError(f"{recipe.task}: {error}") from error
             except WorkerLostError as error:
-                if attempts_left and isinstance(error, WorkerDiedError):  # another one may not
+                # Another one may not.
+                if attempts_left and isinstance(error, WorkerDiedError):
                     self._counts["generation/asked_again"] += 1
                     continue
                 self._counts["generation/errors"] += 1
@@ -491,7 +510,9 @@ class TaskPool(WorkerPool):
         """Return the fault of an entry from outside; GenerationError if it can't be checked."""
         return (await self._ask_of(task, CheckEntry(task, entry), MadeProblem)).fault
 
-    async def _ask_of(self, task: str, request: Request, kind: type[Message]) -> Message:
+    async def _ask_of(
+        self, task: str, request: Request, kind: type[Message]
+    ) -> Message:
         try:
             timeout = self._settings.generation_timeout
             message, _ = await self._ask(self._source(task), request, kind, timeout)
@@ -521,8 +542,12 @@ class TaskPool(WorkerPool):
             raise GenerationError(f"malformed reply of a generator: {error}") from error
         if reply.message is None:
             raise GenerationError(reply.error)
-        if source.module and reply.digest != self.versions.get(source.module.name, reply.digest):
-            raise GenerationError(f"{source.module.shown} has changed since the start: start again")
+        if source.module and reply.digest != self.versions.get(
+            source.module.name, reply.digest
+        ):
+            raise GenerationError(
+                f"{source.module.shown} has changed since the start: start again"
+            )
         return reply.message, frame[end:]
 
     async def verify(self, problem: Problem, answers: Sequence[str]) -> list[Verdict]:
@@ -534,7 +559,9 @@ class TaskPool(WorkerPool):
         by_answer = dict(zip(distinct, verdicts, strict=True))
         return [by_answer.get(answer, too_long) for answer in answers]
 
-    async def _verify(self, problem: Problem, answers: tuple[str, ...]) -> list[Verdict]:
+    async def _verify(
+        self, problem: Problem, answers: tuple[str, ...]
+    ) -> list[Verdict]:
         """Score distinct answers; if that costs a host, score each by itself."""
         if not answers:
             return []
@@ -546,7 +573,9 @@ class TaskPool(WorkerPool):
         for _ in range(2):
             try:
                 return await self._ask_host(problem, answers)
-            except WorkerOutOfMemoryError as error:  # a host's, whatever the answers: see `_limits`
+            except (
+                WorkerOutOfMemoryError
+            ) as error:  # a host's, whatever the answers: see `_limits`
                 lost = error
             except WorkerLostError as error:
                 if len(answers) > 1:
@@ -557,7 +586,9 @@ class TaskPool(WorkerPool):
                 lost = error
         return [verdict_of_lost(lost)] * len(answers)
 
-    async def _ask_host(self, problem: Problem, answers: tuple[str, ...]) -> list[Verdict]:
+    async def _ask_host(
+        self, problem: Problem, answers: tuple[str, ...]
+    ) -> list[Verdict]:
         settings = self._settings
         request = EntryAnswers(
             task=problem.recipe.task,
@@ -577,11 +608,15 @@ class TaskPool(WorkerPool):
             verdicts = unpack_verdicts(reply, len(answers), solved_from=solved_from)
         except ValueError as error:
             self._counts["verify/malformed_replies"] += 1
-            logger.warning("%s: malformed reply of a verifier host: %s", request.task, error)
+            logger.warning(
+                "%s: malformed reply of a verifier host: %s", request.task, error
+            )
             raise WorkerLostError(str(error)) from error
         for verdict in verdicts if request.own else ():
             self._raised[request.task] += verdict.status is Status.VERIFIER_ERROR
-            warn_of_error(f"{request.task}: verifier", verdict, self._raised[request.task])
+            warn_of_error(
+                f"{request.task}: verifier", verdict, self._raised[request.task]
+            )
         return verdicts
 
 
@@ -596,7 +631,8 @@ def verdict_of_lost(error: WorkerLostError) -> Verdict:
     if isinstance(error, WorkerOutOfMemoryError):
         detail = "two verifier hosts ran out of memory"
         return Verdict(score=None, status=Status.UNSCORED, detail=detail)
-    if isinstance(error, WorkerDiedError):  # from outside: behind the filter no answer can
+    # From outside: behind the filter no answer can.
+    if isinstance(error, WorkerDiedError):
         detail = "the verifier's host was killed from outside twice"
         return Verdict(score=None, status=Status.UNSCORED, detail=detail)
     detail = f"brought down its verifier host twice: {error}"

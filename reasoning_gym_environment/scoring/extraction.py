@@ -165,7 +165,9 @@ def _why_none(text: str, outside: str, tags: Sequence[_Tag]) -> str:
         return "an answer tag without its pair"
     if not _tags("answer", text):
         return "no <answer>…</answer>"
-    return "the answer tags are in the thought" + ("" if outside else ", which never ends")
+    return "the answer tags are in the thought" + (
+        "" if outside else ", which never ends"
+    )
 
 
 def strip_formatting(answer: str) -> str:
@@ -220,10 +222,15 @@ def _inside(
         inner = _between(text, begin, end, fence[0], "```")
     elif mark := _PAIRED.match(text, begin, end):
         inner = _between(text, begin, end, mark[0], mark[0])
-    elif text.startswith(box, begin, end) and closings.get(begin + len(box) - 1) == end - 1:
+    elif (
+        text.startswith(box, begin, end)
+        and closings.get(begin + len(box) - 1) == end - 1
+    ):
         inner = begin + len(box), end - 1
     # A full stop after a word. (So none follows another, which keeps it linear.)
-    if inner == (begin, end) and re.fullmatch(r"[^\s.]\.", text[max(begin, end - 2) : end]):
+    if inner == (begin, end) and re.fullmatch(
+        r"[^\s.]\.", text[max(begin, end - 2) : end]
+    ):
         inner = begin, end - 1
     inner = _trimmed(text, *inner)
     return inner if inner[0] < inner[1] else (begin, end)
@@ -278,10 +285,15 @@ def readable_form(
         >>> readable_form("puzzle24", "Make 24 using 6, 4", "6 ÷ 4 = 24", "4*6")
         '6 / 4'
     """
-    if oracle is None or answer.strip() == oracle.strip() or len(answer) > 4 * len(oracle) + 1000:
+    if (
+        oracle is None
+        or answer.strip() == oracle.strip()
+        or len(answer) > 4 * len(oracle) + 1000
+    ):
         return answer
     forms = [answer.strip(), *less_formatted(answer)]
-    if task not in ladder_heights():  # a verifier that isn't the library's may judge notation
+    # A verifier that isn't the library's may judge notation.
+    if task not in ladder_heights():
         return oracle if oracle in forms else answer
     if any(_is_same(task, question, form, oracle) for form in forms):
         return oracle
@@ -317,7 +329,9 @@ def _is_same_json(text: str, oracle: str) -> bool:
         text = text.replace("'", '"')
         oracle = oracle.replace("'", '"')
     try:
-        one, other = (json.dumps(json.loads(each), sort_keys=True) for each in (text, oracle))
+        one, other = (
+            json.dumps(json.loads(each), sort_keys=True) for each in (text, oracle)
+        )
     except (ValueError, RecursionError):
         return False
     return one == other
@@ -326,16 +340,26 @@ def _is_same_json(text: str, oracle: str) -> bool:
 def _with_plain_signs(task: str, question: str, text: str) -> str:
     """Return a text with the signs that the task's verifier reads."""
     match task:
-        case "prime_factorization" if re.fullmatch(rf"\d+(\s*[xX*·⋅{_TIMES}]\s*\d+)*", text):
+        case "prime_factorization" if re.fullmatch(
+            rf"\d+(\s*[xX*·⋅{_TIMES}]\s*\d+)*", text
+        ):
             return f" {_TIMES} ".join(re.findall(r"\d+", text))
         case "coin_flip":  # `3 / 8`; Python's `Fraction` reads blanks since 3.12
             return re.sub(r"\s*/\s*", "/", text)
         case "countdown" | "puzzle24":
             end = re.search(r"\s*=\s*(\d+)$", text)
-            if end and re.search(rf"\b(Make|make|equals|Calculate) {end[1]}\b", question):
+            if end and re.search(
+                rf"\b(Make|make|equals|Calculate) {end[1]}\b", question
+            ):
                 text = text[: end.start()]
-            return re.sub(r"(?<=[\d)])\s*[xX]\s*(?=[\d(])", " * ", text).translate(_SIGNS)
-        case "polynomial_multiplication" | "simple_integration" | "intermediate_integration":
+            return re.sub(r"(?<=[\d)])\s*[xX]\s*(?=[\d(])", " * ", text).translate(
+                _SIGNS
+            )
+        case (
+            "polynomial_multiplication"
+            | "simple_integration"
+            | "intermediate_integration"
+        ):
             return text.replace("^", "**").translate(_SIGNS)
     return text
 

@@ -74,7 +74,9 @@ def shape_rewards(
     standard deviation falls, so a trainer that divides by it gives the others larger advantages.
     """
     penalized = all(v.score is not None and v.score >= threshold for v in verdicts)
-    known = [apply_mode(mode, v.score, threshold) for v in verdicts if v.score is not None]
+    known = [
+        apply_mode(mode, v.score, threshold) for v in verdicts if v.score is not None
+    ]
     neutral = sum(known) / len(known) if known else 0.0
     rewards = []
     for verdict, length in zip(verdicts, lengths, strict=True):
@@ -87,7 +89,9 @@ def shape_rewards(
 
 def signal(verdicts: Sequence[Verdict]) -> Signal | None:
     """Return the training signal of a group; None if no rollout is scored."""
-    solved = {v.status is Status.SOLVED for v in verdicts if v.status is not Status.UNSCORED}
+    solved = {
+        v.status is Status.SOLVED for v in verdicts if v.status is not Status.UNSCORED
+    }
     if not solved:
         return None
     if len(solved) == 2:
@@ -98,7 +102,9 @@ def signal(verdicts: Sequence[Verdict]) -> Signal | None:
 class Verifier(Protocol):
     """The part of a task pool that grading needs."""
 
-    async def verify(self, problem: Problem, answers: Sequence[str]) -> list[Verdict]: ...
+    async def verify(
+        self, problem: Problem, answers: Sequence[str]
+    ) -> list[Verdict]: ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -147,7 +153,9 @@ async def grade(
                 verdict=verdict,
                 reward=reward,
             )
-            for completion, (answer, verdict, reward) in zip(completions, grades, strict=True)
+            for completion, (answer, verdict, reward) in zip(
+                completions, grades, strict=True
+            )
         ),
     )
     log_group(result)
@@ -210,7 +218,9 @@ async def verify_texts(
     if answer_tolerance:
         given = await _verify_without_formatting(problem, answers, given, verifier)
     if any_form:
-        given = await _solve_other_forms(problem, answers, given, verifier, pay=answer_tolerance)
+        given = await _solve_other_forms(
+            problem, answers, given, verifier, pay=answer_tolerance
+        )
     verdicts = iter(given)
     return [
         (None, Verdict(score=0.0, status=e.failure, detail=e.detail))
@@ -271,10 +281,18 @@ async def _solve_other_forms(
             return answer
         form = readable_form(task, problem.question, answer, oracle)
         # With tolerance, an answer without its formatting has been verified already.
-        return answer if pay and form != oracle and form in less_formatted(answer) else form
+        return (
+            answer
+            if pay and form != oracle and form in less_formatted(answer)
+            else form
+        )
 
-    forms = await offload(lambda: [*map(form_of, answers, verdicts)], tokens=_tokens(answers))
-    changed = {form for answer, form in zip(answers, forms, strict=True) if form != answer}
+    forms = await offload(
+        lambda: [*map(form_of, answers, verdicts)], tokens=_tokens(answers)
+    )
+    changed = {
+        form for answer, form in zip(answers, forms, strict=True) if form != answer
+    }
     again = sorted(changed - {oracle})
     known = dict(zip(again, await verifier.verify(problem, again), strict=True))
     return [
@@ -295,7 +313,11 @@ def log_group(group: GroupResult) -> None:
     task = group.problem.recipe.task
     mean = sum(group.rewards) / len(group.rewards)
     logger.info(
-        "%s: %d of %d solved, mean reward %.3f", task, group.solved, len(group.attempts), mean
+        "%s: %d of %d solved, mean reward %.3f",
+        task,
+        group.solved,
+        len(group.attempts),
+        mean,
     )
     for attempt in group.attempts:
         verdict = attempt.verdict

@@ -54,7 +54,22 @@ class RequestMetrics:
             "reasoning_gym_request_seconds",
             "Seconds until the reply.",
             ["route"],
-            buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120),
+            buckets=(
+                0.005,
+                0.01,
+                0.025,
+                0.05,
+                0.1,
+                0.25,
+                0.5,
+                1,
+                2.5,
+                5,
+                10,
+                30,
+                60,
+                120,
+            ),
             registry=registry,
         )
 
@@ -100,7 +115,9 @@ class BearerToken:
             kind, _, value = header.partition(" ")
             given = value.encode("latin-1") if kind == "Bearer" else b""
             with suppress(ValueError):  # it is not base64
-                given = b64decode(value).partition(b":")[2] if kind == "Basic" else given
+                given = (
+                    b64decode(value).partition(b":")[2] if kind == "Basic" else given
+                )
             equal = (t for t in self._tokens if hmac.compare_digest(given, t.encode()))
             scope["token"] = next(equal, None)
             if scope["token"] is None:
@@ -194,7 +211,8 @@ class BodyLimiter:
 
     def _too_large(self) -> HTTPException:
         return HTTPException(
-            413, f"the body is larger than the {self._largest} bytes that --max-body allows"
+            413,
+            f"the body is larger than the {self._largest} bytes that --max-body allows",
         )
 
     async def _handle(

@@ -63,7 +63,10 @@ _ENTRY = {
     "properties": {
         "question": {"type": "string"},
         "answer": {"type": ["string", "null"]},
-        "metadata": {"type": "object", "properties": {"source_dataset": {"type": "string"}}},
+        "metadata": {
+            "type": "object",
+            "properties": {"source_dataset": {"type": "string"}},
+        },
     },
     "required": ["question", "answer", "metadata"],
 }
@@ -75,11 +78,15 @@ def _schema(description: str, *kinds: dict[str, Any]) -> WithJsonSchema:
 
 
 RecipeField = Annotated[
-    Any, _schema("A recipe, as an object or its JSON text.", _RECIPE, {"type": "string"})
+    Any,
+    _schema("A recipe, as an object or its JSON text.", _RECIPE, {"type": "string"}),
 ]
 EntryField = Annotated[Any, _schema("An entry made by reasoning-gym.", _ENTRY)]
 LabelField = Annotated[
-    Any, _schema("A recipe or an entry, or its JSON text.", _RECIPE, _ENTRY, {"type": "string"})
+    Any,
+    _schema(
+        "A recipe or an entry, or its JSON text.", _RECIPE, _ENTRY, {"type": "string"}
+    ),
 ]
 Completion = Annotated[str, Field(max_length=MAX_CHARACTERS)]
 Completions = Annotated[
@@ -227,7 +234,9 @@ class ObserveRequest(RequestBody):
     """Results of problems that a stream handed out."""
 
     stream: Name
-    results: Annotated[list[ProblemResult], Field(min_length=1, max_length=256), FailFast()]
+    results: Annotated[
+        list[ProblemResult], Field(min_length=1, max_length=256), FailFast()
+    ]
 
 
 class ObserveReply(BaseModel):
@@ -268,7 +277,8 @@ def read_json(text: bytes | str, name: str) -> Any:
     """
     raw = text.encode() if isinstance(text, str) else text
     plain = np.frombuffer(raw.replace(rb"\\", b"").replace(rb"\"", b""), np.uint8)
-    outside = plain[~np.logical_xor.accumulate(plain == ord('"'))].tobytes()  # of strings
+    # Of strings.
+    outside = plain[~np.logical_xor.accumulate(plain == ord('"'))].tobytes()
     values = sum(map(outside.count, (b",", b"[", b"{")))
     if values > MAX_VALUES:
         raise HTTPException(
@@ -349,11 +359,17 @@ def entry_target(value: Any) -> Target:
     answer = value["answer"]
     metadata = value["metadata"]
     if not isinstance(question, str):
-        raise HTTPException(422, f"entry: question must be a string, got {shorten(question)}")
+        raise HTTPException(
+            422, f"entry: question must be a string, got {shorten(question)}"
+        )
     if not isinstance(answer, str | None):
-        raise HTTPException(422, f"entry: answer must be a string or null, got {shorten(answer)}")
+        raise HTTPException(
+            422, f"entry: answer must be a string or null, got {shorten(answer)}"
+        )
     if not isinstance(metadata, dict):
-        raise HTTPException(422, f"entry: metadata must be an object, got {shorten(metadata)}")
+        raise HTTPException(
+            422, f"entry: metadata must be an object, got {shorten(metadata)}"
+        )
     try:
         entry = restore_json_entry(value)
     except ValueError as error:
@@ -368,7 +384,9 @@ def label_target(label: Any, name: str) -> Target:
         return entry_target(data)
     if isinstance(data, dict) and "task" in data:
         return recipe_target(data)
-    raise HTTPException(422, f"{name} must be a recipe or an entry, as JSON, got {shorten(data)}")
+    raise HTTPException(
+        422, f"{name} must be a recipe or an entry, as JSON, got {shorten(data)}"
+    )
 
 
 def nemo_target(request: NemoRequest) -> Target:
@@ -377,10 +395,15 @@ def nemo_target(request: NemoRequest) -> Target:
         return recipe_target(request.recipe, question=request.question)
     if request.metadata is None:
         raise HTTPException(
-            422, "the row needs a recipe, or reasoning-gym's question, answer and metadata"
+            422,
+            "the row needs a recipe, or reasoning-gym's question, answer and metadata",
         )
     return entry_target(
-        {"question": request.question, "answer": request.answer, "metadata": request.metadata}
+        {
+            "question": request.question,
+            "answer": request.answer,
+            "metadata": request.metadata,
+        }
     )
 
 
@@ -395,13 +418,19 @@ def nemo_text(output: list[dict[str, Any]]) -> str:
         if message.get("type", "message") != "message":
             continue
         content = message.get("content", "")
-        parts = [{"type": "output_text", "text": content}] if isinstance(content, str) else content
+        parts = (
+            [{"type": "output_text", "text": content}]
+            if isinstance(content, str)
+            else content
+        )
         if not isinstance(parts, list):
             raise invalid("a message's content must be a string or a list", content)
         for part in parts:
             if isinstance(part, dict) and part.get("type") == "output_text":
                 if not isinstance(part.get("text"), str):
-                    raise invalid("an output_text's text must be a string", part.get("text"))
+                    raise invalid(
+                        "an output_text's text must be a string", part.get("text")
+                    )
                 texts.append(part["text"])
     text = "".join(texts)
     if len(text) > MAX_CHARACTERS:
@@ -415,12 +444,15 @@ def openrlhf_pairs(request: OpenRlhfRequest) -> list[tuple[Target, str]]:
     for name, values in (("prompts", request.prompts), ("labels", request.labels)):
         if len(values) != count:
             raise HTTPException(
-                422, f"{name} must have one value per query ({count}), got {len(values)}"
+                422,
+                f"{name} must have one value per query ({count}), got {len(values)}",
             )
     pairs = []
     for index, query in enumerate(request.query):
         prompt = request.prompts[index]
-        _, found, completion = query.partition(prompt) if prompt else ("", "found", query)
+        _, found, completion = (
+            query.partition(prompt) if prompt else ("", "found", query)
+        )
         if not found:
             raise HTTPException(
                 422,

@@ -45,7 +45,9 @@ class Scorer:
                 error.__cause__, WorkerLostError
             ):  # the worker failed, not the recipe
                 return _unscored(str(error), completions)
-            raise HTTPException(422, f"recipe: cannot generate its problem: {error}") from None
+            raise HTTPException(
+                422, f"recipe: cannot generate its problem: {error}"
+            ) from None
         if target.question not in (None, problem.question):
             raise HTTPException(
                 422,
@@ -55,11 +57,15 @@ class Scorer:
             )
         return await self.gym.score_group(problem, completions)
 
-    async def _score_entry(self, target: Target, completions: Sequence[str]) -> list[Score]:
+    async def _score_entry(
+        self, target: Target, completions: Sequence[str]
+    ) -> list[Score]:
         """Score completions of an entry whose own answer earns the full score."""
         problem = target.entry_problem()
         if target.key not in self._valid_entries:
-            [own] = await self.gym.score_group(problem, [f"<answer>{problem.oracle}</answer>"])
+            [own] = await self.gym.score_group(
+                problem, [f"<answer>{problem.oracle}</answer>"]
+            )
             if own.status in NO_VERDICT:
                 detail = f"the entry's own answer has no verdict ({own.status.value}): {own.detail}"
                 return _unscored(detail, completions)
@@ -128,19 +134,28 @@ class ScoringQueue:
         self._longest_wait = longest_wait
         self._pending: Counter[str] = Counter()  # completions by client
         self._gathering: dict[tuple[str, Hashable], _Batch] = {}
-        self._waiting: dict[str, deque[_Batch]] = {}  # the client whose turn is next is first
+        # The client whose turn is next is first.
+        self._waiting: dict[str, deque[_Batch]] = {}
         self._running: Counter[str] = Counter()
         self._asked_at: dict[str, float] = {}  # the client that asked last is last
         self._quick_at: dict[str, float] = {}  # when a batch of the client was quick
         self._tasks: set[asyncio.Task[None]] = set()
         counter = partial(prometheus.Counter, registry=registry)
-        self._scored = counter("reasoning_gym_answers", "Scored completions by status.", ["status"])
+        self._scored = counter(
+            "reasoning_gym_answers", "Scored completions by status.", ["status"]
+        )
         for status in Status:
             self._scored.labels(status.value)
-        self._batches = counter("reasoning_gym_batches", "Groups of completions scored together.")
-        self._batched = counter("reasoning_gym_batched_answers", "Completions in those groups.")
+        self._batches = counter(
+            "reasoning_gym_batches", "Groups of completions scored together."
+        )
+        self._batched = counter(
+            "reasoning_gym_batched_answers", "Completions in those groups."
+        )
         prometheus.Gauge(
-            "reasoning_gym_queued_answers", "Completions that are pending.", registry=registry
+            "reasoning_gym_queued_answers",
+            "Completions that are pending.",
+            registry=registry,
         ).set_function(self._pending.total)
 
     def require_room(self, completions: int = 1, client: str = "") -> None:
@@ -149,7 +164,8 @@ class ScoringQueue:
         own = self._pending[client]
         if pending + completions > self._most:
             raise retry_later(
-                429, f"{pending} of {self._most} completions are pending: try again later"
+                429,
+                f"{pending} of {self._most} completions are pending: try again later",
             )
         if own + completions > max(1, self._most // 2):
             raise retry_later(
@@ -185,7 +201,9 @@ class ScoringQueue:
             size = MAX_BATCH if client in self._quick_at else MAX_BATCH // 2
             if batch is None or len(batch.distinct | {text}) > size:
                 batch = self._gathering[place] = _Batch(place=place, score=score)
-                batch.timer = loop.call_later(self._gathering_seconds, self._enqueue, batch)
+                batch.timer = loop.call_later(
+                    self._gathering_seconds, self._enqueue, batch
+                )
             scored = loop.create_future()
             batch.texts[scored] = text
             batch.distinct.add(text)
@@ -225,7 +243,9 @@ class ScoringQueue:
 
     def _give_up(self, batch: _Batch) -> None:
         self._remove(batch)
-        message = f"waited {self._longest_wait:g} s for a free verifier: try again later"
+        message = (
+            f"waited {self._longest_wait:g} s for a free verifier: try again later"
+        )
         for scored in batch.texts:
             if not scored.done():  # its caller may have gone
                 scored.set_exception(retry_later(503, message, seconds=10))
@@ -238,7 +258,9 @@ class ScoringQueue:
                 del times[next(iter(times))]
         while True:
             own = [each for each in self._own_workers if each in self._waiting]
-            client = next(filter(self._may_run, self._waiting if self._free else own), None)
+            client = next(
+                filter(self._may_run, self._waiting if self._free else own), None
+            )
             if client is None:
                 return
             batch = self._waiting[client][0]
@@ -255,7 +277,9 @@ class ScoringQueue:
         """Return whether a client that waits may have one slot more."""
         if client in self._own_workers:
             return self._running[client] < self._slots
-        is_alone = {client} >= (self._asked_at.keys() | self._waiting.keys()) - self._own_workers
+        is_alone = {client} >= (
+            self._asked_at.keys() | self._waiting.keys()
+        ) - self._own_workers
         has_share = self._running[client] < max(1, self._slots // 4)
         return is_alone or has_share or client in self._quick_at
 

@@ -50,7 +50,9 @@ class _Stream:
 
     def to_stored(self) -> StoredStream:
         """Return its state, with pending problems only if their results are learned from."""
-        awaited = self.problems.gathering.awaited.values() if self.options.learns else ()
+        awaited = (
+            self.problems.gathering.awaited.values() if self.options.learns else ()
+        )
         waiting = [each.to_json() for each in awaited]
         state = self.problems.state_dict()
         state["ahead"] = waiting + state["ahead"]
@@ -59,7 +61,8 @@ class _Stream:
     def restore(self, stored: StoredStream, gathering: GroupGathering | None) -> None:
         """Restore a stored state; ValueError if it is invalid."""
         state = stored.state
-        if gathering is not None:  # this service closed the stream: its clients still work on these
+        # This service closed the stream: its clients still work on these.
+        if gathering is not None:
             state = {**state, "ahead": state["ahead"][stored.handed_out :]}
         self.problems.load_state_dict(state)
         self.problems.gathering = gathering or self.problems.gathering
@@ -102,7 +105,8 @@ class NamedStreams:
         async with self._use(name, options) as stream:
             if options not in (None, stream.options):
                 raise HTTPException(
-                    409, f"stream {name!r} has other options: omit them, or use another name"
+                    409,
+                    f"stream {name!r} has other options: omit them, or use another name",
                 )
             problems = []
             for _ in range(count):
@@ -111,7 +115,9 @@ class NamedStreams:
             return problems, stream.problems.sampling(), stream.options.note
 
     @asynccontextmanager
-    async def _use(self, name: str, options: StreamOptions | None) -> AsyncIterator[_Stream]:
+    async def _use(
+        self, name: str, options: StreamOptions | None
+    ) -> AsyncIterator[_Stream]:
         """Open a stream unless it is open, and keep it open inside the context."""
         if name not in self._streams:
             async with self._opening:
@@ -129,14 +135,21 @@ class NamedStreams:
     async def _open(self, name: str, options: StreamOptions | None) -> _Stream:
         try:
             path = self._path(name)
-            stored = StoredStream.model_validate_json(path.read_bytes()) if path.exists() else None
+            stored = (
+                StoredStream.model_validate_json(path.read_bytes())
+                if path.exists()
+                else None
+            )
             options = stored.options if stored else options
             if options is None:
                 raise HTTPException(
-                    404, f"stream {name!r} does not exist: send options, which may be {{}}"
+                    404,
+                    f"stream {name!r} does not exist: send options, which may be {{}}",
                 )
             if stored is None:
-                names = {each.stem for each in path.parent.glob("*.json")} | self._streams.keys()
+                names = {
+                    each.stem for each in path.parent.glob("*.json")
+                } | self._streams.keys()
                 if len(names) >= self._most_files:
                     raise HTTPException(
                         409,
@@ -151,15 +164,21 @@ class NamedStreams:
         except ValueError as error:  # a ConfigurationError, or an invalid file
             raise HTTPException(422, f"cannot start stream {name!r}: {error}") from None
         except OSError as error:
-            raise retry_later(503, f"cannot read stream {name!r}: {error.strerror}") from None
+            raise retry_later(
+                503, f"cannot read stream {name!r}: {error.strerror}"
+            ) from None
         return stream
 
     async def _make_room(self) -> None:
         """Close idle streams until another one may be open."""
         while len(self._streams) >= self._most:
-            idle = next((name for name, each in self._streams.items() if not each.users), None)
+            idle = next(
+                (name for name, each in self._streams.items() if not each.users), None
+            )
             if idle is None:
-                raise retry_later(409, f"all {self._most} open streams are in use: try again later")
+                raise retry_later(
+                    409, f"all {self._most} open streams are in use: try again later"
+                )
             stream = self._streams[idle]
             try:
                 await self._write(idle, stream)
@@ -187,7 +206,9 @@ class NamedStreams:
             waiting = dict(stream.problems.gathering.awaited)
             observed = []
             for index, result in enumerate(results):
-                recipe = waiting.pop(recipe_key(recipe_target(result.recipe).recipe), None)
+                recipe = waiting.pop(
+                    recipe_key(recipe_target(result.recipe).recipe), None
+                )
                 if recipe is None:
                     raise HTTPException(
                         404,
@@ -203,7 +224,9 @@ class NamedStreams:
                 observed.append((recipe, result))
             for recipe, result in observed:
                 if result.attempts:
-                    stream.problems.observe(recipe, solved=result.solved, attempts=result.attempts)
+                    stream.problems.observe(
+                        recipe, solved=result.solved, attempts=result.attempts
+                    )
                 else:
                     stream.problems.gathering.withdraw(recipe)
             stream.changed = True
@@ -211,7 +234,9 @@ class NamedStreams:
     def require(self, name: str) -> None:
         """Raise HTTPException 404 if a stream does not exist."""
         if name not in self._streams and not self._path(name).exists():
-            raise HTTPException(404, f"stream {name!r} does not exist: ask for its problems first")
+            raise HTTPException(
+                404, f"stream {name!r} does not exist: ask for its problems first"
+            )
 
     def report_scores(
         self,
@@ -243,7 +268,10 @@ class NamedStreams:
                 async with self._use(name, None):
                     pass
             except HTTPException as error:
-                if "Retry-After" not in (error.headers or {}) and name in self.pending_scores:
+                if (
+                    "Retry-After" not in (error.headers or {})
+                    and name in self.pending_scores
+                ):
                     del self.pending_scores[name]
                     logger.error("Cannot tell a stream its scores: %s", error.detail)
         for name, stream in list(self._streams.items()):
@@ -279,4 +307,6 @@ class NamedStreams:
         for stream in self._streams.values():
             stream.problems.close()
         if self._disk.close(patience=patience):
-            logger.error("Cannot persist streams: disk not responding (%s)", self._folder)
+            logger.error(
+                "Cannot persist streams: disk not responding (%s)", self._folder
+            )

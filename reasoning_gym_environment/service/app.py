@@ -23,9 +23,17 @@ from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import PlainTextResponse, RedirectResponse
 from fastapi.routing import APIRoute
-from prometheus_client import CollectorRegistry, disable_created_metrics, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    disable_created_metrics,
+    generate_latest,
+)
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
 from pydantic_core import to_json
 from starlette.exceptions import HTTPException as RoutingError
@@ -91,7 +99,9 @@ class _JSONRoute(APIRoute):
 class Endpoints:
     """Handlers of the routes that read a body."""
 
-    def __init__(self, scorer: Scorer, queue: ScoringQueue, streams: NamedStreams) -> None:
+    def __init__(
+        self, scorer: Scorer, queue: ScoringQueue, streams: NamedStreams
+    ) -> None:
         self._scorer = scorer
         self._queue = queue
         self._streams = streams
@@ -111,9 +121,13 @@ class Endpoints:
         contained = {f"/contain/{name}": each for name, each in functions.items()}
         for path, function in contained.items():
             without_answer = {"scores": {"__all__": {"answer"}}}
-            post(path, response_model_exclude=without_answer)(self._contain(path, function))
+            post(path, response_model_exclude=without_answer)(
+                self._contain(path, function)
+            )
         return {
-            **dict.fromkeys(("/score", "/verify", *contained), self._queue.require_room),
+            **dict.fromkeys(
+                ("/score", "/verify", *contained), self._queue.require_room
+            ),
             **dict.fromkeys(("/openrlhf", "/slime", "/problems", "/observe")),
         }
 
@@ -127,9 +141,12 @@ class Endpoints:
             else messages.entry_target(request.entry)
         )
         key = request.idempotency_key
-        scores = await self._score(target, request.completions, request.stream, http, key)
+        scores = await self._score(
+            target, request.completions, request.stream, http, key
+        )
         reply = messages.ScoreReply(scores=scores)
-        return Response(reply.model_dump_json(), media_type="application/json")  # validates once
+        # Validates once.
+        return Response(reply.model_dump_json(), media_type="application/json")
 
     async def _score(
         self,
@@ -142,7 +159,9 @@ class Endpoints:
         """Score completions, and tell the scores to the stream that asked."""
         if stream is not None:
             if target.entry is not None:
-                raise HTTPException(422, "stream: its problems have recipes, got an entry")
+                raise HTTPException(
+                    422, "stream: its problems have recipes, got an entry"
+                )
             self._streams.require(stream)
         address = http.client.host if http.client else ""
         client = http.scope.get("token", address)
@@ -184,13 +203,19 @@ class Endpoints:
             rewards=await gather_or_cancel(self._reward(*pair, http) for pair in pairs)
         )
 
-    async def slime(self, request: messages.SlimeRequest, http: Request) -> messages.Share:
+    async def slime(
+        self, request: messages.SlimeRequest, http: Request
+    ) -> messages.Share:
         """Return the reward of one slime sample, as a number."""
         target = messages.label_target(request.label, "label")
-        opened = opened_thought(request.prompt) if isinstance(request.prompt, str) else ""
+        opened = (
+            opened_thought(request.prompt) if isinstance(request.prompt, str) else ""
+        )
         return await self._reward(target, opened + request.response, http)
 
-    async def _reward(self, target: messages.Target, completion: str, http: Request) -> float:
+    async def _reward(
+        self, target: messages.Target, completion: str, http: Request
+    ) -> float:
         """Return a reward for a client that cannot read an unscored one; retry instead."""
         retry = Retry(pauses=RETRY_PAUSES)
         while True:
@@ -242,7 +267,9 @@ class Endpoints:
             request.stream, request.count, request.options
         )
         streamed = [
-            StreamedProblem(problem.recipe.to_json(), problem.question, problem.replayed)
+            StreamedProblem(
+                problem.recipe.to_json(), problem.question, problem.replayed
+            )
             for problem in problems
         ]
         modules = await self._scorer.gym.modules()
@@ -257,20 +284,26 @@ class Endpoints:
 def reward_of(score: Score) -> float:
     """Return a score's number; HTTPException 503 if it is unscored, which is not worth 0."""
     if score.score is None:
-        raise messages.retry_later(503, f"cannot score a completion now: {score.detail}")
+        raise messages.retry_later(
+            503, f"cannot score a completion now: {score.detail}"
+        )
     return score.score
 
 
 class _Scorers(Collector):
     """What scores in worker processes, a gym and contained functions by name, and its metrics."""
 
-    def __init__(self, gym: AsyncReasoningGym, functions: Mapping[str, ContainedFunction]) -> None:
+    def __init__(
+        self, gym: AsyncReasoningGym, functions: Mapping[str, ContainedFunction]
+    ) -> None:
         self.gym = gym
         self.functions = functions
 
     @property
     def ready(self) -> bool:
-        return self.gym.ready and all(function.ready for function in self.functions.values())
+        return self.gym.ready and all(
+            function.ready for function in self.functions.values()
+        )
 
     @property
     def missing_protections(self) -> list[str]:
@@ -296,7 +329,10 @@ class _Scorers(Collector):
             "What this system does not contain; /health has the sentences.",
             value=len(self.missing_protections),
         )
-        counts = [self.gym.counts, *(function.counts for function in self.functions.values())]
+        counts = [
+            self.gym.counts,
+            *(function.counts for function in self.functions.values()),
+        ]
         yield CounterMetricFamily(
             "reasoning_gym_worker_restarts",
             "Worker processes that were lost and replaced.",
@@ -361,7 +397,9 @@ def create_app(
     app.add_middleware(RequestMetrics, registry=registry, paths=paths)  # the outermost
     document = app.openapi()
     document["security"] = [{}, {"bearer": []}]
-    document["components"]["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer"}}
+    document["components"]["securitySchemes"] = {
+        "bearer": {"type": "http", "scheme": "bearer"}
+    }
     return app
 
 
@@ -376,7 +414,10 @@ async def _lifespan(
             await asyncio.sleep(pause)
             try:
                 await streams.save()
-            except (FixableError, RuntimeError):  # workers that are lost, or do not start
+            except (
+                FixableError,
+                RuntimeError,
+            ):  # workers that are lost, or do not start
                 logger.exception("Cannot save streams, will retry")
 
     async with owned.gym if owned else contextlib.nullcontext():
@@ -407,7 +448,9 @@ def _add_information_routes(app: FastAPI) -> None:
             if isinstance(route, APIRoute) and route.include_in_schema
             for method in sorted(route.methods or ())
         }
-        return messages.ServiceReply(service=app.title, version=app.version, routes=routes)
+        return messages.ServiceReply(
+            service=app.title, version=app.version, routes=routes
+        )
 
     @app.post("/seed_session", responses=unauthorized)
     async def seed_session() -> dict[str, Any]:
@@ -454,7 +497,9 @@ async def _reply_to_error(request: Request, error: Exception) -> Response:
             first = error.errors()[0]
             field = ".".join(map(str, first["loc"][1:])) or "the body"
             message = first["msg"].removeprefix("Value error, ")
-            reply = HTTPException(422, f"{field}: {message}, got {shorten(first['input'])}")
+            reply = HTTPException(
+                422, f"{field}: {message}, got {shorten(first['input'])}"
+            )
         case HTTPException():
             reply = error
         case RoutingError():

@@ -43,7 +43,9 @@ class _Scores(Struct):
     def __post_init__(self) -> None:
         for index, each in enumerate(self.scores):
             if each.score is not None and not 0 <= each.score <= 1:
-                raise ValueError(f"scores[{index}].score must be in [0, 1], got {each.score}")
+                raise ValueError(
+                    f"scores[{index}].score must be in [0, 1], got {each.score}"
+                )
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,21 +96,31 @@ class RewardClient:
         [score] = client.score(recipe, ["<answer>42</answer>"])
     """
 
-    def __init__(self, url: str, *, patience: float = 120.0, timeout: float = 300.0) -> None:
+    def __init__(
+        self, url: str, *, patience: float = 120.0, timeout: float = 300.0
+    ) -> None:
         address = r"(https?)://(?:([^/?#]*)@)?(.*)"
         if not isinstance(url, str) or not (found := re.fullmatch(address, url)):
-            raise ConfigurationError(f"url must begin with http:// or https://, got {shorten(url)}")
+            raise ConfigurationError(
+                f"url must begin with http:// or https://, got {shorten(url)}"
+            )
         scheme, user, host = found.groups(default="")
         self.url = f"{scheme}://{host}".rstrip("/")
         self._token = unquote(user.partition(":")[2])
         # aiohttp's `trust_env` would also read netrc, and send its password instead of the token.
-        self._proxy = None if proxy_bypass(host.partition("/")[0]) else getproxies().get(scheme)
+        self._proxy = (
+            None if proxy_bypass(host.partition("/")[0]) else getproxies().get(scheme)
+        )
         self._patience = patience
         self._timeout = timeout
         self._noted: set[str] = set()  # streams whose note was logged
 
     def score(
-        self, recipe: Mapping[str, Any], completions: Sequence[str], *, stream: str | None = None
+        self,
+        recipe: Mapping[str, Any],
+        completions: Sequence[str],
+        *,
+        stream: str | None = None,
     ) -> list[Score]:
         """Score completions of a problem; the stream that handed it out learns the scores once."""
         body = {
@@ -135,7 +147,9 @@ class RewardClient:
             logger.warning("Stream %s: %s", stream, reply.note)
         problems = reply.problems
         if len(problems) != count:
-            raise ServiceUnavailableError(f"{self.url} sent {len(problems)} of {count} problems")
+            raise ServiceUnavailableError(
+                f"{self.url} sent {len(problems)} of {count} problems"
+            )
         return [asdict(each) for each in problems]
 
     def observe(
@@ -153,7 +167,8 @@ class RewardClient:
     def _post(self, route: str, body: Mapping[str, Any], reply: type[ReplyT]) -> ReplyT:
         """Post JSON, again while that may succeed later; raises what `score` raises."""
         retry = Retry(self._patience)
-        sent, _ = replace_surrogates(json.dumps(body, ensure_ascii=False))  # the service takes none
+        # The service takes none.
+        sent, _ = replace_surrogates(json.dumps(body, ensure_ascii=False))
         while True:
             try:
                 text = self._attempt(route, sent.encode())
@@ -188,7 +203,8 @@ class RewardClient:
         import aiohttp  # slow; urllib has no timeout for a whole reply
 
         headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
-        of_service = os.environ.get(TOKEN_VARIABLE, "").strip().splitlines()  # it takes several
+        # It takes several.
+        of_service = os.environ.get(TOKEN_VARIABLE, "").strip().splitlines()
         token = self._token or next(iter(of_service), "")
         if token:
             headers["Authorization"] = f"Bearer {token}"
@@ -206,7 +222,9 @@ class RewardClient:
                 async for chunk in reply.content.iter_any():
                     text += chunk
                     if len(text) > MAX_REPLY_BYTES:
-                        raise aiohttp.ClientPayloadError(f"more than {MAX_REPLY_BYTES} bytes")
+                        raise aiohttp.ClientPayloadError(
+                            f"more than {MAX_REPLY_BYTES} bytes"
+                        )
         except (OSError, aiohttp.ClientError, asyncio.TimeoutError) as error:
             why = str(error) or f"no whole reply within {self._timeout:g} s"
             raise ServiceUnavailableError(
@@ -214,7 +232,9 @@ class RewardClient:
                 "there, or correct the url"
             ) from error
         if reply.status >= 300:
-            raise _refusal(url, reply.status, bytes(text), reply.headers.get("Retry-After", ""))
+            raise _refusal(
+                url, reply.status, bytes(text), reply.headers.get("Retry-After", "")
+            )
         return bytes(text)
 
 

@@ -107,7 +107,9 @@ class HttpServer:
     ) -> None:
         self._host = host
         self._port = port
-        protocol = partial(TimedConnection, most=possible_connections(), seconds=patience)
+        protocol = partial(
+            TimedConnection, most=possible_connections(), seconds=patience
+        )
         self._server = uvicorn.Server(
             uvicorn.Config(
                 app,
@@ -121,7 +123,8 @@ class HttpServer:
                 access_log=False,
                 proxy_headers=False,
                 server_header=False,
-                timeout_keep_alive=75,  # longer than a client's pool reuses an idle connection
+                # Longer than a client's pool reuses an idle connection.
+                timeout_keep_alive=75,
                 timeout_graceful_shutdown=cast(int, drain),  # a float is as good
             )
         )

@@ -36,7 +36,10 @@ class Checkpoints:
     """
 
     def __init__(
-        self, folder: Path, counts: Counter[str], modules: Mapping[str, str] | None = None
+        self,
+        folder: Path,
+        counts: Counter[str],
+        modules: Mapping[str, str] | None = None,
     ) -> None:
         self._folder = folder
         self._counts = counts
@@ -96,9 +99,13 @@ class Checkpoints:
         """
         path = self._path(step)
         if step < self._highest:
-            self.failed(step, f"this run has saved step {self._highest}: the trainer went back")
+            self.failed(
+                step, f"this run has saved step {self._highest}: the trainer went back"
+            )
             return
-        self._lineage = self._lineage or (step and _lineage(self._path(0))) or uuid.uuid4().hex
+        self._lineage = (
+            self._lineage or (step and _lineage(self._path(0))) or uuid.uuid4().hex
+        )
         try:
             own = {MODULES: self._modules} if self._modules else {}
             about = {
@@ -133,15 +140,24 @@ class Checkpoints:
         lost = self._disk.close()
         if lost:
             self._counts["checkpoints/failed"] += lost
-            logger.error("The disk of %s does not respond: %d checkpoints lost", self._folder, lost)
+            logger.error(
+                "The disk of %s does not respond: %d checkpoints lost",
+                self._folder,
+                lost,
+            )
         self._lock.release()
 
     def newest(self, step: int) -> Path | None:
         """Return the newest checkpoint up to a step, of the lineage of step 0; None without one."""
         first = _lineage(self._path(0))
-        found = [path for path in self._folder.glob("step-*.json") if 0 <= _step(path) <= step]
+        found = [
+            path
+            for path in self._folder.glob("step-*.json")
+            if 0 <= _step(path) <= step
+        ]
         for path in sorted(found, key=_step, reverse=True):
-            if not first or _lineage(path) in (first, None):  # the owner reports a damaged one
+            # The owner reports a damaged one.
+            if not first or _lineage(path) in (first, None):
                 return path
         return None
 
@@ -154,7 +170,9 @@ class Checkpoints:
         content.pop("lineage", None)
         version = content.pop("schema_version", None)
         if version != VERSION:
-            raise ValueError(f"schema_version is {version!r:.50}, this program reads {VERSION}")
+            raise ValueError(
+                f"schema_version is {version!r:.50}, this program reads {VERSION}"
+            )
         if STREAM not in content:
             raise ValueError(f"{STREAM} is missing: it is not a checkpoint")
         for name, digest in validate(content.pop(MODULES, {}), dict[str, str]).items():

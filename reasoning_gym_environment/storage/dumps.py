@@ -129,9 +129,13 @@ class DumpWriter:
         self._counts[f"dumps/{kind.name}"] += 1
         done = self.written[kind] % kind.groups_per_file
         if done == 0:
-            logger.info("Dump file complete: %s (%d groups)", path, kind.groups_per_file)
+            logger.info(
+                "Dump file complete: %s (%d groups)", path, kind.groups_per_file
+            )
         elif done % 10 == 0:
-            logger.info("%s: %d of %d groups in %s", kind.name, done, kind.groups_per_file, path)
+            logger.info(
+                "%s: %d of %d groups in %s", kind.name, done, kind.groups_per_file, path
+            )
         self._delete_oldest()
         seconds = self._failure.end()
         if seconds is not None:
@@ -163,7 +167,9 @@ class DumpWriter:
         if self.disk.close() and (lost := self._given - self._ended):
             self._counts["dumps/lost"] += lost
             logger.error(
-                "The disk of %s does not respond: %s lost to disk", self._folder, counted(lost)
+                "The disk of %s does not respond: %s lost to disk",
+                self._folder,
+                counted(lost),
             )
 
 
@@ -234,7 +240,9 @@ def rescored_path(path: Path) -> Path:
 
 def holds_groups(name: str) -> bool:
     """Return whether a file of that name holds groups or samples that a run has written."""
-    written = r"(samples|reasoning_gym_environment_\w*rollouts_.*(?<!\.rescored))\.jsonl$"
+    written = (
+        r"(samples|reasoning_gym_environment_\w*rollouts_.*(?<!\.rescored))\.jsonl$"
+    )
     return bool(re.match(written, name))
 
 
@@ -248,14 +256,18 @@ def stored_files(paths: Sequence[Path], *, also: str = "") -> list[Path]:
     for path in paths:
         own = [path]
         if path.is_dir():  # without rescored files
-            own = sorted(file for file in path.rglob("*.jsonl") if holds_groups(file.name))
+            own = sorted(
+                file for file in path.rglob("*.jsonl") if holds_groups(file.name)
+            )
         if not own:
             raise FixableError(
                 f"{path} holds no dumps and no evaluation samples; give another folder or files"
             )
         files += own
     if also:
-        files += [file for path in paths if path.is_dir() for file in sorted(path.rglob(also))]
+        files += [
+            file for path in paths if path.is_dir() for file in sorted(path.rglob(also))
+        ]
     return distinct_files(files)
 
 
@@ -356,7 +368,9 @@ class _WarningCollector(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         text = self._redactor.clean(record.getMessage()).partition("\n")[0]
-        time = datetime.fromtimestamp(record.created, timezone.utc).isoformat(timespec="seconds")
+        time = datetime.fromtimestamp(record.created, timezone.utc).isoformat(
+            timespec="seconds"
+        )
         text = escape_control_characters(text)[:300]
         self.kept.append(LoggedWarning(time=time, level=record.levelname, text=text))
 
@@ -426,5 +440,7 @@ class RunRecorder:
         if self._repeating is not None:
             self._repeating.cancel()
             self._repeating = None
-            logging.getLogger(__package__.partition(".")[0]).removeHandler(self._warnings)
+            logging.getLogger(__package__.partition(".")[0]).removeHandler(
+                self._warnings
+            )
             self._submit(ended=utc_now())

@@ -53,7 +53,11 @@ def sft_rows(group: StoredGroup, *, min_score: float | None = None) -> Iterator[
     """Yield a row for each completion with at least `min_score`, by default for the solved ones."""
     for rollout in _examples(group):
         if rollout.solved if min_score is None else rollout.score >= min_score:
-            row = {"messages": rollout.conversation, **_origin(group), "score": rollout.score}
+            row = {
+                "messages": rollout.conversation,
+                **_origin(group),
+                "score": rollout.score,
+            }
             yield item(group, row, rollout.text)
 
 
@@ -76,7 +80,9 @@ def dpo_rows(group: StoredGroup) -> Iterator[Item]:
     yield item(group, row, best.text, worst.text)
 
 
-def record_rows(group: StoredGroup, places: Sequence[int] | None = None) -> Iterator[Item]:
+def record_rows(
+    group: StoredGroup, places: Sequence[int] | None = None
+) -> Iterator[Item]:
     """Yield a row for each rollout, or for those at `places`: all its stored keys and its group's.
 
     Objects and lists but the conversation are JSON text, as their keys differ between tasks.
@@ -175,12 +181,16 @@ def require_replaceable(path: Path, *, force: bool) -> None:
     """Raise FixableError where the path holds something that must not be replaced."""
     require_free(path, force=force)
     if path.is_file() and path.suffix not in SUFFIXES:
-        raise FixableError(f"{path} is a file, not the folder of a dataset; give another name")
+        raise FixableError(
+            f"{path} is a file, not the folder of a dataset; give another name"
+        )
     if path.is_dir() and path.suffix:
         raise FixableError(f"{path} is a folder; give another name")
     rows = read_rows(path).rows if path.is_file() and path.suffix == ".jsonl" else []
     if any("rollouts" in row for row in rows):
-        raise FixableError(f"{path} holds stored groups, which are never replaced; rename it")
+        raise FixableError(
+            f"{path} holds stored groups, which are never replaced; rename it"
+        )
     dataset_files = (path / name for name in ("dataset_info.json", "dataset_dict.json"))
     if path.is_dir() and not any(file.exists() for file in dataset_files):
         raise FixableError(f"{path} is a folder without a dataset; give another name")
@@ -208,7 +218,9 @@ def write_splits(out: Path, splits: Mapping[str, Sequence[dict[str, Any]]]) -> N
         (DatasetDict(made) if len(made) > 1 else made["train"]).save_to_disk(partial)
 
 
-def _tables(out: Path, splits: Mapping[str, Sequence[dict[str, Any]]]) -> dict[str, Any]:
+def _tables(
+    out: Path, splits: Mapping[str, Sequence[dict[str, Any]]]
+) -> dict[str, Any]:
     """Return each split as a table of pyarrow; types follow the rows of all splits."""
     import pyarrow
 

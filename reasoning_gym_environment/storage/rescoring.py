@@ -68,7 +68,9 @@ class Rescored:
         """All rescored rollouts: those with a completion."""
         return [
             ScoreChange(task=self.after.task, before=before, after=after)
-            for before, after in zip(self.before.rollouts, self.after.rollouts, strict=True)
+            for before, after in zip(
+                self.before.rollouts, self.after.rollouts, strict=True
+            )
             if before.tokens and not self.kept
         ]
 
@@ -133,7 +135,8 @@ async def _rescore_group(
     return replace(
         group,
         rollouts=[
-            replace(r, **grade_fields(*next(grades))) if r.tokens else r for r in group.rollouts
+            replace(r, **grade_fields(*next(grades))) if r.tokens else r
+            for r in group.rollouts
         ],
         recipe=problem.recipe,
         oracle=problem.oracle,
@@ -162,18 +165,26 @@ def describe_rescoring(
     if faulty:
         yield f"  {faulty}  have faulty items; --without-faulty-items leaves them out"
     done = [result for result in results if not result.kept]
-    for (library, then, now), count in Counter(result.made_with for result in done).items():
+    for (library, then, now), count in Counter(
+        result.made_with for result in done
+    ).items():
         if then != now:
             yield f"  {count}  were generated with {library} {then}, scored with {now}"
     yield from _differences([result.before for result in done], settings)
-    yield from describe_changes([change for result in results for change in result.changes])
+    yield from describe_changes(
+        [change for result in results for change in result.changes]
+    )
 
 
-def _differences(groups: Sequence[StoredGroup], settings: ScoringSettings) -> Iterator[str]:
+def _differences(
+    groups: Sequence[StoredGroup], settings: ScoringSettings
+) -> Iterator[str]:
     """Count the groups that were scored with other settings."""
     for name, value in settings.to_json().items():
         scorings = [group.scoring for group in groups]
-        differing = Counter(str(old[name]) for old in scorings if old.get(name, value) != value)
+        differing = Counter(
+            str(old[name]) for old in scorings if old.get(name, value) != value
+        )
         for before, count in differing.items():
             yield f"  {count}  were scored with {name} {before}, now {value}"
 
@@ -188,11 +199,17 @@ def describe_changes(changes: Sequence[ScoreChange]) -> list[str]:
         if change.before.status is not change.after.status
     )
     tasks = sorted({change.task for change in changed})
-    own = {task: [change for change in changes if change.task == task] for task in tasks}
+    own = {
+        task: [change for change in changes if change.task == task] for task in tasks
+    }
     return [
         _movement(changes),
-        *_titled("reasons:", [f"{count}  {what}" for what, count in reasons.most_common()]),
-        *_titled("statuses:", [f"{count}  {what}" for what, count in statuses.most_common()]),
+        *_titled(
+            "reasons:", [f"{count}  {what}" for what, count in reasons.most_common()]
+        ),
+        *_titled(
+            "statuses:", [f"{count}  {what}" for what, count in statuses.most_common()]
+        ),
         *_titled("tasks:", [f"{task}: {_movement(own[task])}" for task in tasks]),
     ]
 

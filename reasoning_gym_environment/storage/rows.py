@@ -15,7 +15,16 @@ from typing import Annotated, Any, TypedDict, cast
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 from msgspec.structs import asdict, replace
 
-from ..records import Attempt, GroupResult, Problem, Recipe, Reward, Signal, Status, Verdict
+from ..records import (
+    Attempt,
+    GroupResult,
+    Problem,
+    Recipe,
+    Reward,
+    Signal,
+    Status,
+    Verdict,
+)
 from ..scoring.grading import ScoringSettings, signal
 from ..tasks.facts import LIBRARY
 from ..tasks.recipes import read_recipe
@@ -26,7 +35,9 @@ SCHEMA_VERSION = 1
 # Integers up to 2**53 survive every format: JSON, Arrow and doubles.
 Integer = Annotated[int, Meta(ge=-(2**53), le=2**53)]
 Number = Integer | Annotated[float, Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
-VerifierScore = Annotated[int, Meta(ge=0, le=1)] | Annotated[float, Meta(ge=0.0, le=1.0)]
+VerifierScore = (
+    Annotated[int, Meta(ge=0, le=1)] | Annotated[float, Meta(ge=0.0, le=1.0)]
+)
 
 
 class Message(TypedDict):
@@ -64,7 +75,9 @@ class StoredRollout(Struct, frozen=True, kw_only=True):
     other: dict[str, Any] = field(default_factory=dict, name="(other)")
 
     @classmethod
-    def from_attempt(cls, attempt: Attempt, prompt: Sequence[Mapping[str, str]]) -> StoredRollout:
+    def from_attempt(
+        cls, attempt: Attempt, prompt: Sequence[Mapping[str, str]]
+    ) -> StoredRollout:
         """Record a fresh attempt after the messages of its prompt."""
         completion = attempt.completion
         conversation = [*prompt, {"role": "assistant", "content": completion.text}]
@@ -116,7 +129,9 @@ class StoredRollout(Struct, frozen=True, kw_only=True):
         return self.completion_tokens if self.tokens else None
 
 
-def grade_fields(answer: str | None, verdict: Verdict, reward: Reward) -> dict[str, Any]:
+def grade_fields(
+    answer: str | None, verdict: Verdict, reward: Reward
+) -> dict[str, Any]:
     """Return the fields of a rollout that scoring determines."""
     return {
         "score": reward.value,
@@ -169,18 +184,29 @@ class StoredGroup(Struct, frozen=True, kw_only=True):
     file: Path | None = field(default=None, name="(file)")
 
     @classmethod
-    def from_json(cls, row: Mapping[str, Any], *, file: Path | None = None) -> StoredGroup:
+    def from_json(
+        cls, row: Mapping[str, Any], *, file: Path | None = None
+    ) -> StoredGroup:
         """Validate and read a row; raises ValueError with what is wrong with it."""
         version = validate(row, dict[str, Any]).get("schema_version")
         if version != SCHEMA_VERSION:
-            raise ValueError(f"schema_version must be {SCHEMA_VERSION}, got {shorten(version)}")
+            raise ValueError(
+                f"schema_version must be {SCHEMA_VERSION}, got {shorten(version)}"
+            )
         recipe = read_recipe(row.get("recipe"))
-        plain = {"task": recipe.task, "seed": recipe.seed}  # its level may have a decimal point
+        # Its level may have a decimal point.
+        plain = {"task": recipe.task, "seed": recipe.seed}
         group = validate({**row, "recipe": plain}, cls)
         if row.get("item_id") != recipe.task:
-            raise ValueError(f"item_id must be its recipe's task, got {row.get('item_id')!r:.50}")
+            raise ValueError(
+                f"item_id must be its recipe's task, got {row.get('item_id')!r:.50}"
+            )
         rollouts = [
-            replace(rollout, conversation=raw["conversation"], other=_unknown(raw, StoredRollout))
+            replace(
+                rollout,
+                conversation=raw["conversation"],
+                other=_unknown(raw, StoredRollout),
+            )
             for rollout, raw in zip(group.rollouts, row["rollouts"], strict=True)
         ]
         other = _unknown(row, cls)
@@ -195,13 +221,21 @@ class StoredGroup(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_result(
-        cls, group: GroupResult, prompt: Sequence[Mapping[str, str]], run: Mapping[str, Any]
+        cls,
+        group: GroupResult,
+        prompt: Sequence[Mapping[str, str]],
+        run: Mapping[str, Any],
     ) -> StoredGroup:
         """Record a fresh group; `run` has the keys with the same value in all rows of a run."""
         problem = group.problem
-        other = {key: value for key, value in run.items() if key not in cls.__struct_fields__}
+        other = {
+            key: value for key, value in run.items() if key not in cls.__struct_fields__
+        }
         return cls(
-            rollouts=[StoredRollout.from_attempt(attempt, prompt) for attempt in group.attempts],
+            rollouts=[
+                StoredRollout.from_attempt(attempt, prompt)
+                for attempt in group.attempts
+            ],
             recipe=problem.recipe,
             oracle=problem.oracle,
             fault=fault_of(problem),
@@ -231,7 +265,15 @@ class StoredGroup(Struct, frozen=True, kw_only=True):
         row["difficulty"] = row.pop("sampled_at")
         row["rollouts"] = [rollout.to_json() for rollout in self.rollouts]
         row["recipe"] = self.recipe.to_json()
-        names = ("run", "library_versions", "number", "scoring", "time", "asked_again", "source")
+        names = (
+            "run",
+            "library_versions",
+            "number",
+            "scoring",
+            "time",
+            "asked_again",
+            "source",
+        )
         for key in names:
             if not row[key]:
                 del row[key]
@@ -270,13 +312,17 @@ class StoredGroup(Struct, frozen=True, kw_only=True):
     @property
     def signal(self) -> Signal | None:
         """The group's training signal; see `scoring.grading.signal`."""
-        return signal([Verdict(score=r.raw_score, status=r.status) for r in self.rollouts])
+        return signal(
+            [Verdict(score=r.raw_score, status=r.status) for r in self.rollouts]
+        )
 
     @property
     def item_key(self) -> str:
         """A key for the same item in two evaluations: its recipe and the user's messages."""
         conversation = self.rollouts[0].conversation
-        user = [message["content"] for message in conversation if message["role"] == "user"]
+        user = [
+            message["content"] for message in conversation if message["role"] == "user"
+        ]
         return stable_json([self.recipe.identity(), user])
 
     @property
@@ -314,7 +360,11 @@ def fault_of(problem: Problem) -> dict[str, Any] | UnsetType:
 
 def _unknown(row: Mapping[str, Any], model: type[Struct]) -> dict[str, Any]:
     """Return the keys that a model doesn't know."""
-    return {key: value for key, value in row.items() if key not in model.__struct_encode_fields__}
+    return {
+        key: value
+        for key, value in row.items()
+        if key not in model.__struct_encode_fields__
+    }
 
 
 def stable_json(value: Any) -> str:

@@ -12,7 +12,13 @@ from importlib.metadata import version
 from typing import Any, NamedTuple
 
 from ..errors import ConfigurationError, did_you_mean
-from .facts import NOT_A_TASK, PAYS_ANY_ANSWER, UNTRUSTED_ENTRIES, known_categories, stored_snapshot
+from .facts import (
+    NOT_A_TASK,
+    PAYS_ANY_ANSWER,
+    UNTRUSTED_ENTRIES,
+    known_categories,
+    stored_snapshot,
+)
 from .ladders import TaskLadder
 
 NOT_INCLUDED = "not among include_tasks"
@@ -60,11 +66,17 @@ def bundled_snapshot() -> LibrarySnapshot | None:
         return None
     ladders = {
         task: TaskLadder(
-            **{**row, "levels": tuple(row["levels"]), "parameters": tuple(row["parameters"])}
+            **{
+                **row,
+                "levels": tuple(row["levels"]),
+                "parameters": tuple(row["parameters"]),
+            }
         )
         for task, row in content["ladders"].items()
     }
-    return LibrarySnapshot(Discovery(content["categories"], content["failures"], None), ladders)
+    return LibrarySnapshot(
+        Discovery(content["categories"], content["failures"], None), ladders
+    )
 
 
 def proven_tasks() -> frozenset[str]:
@@ -72,7 +84,9 @@ def proven_tasks() -> frozenset[str]:
     snapshot = bundled_snapshot()
     if snapshot is None:
         return frozenset()
-    return frozenset(snapshot.discovery.categories.keys() - snapshot.discovery.failures.keys())
+    return frozenset(
+        snapshot.discovery.categories.keys() - snapshot.discovery.failures.keys()
+    )
 
 
 def read_registry() -> dict[str, str]:
@@ -82,7 +96,10 @@ def read_registry() -> dict[str, str]:
     """
     from reasoning_gym.factory import DATASETS  # heavy: only worker processes call this
 
-    return {name: dataset.__module__.split(".")[1] for name, (dataset, _) in DATASETS.items()}
+    return {
+        name: dataset.__module__.split(".")[1]
+        for name, (dataset, _) in DATASETS.items()
+    }
 
 
 def discover(
@@ -170,7 +187,9 @@ def select_tasks(
     ]
 
 
-def task_weights(tasks: Sequence[TaskInfo], configured: Mapping[str, float]) -> dict[str, float]:
+def task_weights(
+    tasks: Sequence[TaskInfo], configured: Mapping[str, float]
+) -> dict[str, float]:
     """Return each used task's weight: its own if configured, else its category's, else 1.
 
     Raises UnknownTaskError, and ConfigurationError if no used task has a weight above 0.
@@ -204,15 +223,21 @@ def restore_json_entry(entry: Mapping[str, Any]) -> dict[str, Any]:
     metadata = entry["metadata"]
     task = metadata.get("source_dataset")
     if not isinstance(task, str) or task not in known_categories():
-        hint = did_you_mean(str(task)[:50], known_categories(), otherwise="see the `tasks` command")
+        hint = did_you_mean(
+            str(task)[:50], known_categories(), otherwise="see the `tasks` command"
+        )
         raise ValueError(
             f"metadata.source_dataset must be a task of reasoning-gym, got {task!r:.50}; {hint}"
         )
     hint = "send the recipe of a problem made by this package instead"
     if task in UNTRUSTED_ENTRIES:
-        raise ValueError(f"entries of {task} are not scored: {UNTRUSTED_ENTRIES[task]}; {hint}")
+        raise ValueError(
+            f"entries of {task} are not scored: {UNTRUSTED_ENTRIES[task]}; {hint}"
+        )
     if entry["answer"] is None:
-        raise ValueError(f"answer is null, so this {task} entry can't be checked; {hint}")
+        raise ValueError(
+            f"answer is null, so this {task} entry can't be checked; {hint}"
+        )
 
     def tuples(value: Any) -> Any:
         return tuple(map(tuples, value)) if isinstance(value, list) else value
@@ -231,4 +256,8 @@ def restore_json_entry(entry: Mapping[str, Any]) -> dict[str, Any]:
         restored = tuples(value)
         is_list = task == "knight_swap" and isinstance(value, list)
         metadata = {**metadata, name: list(restored) if is_list else restored}
-    return {"question": entry["question"], "answer": entry["answer"], "metadata": dict(metadata)}
+    return {
+        "question": entry["question"],
+        "answer": entry["answer"],
+        "metadata": dict(metadata),
+    }

@@ -51,7 +51,8 @@ class Datasets:
     """
 
     def __init__(self, *, own: Collection[str] = (), cache_size: int = 420) -> None:
-        from reasoning_gym.factory import create_dataset  # heavy: only workers come here
+        # Heavy: only workers come here.
+        from reasoning_gym.factory import create_dataset
 
         self._create = create_dataset
         self._version = version(LIBRARY)
@@ -90,10 +91,13 @@ class Datasets:
     def entry(self, recipe: Recipe) -> dict[str, Any]:
         """Make the entry of an allowed recipe; the same in every process of one hash seed."""
         require_allowed(recipe)
-        seed_globals(recipe.seed)  # list_functions and codeio draw from the global generators
+        # list_functions and codeio draw from the global generators.
+        seed_globals(recipe.seed)
         if recipe.task in self._own:
             return self._own_entry(recipe)
-        return choose_entry(recipe, partial(self._seeded, recipe.task, recipe.parameters))
+        return choose_entry(
+            recipe, partial(self._seeded, recipe.task, recipe.parameters)
+        )
 
     def _own_entry(self, recipe: Recipe) -> dict[str, Any]:
         """Make an entry of a user's task; raise TypeError if it is not one."""
@@ -107,7 +111,8 @@ class Datasets:
             size=1,
             **recipe.parameters,
         )
-        seed_globals(seed)  # what the class fills once must not change what the item draws
+        # What the class fills once must not change what the item draws.
+        seed_globals(seed)
         entry = dataset[0]
         question = entry["question"]
         answer = entry["answer"]
@@ -129,15 +134,19 @@ class Datasets:
             )
         dataset = self.get(task, parameters)
         dataset.seed = seed
-        dataset.size = 1  # word_ladder sets 0 if it finds no item, and finds none from then on
+        # word_ladder sets 0 if it finds no item, and finds none from then on.
+        dataset.size = 1
         return dataset
 
     def problem(self, recipe: Recipe) -> Problem:
         """Make a problem; raise ValueError if it is too large or the library couldn't solve it."""
-        decimal.setcontext(decimal.Context())  # decimal_arithmetic lowers the process's precision
+        # decimal_arithmetic lowers the process's precision.
+        decimal.setcontext(decimal.Context())
         entry = self.entry(recipe)
         if recipe.task == "intermediate_integration" and "Integral(" in entry["answer"]:
-            raise ValueError(f"the library has no answer to its own problem: {entry['answer']}")
+            raise ValueError(
+                f"the library has no answer to its own problem: {entry['answer']}"
+            )
         pickled = pickle.dumps(entry)
         if len(pickled) > 2**20:  # the largest of all ladders has 36,000 bytes
             raise ValueError(
@@ -171,7 +180,8 @@ def require_allowed(recipe: Recipe) -> None:
 @cache
 def known_parameters(task: str) -> Mapping[str, KnownParameter]:
     """Return what is known of each parameter of a task; raise UnknownTaskError."""
-    from reasoning_gym.factory import CURRICULA, DATASETS  # heavy: only workers come here
+    # Heavy: only workers come here.
+    from reasoning_gym.factory import CURRICULA, DATASETS
 
     require_known([task], DATASETS.keys() - NOT_A_TASK.keys(), "task", what="task")
     configuration = DATASETS[task][1]
@@ -182,7 +192,9 @@ def known_parameters(task: str) -> Mapping[str, KnownParameter]:
             make = field.default_factory
             default = field.default if make is dataclasses.MISSING else make()
             values[field.name] += [default, *_values_of_type(hints[field.name])]
-    levels: list[Mapping[str, Any]] = curriculum_levels(task) if task in CURRICULA else []
+    levels: list[Mapping[str, Any]] = (
+        curriculum_levels(task) if task in CURRICULA else []
+    )
     for table in (OWN_LADDERS, REPAIRS):
         levels += table[task].levels if task in table else ()
     for level in levels:
@@ -213,7 +225,9 @@ def text_of(value: Any) -> str:
     """
     match value:
         case dict():
-            pairs = (f"{text_of(key)}: {text_of(inner)}" for key, inner in value.items())
+            pairs = (
+                f"{text_of(key)}: {text_of(inner)}" for key, inner in value.items()
+            )
             return f"{{{', '.join(pairs)}}}"
         case list():
             return f"[{', '.join(map(text_of, value))}]"
@@ -238,4 +252,6 @@ def json_changes(entry: Mapping[str, Any]) -> str:
             return False
 
     fields = {**entry, **entry["metadata"]}
-    return ", ".join(name for name in fields if name != "metadata" and not survives(fields[name]))
+    return ", ".join(
+        name for name in fields if name != "metadata" and not survives(fields[name])
+    )

@@ -15,7 +15,9 @@ Generator = TypeVar("Generator", bound=Generate)
 Verifier = Callable[[str, Any], float]
 
 
-def task(levels: int, *, verifier: Verifier | None = None) -> Callable[[Generator], Generator]:
+def task(
+    levels: int, *, verifier: Verifier | None = None
+) -> Callable[[Generator], Generator]:
     """Register a function as a task of its name, with levels, in reasoning-gym's registry.
 
     The function gets a source of random numbers and a level, and returns a question, its answer,
@@ -39,7 +41,9 @@ def task(levels: int, *, verifier: Verifier | None = None) -> Callable[[Generato
             f"levels must be an integer ≥ 1, got {shorten(levels)}: write @task(levels=8)"
         )
     if verifier is not None and not callable(verifier):
-        raise ConfigurationError(f"verifier must be a function, got {shorten(verifier)}")
+        raise ConfigurationError(
+            f"verifier must be a function, got {shorten(verifier)}"
+        )
 
     def register(generator: Generator) -> Generator:
         if generator.__module__ not in ("__main__", "__mp_main__"):
@@ -50,7 +54,8 @@ def task(levels: int, *, verifier: Verifier | None = None) -> Callable[[Generato
 
 
 def _register(generator: Generate, levels: int, verifier: Verifier | None) -> None:
-    from reasoning_gym.coaching import BaseCurriculum, ScalarAttributeDefinition  # heavy
+    # Heavy.
+    from reasoning_gym.coaching import BaseCurriculum, ScalarAttributeDefinition
     from reasoning_gym.dataset import ProceduralDataset
     from reasoning_gym.factory import register_dataset
 
@@ -64,7 +69,9 @@ def _register(generator: Generate, levels: int, verifier: Verifier | None) -> No
 
         def validate(self) -> None:
             if not 0 <= self.level < levels:
-                raise ValueError(f"level must be from 0 to {levels - 1}, got {self.level}")
+                raise ValueError(
+                    f"level must be from 0 to {levels - 1}, got {self.level}"
+                )
 
     class Dataset(ProceduralDataset):
         def __init__(self, config: Configuration) -> None:
@@ -74,7 +81,9 @@ def _register(generator: Generate, levels: int, verifier: Verifier | None) -> No
             source = random.Random(self.seed + index)
             made = generator(source, self.config.level)
             if not isinstance(made, tuple) or len(made) != 3:
-                raise TypeError(f"it must return (question, answer, data), got {shorten(made)}")
+                raise TypeError(
+                    f"it must return (question, answer, data), got {shorten(made)}"
+                )
             question, answer, data = made
             metadata = {"source_dataset": name, "source_index": index, "data": data}
             return {"question": question, "answer": answer, "metadata": metadata}
@@ -84,7 +93,9 @@ def _register(generator: Generate, levels: int, verifier: Verifier | None) -> No
                 return float(answer == entry["answer"])
             score = verifier(answer, entry["metadata"]["data"])
             if score is None or not 0 <= score <= 1:
-                raise ValueError(f"the verifier must return a score in [0, 1], got {score!r:.80}")
+                raise ValueError(
+                    f"the verifier must return a score in [0, 1], got {score!r:.80}"
+                )
             return score
 
     class Curriculum(BaseCurriculum):
@@ -92,8 +103,11 @@ def _register(generator: Generate, levels: int, verifier: Verifier | None) -> No
             super().__init__(name, Configuration)
             numbers = list(range(levels))
             self._define_attributes(
-                ScalarAttributeDefinition(name="level", field_name="level", levels=numbers)
+                ScalarAttributeDefinition(
+                    name="level", field_name="level", levels=numbers
+                )
             )
 
-    Dataset.__module__ = generator.__module__  # where the task's origin and category come from
+    # Where the task's origin and category come from.
+    Dataset.__module__ = generator.__module__
     register_dataset(name, Dataset, Configuration, Curriculum)

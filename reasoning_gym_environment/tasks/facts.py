@@ -16,7 +16,9 @@ from ..records import Recipe
 
 LIBRARY = "reasoning-gym"
 
-NOT_A_TASK = MappingProxyType({"composite": "mixes other datasets and has no problems of its own"})
+NOT_A_TASK = MappingProxyType(
+    {"composite": "mixes other datasets and has no problems of its own"}
+)
 """Registered names that are not tasks."""
 
 PAYS_ANY_ANSWER = MappingProxyType(
@@ -57,7 +59,8 @@ DISGUISES_ITS_ANSWER = frozenset(
 def solved_score(task: str) -> float:
     """Return the score from which an answer to a task is right; all answers from it are right."""
     longer_way = 0.06  # above the 0.05 for legal moves; up to 16 times the shortest way
-    other_spacing = 0.9  # every cell is right; with a wrong cell of 81, at most 0.89 are paid
+    # Every cell is right; with a wrong cell of 81, at most 0.89 are paid.
+    other_spacing = 0.9
     return {
         # The right matrix as a Python list: the question asks for a matrix in no certain form.
         "binary_matrix": 0.1,
@@ -66,7 +69,8 @@ def solved_score(task: str) -> float:
         "knight_swap": longer_way,
         "tower_of_hanoi": longer_way,
         "mini_sudoku": other_spacing,
-        "polynomial_equations": 0.9989,  # 0.0001 off: the text rounds "down" from a 5 on
+        # 0.0001 off: the text rounds "down" from a 5 on.
+        "polynomial_equations": 0.9989,
         # A variable that follows. The verifier takes it for trivial; tautologies earn less here.
         "propositional_logic": 0.25,
         "sudoku": other_spacing,
@@ -76,10 +80,35 @@ def solved_score(task: str) -> float:
 PLAIN_NUMBERS = frozenset(
     {
         *("advanced_geometry", "aiw", "basic_arithmetic", "binary_alternation"),
-        *("calendar_arithmetic", "chain_sum", "coin_flip", "count_bits", "count_primes"),
-        *("decimal_arithmetic", "decimal_chain_sum", "gcd", "gsm_symbolic", "largest_island"),
-        *("lcm", "leg_counting", "letter_counting", "maze", "number_format", "number_sequence"),
-        *("products", "rectangle_count", "rotten_oranges", "self_reference", "simple_equations"),
+        *(
+            "calendar_arithmetic",
+            "chain_sum",
+            "coin_flip",
+            "count_bits",
+            "count_primes",
+        ),
+        *(
+            "decimal_arithmetic",
+            "decimal_chain_sum",
+            "gcd",
+            "gsm_symbolic",
+            "largest_island",
+        ),
+        *(
+            "lcm",
+            "leg_counting",
+            "letter_counting",
+            "maze",
+            "number_format",
+            "number_sequence",
+        ),
+        *(
+            "products",
+            "rectangle_count",
+            "rotten_oranges",
+            "self_reference",
+            "simple_equations",
+        ),
         "simple_geometry",
     }
 )
@@ -112,13 +141,19 @@ def stored_snapshot() -> dict[str, Any]:
 def known_categories() -> dict[str, str]:
     """Return the category of every task in the snapshot, by name."""
     categories = stored_snapshot()["categories"]
-    return {name: category for name, category in categories.items() if name not in NOT_A_TASK}
+    return {
+        name: category
+        for name, category in categories.items()
+        if name not in NOT_A_TASK
+    }
 
 
 @cache
 def ladder_heights() -> Mapping[str, int]:
     """Return the number of levels of every task in the snapshot."""
-    return {task: len(row["levels"]) for task, row in stored_snapshot()["ladders"].items()}
+    return {
+        task: len(row["levels"]) for task, row in stored_snapshot()["ladders"].items()
+    }
 
 
 def level_chance(recipe: Recipe, solved_threshold: float | None = None) -> float | None:
@@ -171,6 +206,8 @@ def floors(solved_threshold: float | None = None) -> Mapping[str, Floors]:
         return {}
     text = Path(__file__).with_name("chance_floors.json").read_text(encoding="utf-8")
     return {
-        task: Floors(chance=Floor(**own["chance"]), no_reasoning=Floor(**own["no_reasoning"]))
+        task: Floors(
+            chance=Floor(**own["chance"]), no_reasoning=Floor(**own["no_reasoning"])
+        )
         for task, own in json.loads(text)["floors"].items()
     }

@@ -57,7 +57,9 @@ def _read(file: str) -> Mapping[str, Replacement]:
     table = json.loads(Path(__file__).with_name(file).read_text(encoding="utf-8"))
     return MappingProxyType(
         {
-            task: Replacement(entry["reason"], tuple(entry.get("levels") or levels_from(entry)))
+            task: Replacement(
+                entry["reason"], tuple(entry.get("levels") or levels_from(entry))
+            )
             for task, entry in table.items()
         }
     )
@@ -94,7 +96,9 @@ def build_ladders(tasks: Iterable[str]) -> dict[str, TaskLadder]:
         try:
             ladders[task] = replace(_build(task), parameters=parameter_names(task))
         except Exception as error:
-            raise ValueError(f"the levels of {task}: {type(error).__name__}: {error}") from error
+            raise ValueError(
+                f"the levels of {task}: {type(error).__name__}: {error}"
+            ) from error
     return ladders
 
 
@@ -107,7 +111,9 @@ def _build(task: str) -> TaskLadder:
     if task in REPAIRS:
         return ladder_of(task, REPAIRS[task].levels, repaired=REPAIRS[task].reason)
     if task not in CURRICULA:
-        return TaskLadder(levels=({},), origin="none", reason="the library has no curriculum")
+        return TaskLadder(
+            levels=({},), origin="none", reason="the library has no curriculum"
+        )
     return ladder_of(task, curriculum_levels(task))
 
 
@@ -131,10 +137,15 @@ def _fields(attribute: Any, level: int) -> dict[str, Any]:
     first = 1 if attribute.ensure_interval else 0
     top = min(level + first, len(values) - 1)
     window = values[max(top - 1, 0)], values[top]
-    return {attribute.lower_field_name: min(window), attribute.upper_field_name: max(window)}
+    return {
+        attribute.lower_field_name: min(window),
+        attribute.upper_field_name: max(window),
+    }
 
 
-def ladder_of(task: str, levels: Iterable[Mapping[str, Any]], *, repaired: str = "") -> TaskLadder:
+def ladder_of(
+    task: str, levels: Iterable[Mapping[str, Any]], *, repaired: str = ""
+) -> TaskLadder:
     """Build a ladder of the levels that the task's configuration accepts, without repetitions.
 
     The ladder's reason lists the refused levels; another version of the library may refuse some.
@@ -148,7 +159,9 @@ def ladder_of(task: str, levels: Iterable[Mapping[str, Any]], *, repaired: str =
         elif not kept or parameters != kept[-1]:
             kept.append(parameters)
     origin = "none" if not kept else "repaired" if reasons else "curriculum"
-    return TaskLadder(levels=tuple(kept) or ({},), origin=origin, reason="; ".join(reasons))
+    return TaskLadder(
+        levels=tuple(kept) or ({},), origin=origin, reason="; ".join(reasons)
+    )
 
 
 def _refusal(task: str, parameters: Mapping[str, Any]) -> str:
@@ -192,7 +205,9 @@ def relevant_experiments(entry: Entry) -> tuple[float, ...]:
     """
     listed = entry["question"].split("results:\n")[1].split("\n\nWhat is")[0]
     results, case = listed.split("\n\nNew test case:\n")
-    experiments = [set(line.split(" → ")[0].split(", ")) for line in results.splitlines()]
+    experiments = [
+        set(line.split(" → ")[0].split(", ")) for line in results.splitlines()
+    ]
     tested = set(case.split(", "))
     return (
         sum(bool(experiment & tested) for experiment in experiments),
@@ -213,7 +228,9 @@ def single_error_solutions(entry: Entry) -> tuple[float, ...]:
         exactly = count == true
         exactly_false = 7 - count == false
         holding = (count >= least) + (7 - count <= most) + exactly + exactly_false
-        holding += (exactly != exactly_false) + (count in (2, 3, 5, 7)) + (7 - count in (4, 6))
+        holding += (
+            (exactly != exactly_false) + (count in (2, 3, 5, 7)) + (7 - count in (4, 6))
+        )
         slips += {1: holding, -1: 7 - holding}.get(holding - count, 0)
     return (slips,)
 
@@ -264,7 +281,8 @@ MEASURES: Mapping[str, Measure] = MappingProxyType(
         "codeio": Measure(question_length, 8, entries=_executed),
         # The fewer ways to reach 24, the harder.
         "puzzle24": Measure(
-            lambda entry: (-_ways(list(map(Fraction, entry["metadata"]["numbers"]))),), 3
+            lambda entry: (-_ways(list(map(Fraction, entry["metadata"]["numbers"]))),),
+            3,
         ),
         # The number of buttons in the shortest solution.
         "quantum_lock": Measure(lambda entry: (entry["answer"].count("→") + 1,), 8),
@@ -305,7 +323,11 @@ def parameter_names(task: str) -> tuple[str, ...]:
     from reasoning_gym.factory import DATASETS  # heavy: only workers come here
 
     fields = dataclasses.fields(DATASETS[task][1])
-    library = (field.name for field in fields if field.init and field.name not in ("seed", "size"))
+    library = (
+        field.name
+        for field in fields
+        if field.init and field.name not in ("seed", "size")
+    )
     return (*library, *extra_parameters(task))
 
 
@@ -330,12 +352,16 @@ def choose_entry(recipe: Recipe, seeded: Callable[[int], Any]) -> dict[str, Any]
                     f"{recipe.task} has only the generators {sorted(known)}, got {numbers}"
                 )
             # Drawn with a seed other than the item's.
-            dataset.task_indices = [Random(f"{recipe.task} {recipe.seed}").choice(numbers)]
+            dataset.task_indices = [
+                Random(f"{recipe.task} {recipe.seed}").choice(numbers)
+            ]
     entry: dict[str, Any] = dataset[0]
     return entry
 
 
-def _ranked(recipe: Recipe, measure: Measure, seeded: Callable[[int], Any]) -> dict[str, Any]:
+def _ranked(
+    recipe: Recipe, measure: Measure, seeded: Callable[[int], Any]
+) -> dict[str, Any]:
     """Return the candidate at the rank.
 
     If the task has few answers, the candidates are those with the first one's answer, or with one
@@ -362,7 +388,9 @@ def _balanced(recipe: Recipe, seeded: Callable[[int], Any]) -> Entry:
     seeds = _candidates(recipe, draw, recipe.parameters["candidates"])
     every = [seeded(seed)[0] for seed in seeds]
     # Faulty ones are drawn again later, which would favor answers that seldom are.
-    found = [entry for entry in every if item_fault(recipe.task, entry) is None] or every
+    found = [
+        entry for entry in every if item_fault(recipe.task, entry) is None
+    ] or every
     return _same_answer(found, draw)[0]
 
 

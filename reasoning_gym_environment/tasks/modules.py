@@ -58,10 +58,14 @@ def find_modules(entries: Sequence[str | Path]) -> list[ModuleSource]:
     library = known_categories()
     for entry in entries:
         if not isinstance(entry, str | Path):
-            raise ConfigurationError(f"task_modules must be text or paths, got {shorten(entry)}")
+            raise ConfigurationError(
+                f"task_modules must be text or paths, got {shorten(entry)}"
+            )
         text = str(entry.absolute() if isinstance(entry, Path) else entry)
         module = find_module(text, "task_modules")
-        other = found[module.name].shown if module.name in found else "one of reasoning-gym"
+        other = (
+            found[module.name].shown if module.name in found else "one of reasoning-gym"
+        )
         if module.name in {*found, *library, *library.values(), "reasoning_gym"}:
             raise ConfigurationError(
                 f"task_modules: {module.shown} has the name of a module, task or category, "
@@ -73,7 +77,8 @@ def find_modules(entries: Sequence[str | Path]) -> list[ModuleSource]:
 
 def load_module(source: ModuleSource) -> ModuleTasks:
     """Import a module and build its tasks; WorkerStartError if it can't be used at all."""
-    from reasoning_gym.factory import DATASETS, create_dataset  # heavy: only workers come here
+    # Heavy: only workers come here.
+    from reasoning_gym.factory import DATASETS, create_dataset
 
     before = dict(DATASETS)
     taken = "task {} of {} has the name of one of {}: rename it"
@@ -87,8 +92,12 @@ def load_module(source: ModuleSource) -> ModuleTasks:
         raise
     for name, registered in before.items():
         if DATASETS.get(name) != registered:
-            raise WorkerStartError(taken.format(name, source.shown, registered[0].__module__))
-    own = {name: dataset for name, (dataset, _) in DATASETS.items() if name not in before}
+            raise WorkerStartError(
+                taken.format(name, source.shown, registered[0].__module__)
+            )
+    own = {
+        name: dataset for name, (dataset, _) in DATASETS.items() if name not in before
+    }
     if not own or module.__file__ is None:
         raise WorkerStartError(
             f"{source.shown} registers no task: put @task(levels=8) before a function of its own, "
@@ -106,8 +115,12 @@ def load_module(source: ModuleSource) -> ModuleTasks:
     )
     for name, dataset in own.items():
         declared = getattr(dataset, "category", None)
-        category = found.categories[name] = declared if isinstance(declared, str) else source.name
-        if not re.fullmatch(r"(\w[\w.-]{0,99}) (\w[\w.-]{0,99})", f"{name} {category}", re.ASCII):
+        category = found.categories[name] = (
+            declared if isinstance(declared, str) else source.name
+        )
+        if not re.fullmatch(
+            r"(\w[\w.-]{0,99}) (\w[\w.-]{0,99})", f"{name} {category}", re.ASCII
+        ):
             raise WorkerStartError(
                 f"{source.shown}: a task's name and category must be at most 100 letters, digits "
                 f"and _.-, got {name!r:.110} and {category!r:.110}"
@@ -157,17 +170,31 @@ def _with_imports(file: Path) -> set[Path]:
     while ahead:
         files.add(path := ahead.pop())
         nodes: list[ast.AST] = []
-        with suppress(SyntaxError, ValueError):  # it is compiled, or nothing can import it
+        # It is compiled, or nothing can import it.
+        with suppress(SyntaxError, ValueError):
             nodes = [*ast.walk(ast.parse(path.read_bytes()))]
-        imported = [(0, name.name) for n in nodes if isinstance(n, ast.Import) for name in n.names]
+        imported = [
+            (0, name.name)
+            for n in nodes
+            if isinstance(n, ast.Import)
+            for name in n.names
+        ]
         for n in nodes:
             if isinstance(n, ast.ImportFrom):
-                imported += [(n.level, f"{n.module or ''}.{name.name}") for name in n.names]
+                imported += [
+                    (n.level, f"{n.module or ''}.{name.name}") for name in n.names
+                ]
         for level, name in imported:
             start = [file.parent, *path.parents][level]
-            for place in accumulate(filter(None, name.split(".")), Path.joinpath, initial=start):
+            for place in accumulate(
+                filter(None, name.split(".")), Path.joinpath, initial=start
+            ):
                 stems = place, place / "__init__"
-                found = [Path(f"{stem}{suffix}") for stem in stems for suffix in all_suffixes()]
+                found = [
+                    Path(f"{stem}{suffix}")
+                    for stem in stems
+                    for suffix in all_suffixes()
+                ]
                 ahead += [f for f in found if file.parent in f.parents and f.is_file()]
         ahead = [path for path in ahead if path not in files]
     return files
@@ -200,10 +227,16 @@ def read_proof(module: ModuleSource, digest: str) -> Proof:
         if (versions[module.name], versions[LIBRARY]) != (digest, version(LIBRARY)):
             return Proof()
         return Proof(
-            proved=frozenset(task for task, result in tasks if result["verdict"] == "proved"),
-            stateless=frozenset(task for task, result in tasks if result["stateless"] is True),
+            proved=frozenset(
+                task for task, result in tasks if result["verdict"] == "proved"
+            ),
+            stateless=frozenset(
+                task for task, result in tasks if result["stateless"] is True
+            ),
             chance={
-                t: float(result["chance"]["solved"]) for t, result in tasks if result["chance"]
+                t: float(result["chance"]["solved"])
+                for t, result in tasks
+                if result["chance"]
             },
         )
     except (OSError, ValueError, LookupError, TypeError, AttributeError):

@@ -64,13 +64,19 @@ def require_valid_recipe(recipe: Recipe) -> None:
     if level is not None and not _is_number(level, int, float, below=1000):
         raise ValueError(f"level must be a number in [0, 1000), got {shorten(level)}")
     if not isinstance(parameters, Mapping) or len(parameters) > _MAX_LENGTH:
-        raise ValueError(f"parameters must be a small object, got {shorten(parameters)}")
+        raise ValueError(
+            f"parameters must be a small object, got {shorten(parameters)}"
+        )
     made = recipe.library_version
     if made is not None and not (isinstance(made, str) and VERSION.fullmatch(made)):
-        raise ValueError(f"library_version must be a version of {LIBRARY}, got {shorten(made)}")
+        raise ValueError(
+            f"library_version must be a version of {LIBRARY}, got {shorten(made)}"
+        )
     for name, value in parameters.items():
         if not isinstance(name, str) or len(name) > _MAX_LENGTH:
-            raise ValueError(f"a parameter's name must be a short text, got {shorten(name)}")
+            raise ValueError(
+                f"a parameter's name must be a short text, got {shorten(name)}"
+            )
         _require_plain(name, value)
 
 
@@ -99,10 +105,14 @@ def _require_plain(name: str, value: Any) -> None:
                     pass
                 case int() | float():
                     if not abs(leaf) <= 2**53:  # also refuses NaN
-                        raise ValueError("has a number that is not finite or beyond 2**53")
+                        raise ValueError(
+                            "has a number that is not finite or beyond 2**53"
+                        )
                 case str():
                     if len(leaf) > _MAX_LENGTH:
-                        raise ValueError(f"has a text of more than {_MAX_LENGTH} characters")
+                        raise ValueError(
+                            f"has a text of more than {_MAX_LENGTH} characters"
+                        )
                 case _:
                     raise ValueError("must be a number, text, boolean or list of them")
     except ValueError as error:
@@ -117,7 +127,9 @@ def read_recipe(data: Any) -> Recipe:
     known = [field.name for field in fields(Recipe)]
     for name in data:
         if name not in known:
-            hint = did_you_mean(str(name)[:_MAX_LENGTH], known, otherwise=f"it has {known}")
+            hint = did_you_mean(
+                str(name)[:_MAX_LENGTH], known, otherwise=f"it has {known}"
+            )
             raise ValueError(f"a recipe has no field {shorten(name)}; {hint}")
     for name in ("task", "seed"):
         if name not in data:
@@ -152,7 +164,9 @@ class KnownParameter:
         return cls(
             kinds=frozenset(_kind(leaf) for _, leaf in found),
             depths=frozenset([*(depth for depth, _ in found), *empty]),
-            texts=frozenset(str.__str__(leaf) for _, leaf in found if isinstance(leaf, str)),
+            texts=frozenset(
+                str.__str__(leaf) for _, leaf in found if isinstance(leaf, str)
+            ),
             largest=max([1, *numbers]),
         )
 
@@ -167,7 +181,9 @@ def require_known_values(
     """
     for name, value in parameters.items():
         if name not in known:
-            raise TypeError(f"unknown parameter {shorten(name)}; the task has {', '.join(known)}")
+            raise TypeError(
+                f"unknown parameter {shorten(name)}; the task has {', '.join(known)}"
+            )
         _require_plain(name, value)
         for depth, leaf in leaves(value):
             refusal = _refusal(name, depth, leaf, known[name])
@@ -186,17 +202,29 @@ def _refusal(name: str, depth: int, leaf: Any, known: KnownParameter) -> str:
     if depth not in known.depths or (leaf is None and depth):
         return "a list is missing, misplaced or too deep"
     if kind not in known.kinds and not (kind is int and float in known.kinds):
-        kinds = ", ".join(sorted(k.__name__ for k in known.kinds & {bool, int, float, str}))
+        kinds = ", ".join(
+            sorted(k.__name__ for k in known.kinds & {bool, int, float, str})
+        )
         return f"its type is {kinds}" if kinds else "a recipe can't hold its type"
     if isinstance(leaf, str):
         if name in ("symbols", "variables"):  # of expressions that sympy evaluates
             ok = re.fullmatch("[A-Za-z][0-9]{0,3}", leaf)
             return "" if ok else "a symbol is a letter followed by digits"
-        if name in ("colour_list", "female_names", "male_names", "static_font", "static_word"):
+        if name in (
+            "colour_list",
+            "female_names",
+            "male_names",
+            "static_font",
+            "static_word",
+        ):
             # Words that go into a question, or name a font. All other texts must be known values.
             ok = re.fullmatch("[A-Za-z][A-Za-z0-9_]{0,39}", leaf)
             return "" if ok else "a word is a letter followed by letters, digits or _"
-        return "" if leaf in known.texts else f"its texts are {shorten(sorted(known.texts))}"
+        return (
+            ""
+            if leaf in known.texts
+            else f"its texts are {shorten(sorted(known.texts))}"
+        )
     most = 100 * known.largest
     if leaf is not None and abs(leaf) > most:
         return f"the limit is {most:g}"

@@ -19,7 +19,14 @@ from types import NoneType
 from typing import Any, ClassVar, NoReturn, TypeVar, get_args, get_origin
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    create_model,
+    model_validator,
+)
 from pydantic.fields import FieldInfo
 
 from ..errors import ConfigurationError, did_you_mean
@@ -51,7 +58,9 @@ class Section(BaseModel):
         """Raise ConfigurationError for the first name that is unknown."""
         for name in names:
             if name not in cls.model_fields:
-                hint = did_you_mean(str(name), cls.model_fields, otherwise=cls.unknown_name_hint)
+                hint = did_you_mean(
+                    str(name), cls.model_fields, otherwise=cls.unknown_name_hint
+                )
                 raise ConfigurationError(f"{prefix}unknown setting {name!r}; {hint}")
 
 
@@ -66,8 +75,14 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, command: str = "", description: str = "", **more: Any) -> None:
         width = shutil.get_terminal_size((100, 24)).columns
-        filled = "\n".join(textwrap.fill(line, width) for line in description.splitlines())
-        given = {"prog": f"reasoning-gym-environment {command}", "formatter_class": _Help, **more}
+        filled = "\n".join(
+            textwrap.fill(line, width) for line in description.splitlines()
+        )
+        given = {
+            "prog": f"reasoning-gym-environment {command}",
+            "formatter_class": _Help,
+            **more,
+        }
         super().__init__(
             description=filled,
             allow_abbrev=False,
@@ -94,9 +109,13 @@ class Parser(argparse.ArgumentParser):
         if rest and re.match("--?[A-Za-z_]", rest[0]):
             raise ConfigurationError(_unknown(rest[0], self._option_string_actions))
         if rest:
-            before = [a for a in arguments[: arguments.index(rest[0])] if a.startswith("--")]
+            before = [
+                a for a in arguments[: arguments.index(rest[0])] if a.startswith("--")
+            ]
             last = before[-1].partition("=")[0] if before else ""
-            shown = "argument" if "api_key" in f"{last[-7:]} {rest[0]}" else repr(rest[0])
+            shown = (
+                "argument" if "api_key" in f"{last[-7:]} {rest[0]}" else repr(rest[0])
+            )
             after = f" after the value of {last}" if last else ""
             raise ConfigurationError(
                 f"unexpected {shown}{after}; options start with --, see --help"
@@ -111,7 +130,9 @@ class Parser(argparse.ArgumentParser):
             (r"the following arguments are required: (.*)", r"missing \1; see --help"),
         ):
             message = re.sub(pattern, sentence, message)
-        choice = re.fullmatch(r"(\S+) invalid choice: (.*) \(choose from (.*)\)", message)
+        choice = re.fullmatch(
+            r"(\S+) invalid choice: (.*) \(choose from (.*)\)", message
+        )
         if choice:
             known = choice[3].replace("'", "")
             message = f"{choice[1]} must be one of {known}, got {choice[2]}"
@@ -123,7 +144,9 @@ class _Help(argparse.RawDescriptionHelpFormatter):
 
     def __init__(self, prog: str) -> None:
         columns = shutil.get_terminal_size((120, 24)).columns - 2
-        super().__init__(prog, max_help_position=min(37, columns // 3), width=min(118, columns))
+        super().__init__(
+            prog, max_help_position=min(37, columns // 3), width=min(118, columns)
+        )
 
     def add_usage(
         self,
@@ -138,7 +161,9 @@ class _Help(argparse.RawDescriptionHelpFormatter):
 
     def _format_action_invocation(self, action: argparse.Action) -> str:
         names = ", ".join(action.option_strings)  # alone, where the metavar is empty
-        return names if action.metavar == "" else super()._format_action_invocation(action)
+        return (
+            names if action.metavar == "" else super()._format_action_invocation(action)
+        )
 
 
 def _unknown(argument: str, known: Iterable[str]) -> str:
@@ -150,7 +175,9 @@ def _unknown(argument: str, known: Iterable[str]) -> str:
     if last in full_names:
         close = [last]
     else:
-        of_section = [short for short in full_names if f"--{section}.{short}" in full_names[short]]
+        of_section = [
+            short for short in full_names if f"--{section}.{short}" in full_names[short]
+        ]
         close = get_close_matches(last, of_section or full_names)
     meant = ", ".join(full for short in close for full in full_names[short])
     if meant:
@@ -191,8 +218,13 @@ class Given:
     def keys(self) -> list[Any]:
         """The API keys, which must not be printed: given or in environment variables."""
         servers = self.servers or [{}]
-        variables = {str(server.get("api_key_var") or KEY_VARIABLE) for server in servers}
-        keys = [*(server.get("api_key") for server in servers), *map(os.environ.get, variables)]
+        variables = {
+            str(server.get("api_key_var") or KEY_VARIABLE) for server in servers
+        }
+        keys = [
+            *(server.get("api_key") for server in servers),
+            *map(os.environ.get, variables),
+        ]
         return [str(key).strip() for key in keys if key]
 
 
@@ -228,7 +260,9 @@ def read_file(path: Path, sections: Sections) -> Given:
     known = (ENV, SERVER, *sections[""].model_fields)
     for name in content:
         if name not in known:
-            hint = did_you_mean(str(name), known, otherwise=f"the sections are {', '.join(known)}")
+            hint = did_you_mean(
+                str(name), known, otherwise=f"the sections are {', '.join(known)}"
+            )
             place = _section_of(name, sections)
             if place:
                 hint = f"it belongs below `{place}:`"
@@ -236,9 +270,13 @@ def read_file(path: Path, sections: Sections) -> Given:
     servers = content.get(SERVER) or []
     servers = [servers] if isinstance(servers, dict) else servers
     if not isinstance(servers, list):
-        raise ConfigurationError(f"{path}: {SERVER} must be a server's settings or a list of them")
+        raise ConfigurationError(
+            f"{path}: {SERVER} must be a server's settings or a list of them"
+        )
     below = [(ENV, _mapping(content.get(ENV) or {}, path, ENV))]
-    below += [(SERVER, _mapping(one, path, f"a server below {SERVER}")) for one in servers]
+    below += [
+        (SERVER, _mapping(one, path, f"a server below {SERVER}")) for one in servers
+    ]
     for section, settings in below:
         for name in settings:
             place = _section_of(name, sections)
@@ -257,18 +295,24 @@ def read_file(path: Path, sections: Sections) -> Given:
     return Given(
         env=env,
         servers=[settings for _, settings in below[1:]],
-        flags={name: content[name] for name in sections[""].model_fields if name in content},
+        flags={
+            name: content[name] for name in sections[""].model_fields if name in content
+        },
     )
 
 
 def _section_of(name: Any, sections: Sections) -> str | None:
-    return next((each for each in (ENV, SERVER) if name in sections[each].model_fields), None)
+    return next(
+        (each for each in (ENV, SERVER) if name in sections[each].model_fields), None
+    )
 
 
 class _Loader(yaml.SafeLoader):
     """A YAML loader that refuses a key that is set twice; the last one would win silently."""
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+    def construct_mapping(
+        self, node: yaml.MappingNode, deep: bool = False
+    ) -> dict[Any, Any]:
         seen: set[Any] = set()
         for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
             if key.value in seen:
@@ -288,7 +332,9 @@ def _load(path: Path) -> Any:
         reason = f" can't be read: {error.strerror}"
     except UnicodeDecodeError:
         reason = " can't be read: it is not UTF-8"
-    except yaml.YAMLError as error:  # its own words show the line, which may hold an API key
+    except (
+        yaml.YAMLError
+    ) as error:  # its own words show the line, which may hold an API key
         mark = getattr(error, "problem_mark", None)
         reason = f" is not valid YAML{f' (line {mark.line + 1})' if mark else ''}"
         if mark and "\t" in mark.buffer.splitlines()[mark.line]:
@@ -306,15 +352,21 @@ def _mapping(content: Any, path: Path, what: str) -> dict[str, Any]:
     )
 
 
-def build(model: type[Model], settings: Mapping[str, Any], *, prefix: str = "") -> Model:
+def build(
+    model: type[Model], settings: Mapping[str, Any], *, prefix: str = ""
+) -> Model:
     """Build a model; raise ConfigurationError with a sentence for each bad value."""
     try:
         return model(**settings)
     except ValidationError as error:
-        raise ConfigurationError(describe_validation(error, model, prefix=prefix)) from None
+        raise ConfigurationError(
+            describe_validation(error, model, prefix=prefix)
+        ) from None
 
 
-def describe_validation(error: ValidationError, model: type[BaseModel], *, prefix: str = "") -> str:
+def describe_validation(
+    error: ValidationError, model: type[BaseModel], *, prefix: str = ""
+) -> str:
     """Say what each bad value must be, without API keys; a prefix goes before the names."""
     sentences = []
     for problem in error.errors(include_url=False):
@@ -345,7 +397,9 @@ def requirement(setting: FieldInfo) -> str:
     nouns |= {list: "a list", dict: "a mapping"}
     container = get_origin(setting.annotation)
     kinds = [container] if container in nouns else types
-    noun = next((noun for kind, noun in nouns.items() if kind in kinds), "of another form")
+    noun = next(
+        (noun for kind, noun in nouns.items() if kind in kinds), "of another form"
+    )
     bounds = limits(setting)
     return " ".join(filter(None, (noun, "from" if " to " in bounds else "", bounds)))
 
@@ -361,7 +415,9 @@ def limits(setting: FieldInfo) -> str:
     if bounds.keys() == {"ge", "le"}:
         return f"{bounds['ge']} to {bounds['le']}"
     choices = ", ".join(choices_of(setting))
-    return choices or " and ".join(f"{signs[name]} {bound}" for name, bound in bounds.items())
+    return choices or " and ".join(
+        f"{signs[name]} {bound}" for name, bound in bounds.items()
+    )
 
 
 def choices_of(setting: FieldInfo) -> list[str]:

@@ -93,7 +93,9 @@ class DaemonWriter:
         self._folder = folder
         self._jobs: queue.SimpleQueue[tuple[Callable[[], None], Future[None]] | None]
         self._jobs = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._work, name=f"write {folder}", daemon=True)
+        self._thread = threading.Thread(
+            target=self._work, name=f"write {folder}", daemon=True
+        )
         self._submitted = self._ended = 0  # each is changed by one thread alone
         self._moved_at = 0.0
         self._hang = Outage()  # the loop's thread begins it, and the writer's ends it
@@ -127,7 +129,8 @@ class DaemonWriter:
             must_end: wait for the end of the work in any case.
         """
         done = self.submit(work)
-        done.add_done_callback(asyncio.Future.exception)  # nobody asks after a cancellation
+        # Nobody asks after a cancellation.
+        done.add_done_callback(asyncio.Future.exception)
         while not done.done():
             silent = time.monotonic() - self._moved_at
             if silent < HANG_SECONDS:
@@ -173,12 +176,16 @@ class DaemonWriter:
             self._ended += 1
             self._moved_at = time.monotonic()
             if not self.pending and (seconds := self._hang.end()) is not None:
-                logger.warning("The disk of %s is back after %.0f s", self._folder, seconds)
+                logger.warning(
+                    "The disk of %s is back after %.0f s", self._folder, seconds
+                )
             outcome()
 
 
 @contextlib.asynccontextmanager
-async def graceful_shutdown(close: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
+async def graceful_shutdown(
+    close: Callable[[], Awaitable[None]],
+) -> AsyncIterator[None]:
     """Run `close` after the body, also after a signal, cancellation or an exception.
 
     Handles SIGTERM, SIGINT and, unless `nohup` ignores it, SIGHUP.
@@ -227,5 +234,7 @@ async def graceful_shutdown(close: Callable[[], Awaitable[None]]) -> AsyncIterat
 def _handled_signals() -> list[signal.Signals]:
     if threading.current_thread() is not threading.main_thread():
         return []
-    hangup = [] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP]
+    hangup = (
+        [] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP]
+    )
     return [signal.SIGTERM, signal.SIGINT, *hangup]

@@ -29,7 +29,9 @@ def require_not_read(output: Path, inputs: Sequence[Path]) -> None:
     """Raise FixableError if the output would overwrite an input."""
     for path in map(Path.resolve, inputs):
         if output.resolve() in (path, *path.parents):
-            raise FixableError(f"{output} would overwrite the input {path}; choose another output")
+            raise FixableError(
+                f"{output} would overwrite the input {path}; choose another output"
+            )
 
 
 def require_place(folder: Path, setting: str) -> None:
@@ -102,7 +104,9 @@ def replacing(path: Path) -> Iterator[Path]:
         finally:
             _remove(partial)
     except OSError as error:
-        raise UnwritableError(f"{path} can't be written: {error.strerror or error}") from error
+        raise UnwritableError(
+            f"{path} can't be written: {error.strerror or error}"
+        ) from error
 
 
 def _put_in_place(partial: Path, path: Path) -> None:
@@ -175,7 +179,9 @@ class LockFile:
     def read(self) -> str:
         """Return the text of the last holder; empty if there is none."""
         assert self._descriptor is not None
-        return os.pread(self._descriptor, 256, 0).decode("ascii", errors="replace").strip()
+        return (
+            os.pread(self._descriptor, 256, 0).decode("ascii", errors="replace").strip()
+        )
 
     def write(self, text: str) -> None:
         """Write a text of at most 255 characters at once; raises OSError."""

@@ -22,7 +22,8 @@ class SecretRedactor:
     """
 
     def __init__(self, keys: Iterable[Any] = ()) -> None:
-        texts = {str(key) for key in keys if len(str(key)) >= 6}  # shorter ones hide nothing
+        # Shorter ones hide nothing.
+        texts = {str(key) for key in keys if len(str(key)) >= 6}
         self._keys = sorted(texts, key=len, reverse=True)
 
     def clean(self, text: str) -> str:
@@ -56,7 +57,9 @@ class JsonLines(PlainLines):
         }
         if record.exc_info:
             row["traceback"] = self.formatException(record.exc_info)
-        return json.dumps({name: self._redactor.clean(text) for name, text in row.items()})
+        return json.dumps(
+            {name: self._redactor.clean(text) for name, text in row.items()}
+        )
 
 
 def configure_logging(
@@ -82,8 +85,12 @@ def configure_logging(
 
         handler = AboveBars(live)
     handler.setLevel(logging.WARNING if quiet else logging.NOTSET)
-    handler.setFormatter(form(redactor or SecretRedactor(), brief=terminal and not debug))
-    logging.basicConfig(level=logging.INFO, handlers=[handler], force=redactor is not None)
+    handler.setFormatter(
+        form(redactor or SecretRedactor(), brief=terminal and not debug)
+    )
+    logging.basicConfig(
+        level=logging.INFO, handlers=[handler], force=redactor is not None
+    )
     logging.captureWarnings(redactor is not None)
     for chatty in ("httpx", "httpx2"):
         logging.getLogger(chatty).setLevel(logging.WARNING)

@@ -62,12 +62,15 @@ def find_module(entry: str, setting: str) -> ModuleSource:
         )
     if is_path(entry):
         path = Path(entry).expanduser()
-        path = path.parent.resolve() if path.name == "__init__.py" else path  # its package
+        # Its package.
+        path = path.parent.resolve() if path.name == "__init__.py" else path
         name = path.stem
         root = path.parent.resolve()
         path = root / path.name / "__init__.py" if path.is_dir() else root / path.name
         if path.suffix != ".py" or not path.is_file():
-            raise ConfigurationError(f"{setting}: {entry}: there is no Python file {path}")
+            raise ConfigurationError(
+                f"{setting}: {entry}: there is no Python file {path}"
+            )
         while (root / "__init__.py").is_file():
             name = f"{root.name}.{name}"
             root = root.parent
@@ -92,8 +95,11 @@ def _require_importable(name: str, setting: str) -> None:
     """Raise ConfigurationError unless the module's top level is found, and not by `PYTHONPATH`."""
     spec = None
     with suppress(ValueError):  # a module that somebody made by hand
-        spec = importlib.util.find_spec(name.partition(".")[0])  # a top level: imports nothing
-    place = [*(spec.submodule_search_locations or []), spec.origin or ""][0] if spec else ""
+        # A top level: imports nothing.
+        spec = importlib.util.find_spec(name.partition(".")[0])
+    place = (
+        [*(spec.submodule_search_locations or []), spec.origin or ""][0] if spec else ""
+    )
     path = (Path(place).parent if spec else Path()).joinpath(*name.split("."))
     path = path if path.is_dir() else Path(f"{path}.py")
     if spec is None:
@@ -101,7 +107,10 @@ def _require_importable(name: str, setting: str) -> None:
         raise ConfigurationError(f"{setting}: there is no module {name}: {hint}")
     inherited = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     is_installed = place.startswith((sys.prefix, sys.base_prefix))
-    if Path(place).parent in map(Path.absolute, map(Path, inherited)) and not is_installed:
+    if (
+        Path(place).parent in map(Path.absolute, map(Path, inherited))
+        and not is_installed
+    ):
         raise ConfigurationError(
             f"{setting}: {name} is found by PYTHONPATH, which worker processes do not inherit: "
             f"write its path, {path}"
@@ -110,12 +119,19 @@ def _require_importable(name: str, setting: str) -> None:
 
 def import_module(source: ModuleSource) -> ModuleType:
     """Import a module; raise WorkerStartError with the reason if that fails."""
-    sys.path[:] = [*source.search_path, *(p for p in sys.path if p not in source.search_path)]
+    sys.path[:] = [
+        *source.search_path,
+        *(p for p in sys.path if p not in source.search_path),
+    ]
     try:
         os.chdir(source.folder)
         module = importlib.import_module(source.name)
     except BaseException as error:
-        raise WorkerStartError(f"cannot import {source.shown}: {describe_origin(error)}") from error
+        raise WorkerStartError(
+            f"cannot import {source.shown}: {describe_origin(error)}"
+        ) from error
     if source.shown not in (source.name, module.__file__):
-        raise WorkerStartError(f"{source.shown} is named like {module.__file__}: rename it")
+        raise WorkerStartError(
+            f"{source.shown} is named like {module.__file__}: rename it"
+        )
     return module

@@ -29,9 +29,15 @@ class Retry:
         pauses: seconds before each further attempt, or before all; ends with the attempts.
     """
 
-    def __init__(self, seconds: float = math.inf, *, pauses: float | Iterable[float] = 1.0) -> None:
+    def __init__(
+        self, seconds: float = math.inf, *, pauses: float | Iterable[float] = 1.0
+    ) -> None:
         self._give_up = time.monotonic() + seconds
-        self._pauses = itertools.repeat(pauses) if isinstance(pauses, float | int) else iter(pauses)
+        self._pauses = (
+            itertools.repeat(pauses)
+            if isinstance(pauses, float | int)
+            else iter(pauses)
+        )
 
     @property
     def left(self) -> float:
@@ -59,7 +65,9 @@ def backoff(first: float = 1.0, most: float = 10.0) -> Iterator[float]:
 
     So many clients don't retry at once.
     """
-    for bound in itertools.accumulate(itertools.repeat(first), lambda last, _: min(most, 2 * last)):
+    for bound in itertools.accumulate(
+        itertools.repeat(first), lambda last, _: min(most, 2 * last)
+    ):
         yield random.uniform(0.0, bound)
 
 
@@ -88,7 +96,10 @@ class LogThrottle:
     """
 
     def __init__(
-        self, clock: Callable[[], float] = time.monotonic, *, interval: float = LOG_INTERVAL
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        interval: float = LOG_INTERVAL,
     ) -> None:
         self.failures = 0
         self.should_log = False
@@ -246,7 +257,9 @@ async def _connect(url: str) -> None:
         raise ValueError("it has no host")
     port = parts.port or (443 if parts.scheme == "https" else 80)
     try:
-        _, writer = await asyncio.wait_for(asyncio.open_connection(parts.hostname, port), 5.0)
+        _, writer = await asyncio.wait_for(
+            asyncio.open_connection(parts.hostname, port), 5.0
+        )
     except asyncio.TimeoutError as error:
         raise OSError("no answer") from error
     writer.close()
@@ -281,16 +294,24 @@ async def require_reachable(
                 await _connect(url)
                 return
             except ValueError as error:
-                raise ConfigurationError(f"{what}: {url!r} is not a valid URL: {error}") from error
-            except OSError as error:  # Python adds a number and the address to the reason
+                raise ConfigurationError(
+                    f"{what}: {url!r} is not a valid URL: {error}"
+                ) from error
+            except (
+                OSError
+            ) as error:  # Python adds a number and the address to the reason
                 number = error.errno or 0
-                reason = os.strerror(number) if number > 0 else error.strerror or str(error)
+                reason = (
+                    os.strerror(number) if number > 0 else error.strerror or str(error)
+                )
                 problems.append(f"{url} ({reason})")
         message = f"{what} can't be reached at {', '.join(problems)}"
         left = retry.left
         throttle.record_failure()
         if throttle.should_log and left > 0:
             attempts = throttle.failures
-            logger.warning("%s, attempt %d: %s; %.0f s left", message, attempts, hint, left)
+            logger.warning(
+                "%s, attempt %d: %s; %.0f s left", message, attempts, hint, left
+            )
         if not await retry.wait():
             raise UnreachableError(f"{message}: {hint}")

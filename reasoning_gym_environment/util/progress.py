@@ -27,13 +27,17 @@ class AboveBars(logging.StreamHandler):  # type: ignore[type-arg]  # no paramete
         super().__init__()
         self._live = live
         self._line: tqdm[Any] | None = None
-        self._warnings: Counter[str] = Counter()  # each is shown once, and its count at the end
+        # Each is shown once, and its count at the end.
+        self._warnings: Counter[str] = Counter()
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
             if record.name == self._live:
-                if self._line is None:  # tqdm cuts at the edge what has a bar, here an empty one
-                    self._line = tqdm(bar_format="{desc}{bar}", leave=False, dynamic_ncols=True)
+                # tqdm cuts at the edge what has a bar, here an empty one.
+                if self._line is None:
+                    self._line = tqdm(
+                        bar_format="{desc}{bar}", leave=False, dynamic_ncols=True
+                    )
                 self._line.set_description_str(record.getMessage())
                 return
             shown = self.format(record)

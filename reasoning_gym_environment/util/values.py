@@ -168,7 +168,9 @@ def _describe(error: str, value: Any) -> str:
     if message.startswith("Expected ") and "[...]" not in path:
         for key in re.findall(r"\w+", path):
             value = value[int(key)] if isinstance(value, list) else value[key]
-        expected = message.removeprefix("Expected ").partition(", got")[0].replace("`", "")
+        expected = (
+            message.removeprefix("Expected ").partition(", got")[0].replace("`", "")
+        )
         return f"{path or 'the value'} must be {expected}, got {value!r:.50}"
     message = message[0].lower() + message[1:]
     return f"{path}: {message}" if path else message

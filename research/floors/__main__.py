@@ -13,7 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from reasoning_gym_environment.proof.proving import chosen_tasks
-from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool, default_processes
+from reasoning_gym_environment.sandbox.pool import (
+    PoolSettings,
+    TaskPool,
+    default_processes,
+)
 from reasoning_gym_environment.tasks.facts import LIBRARY, Floors
 from reasoning_gym_environment.util.progress import with_progress
 
@@ -24,11 +28,18 @@ def main(arguments: Sequence[str]) -> int:
     """Write the contents of `tasks/chance_floors.json`."""
     parser = ArgumentParser(prog="python -m research.floors", description=__doc__)
     parser.add_argument("file", type=Path)
-    parser.add_argument("--items", type=int, default=300, help="items of each task (default: 300)")
-    parser.add_argument("--tasks", default="", help="names, separated by commas (default: all)")
+    parser.add_argument(
+        "--items", type=int, default=300, help="items of each task (default: 300)"
+    )
+    parser.add_argument(
+        "--tasks", default="", help="names, separated by commas (default: all)"
+    )
     options = parser.parse_args(arguments)
     names = [name for name in options.tasks.split(",") if name]
-    found = {task: floors_json(own) for task, own in asyncio.run(measure(names, options.items))}
+    found = {
+        task: floors_json(own)
+        for task, own in asyncio.run(measure(names, options.items))
+    }
     whole = {"reasoning_gym": version(LIBRARY), "floors": found}
     options.file.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
     return 0
@@ -49,7 +60,10 @@ async def measure(names: Sequence[str], items: int) -> list[tuple[str, Floors]]:
 
 def floors_json(floors: Floors) -> dict[str, dict[str, Any]]:
     return {
-        kind: {k: round(v, 3) if isinstance(v, float) else v for k, v in own._asdict().items()}
+        kind: {
+            k: round(v, 3) if isinstance(v, float) else v
+            for k, v in own._asdict().items()
+        }
         for kind, own in floors._asdict().items()
     }
 

@@ -47,18 +47,25 @@ async def find_floors(
     slow = {"futoshiki": 2, "intermediate_integration": 3, "knight_swap": 3}
     items = math.ceil(items / slow.get(task, 1))
     # Answers of these take long to score.
-    fewer = 15 if task in SLOW_ON_WRONG_ANSWERS else 8 if task in EXECUTES_ANSWERS else 1
+    fewer = (
+        15 if task in SLOW_ON_WRONG_ANSWERS else 8 if task in EXECUTES_ANSWERS else 1
+    )
     choosing = math.ceil(items / 3 / fewer)
     problems = await sample_problems(pool, task, choosing + items, parameters)
     first, others = problems[:choosing], problems[choosing:]
-    constants = constants_to_try([one.oracle for one in first if one.oracle is not None])
+    constants = constants_to_try(
+        [one.oracle for one in first if one.oracle is not None]
+    )
     tried = [await _scores(pool, one, constants, _copies(one)) for one in first]
     solved_from = solved_score(task)
     constant, strategy = (
-        [best(own, solved_from) for own in zip(*tried, strict=True)] if tried else ("", "")
+        [best(own, solved_from) for own in zip(*tried, strict=True)]
+        if tried
+        else ("", "")
     )
     measured = [
-        await _scores(pool, one, {constant: constant}, _copies(one, strategy)) for one in others
+        await _scores(pool, one, {constant: constant}, _copies(one, strategy))
+        for one in others
     ]
     return Floors(
         chance=floor(constant, [scores for scores, _ in measured], solved_from),
@@ -78,12 +85,18 @@ def _copies(problem: Problem, only: str | None = None) -> Answers:
 
 def constants_to_try(oracles: Sequence[str]) -> Answers:
     """Return the constants to try, without blank ones, which are never extracted as an answer."""
-    return {text: text for text in (*EMPTY, *JUNK, *constants_for(oracles)) if text.strip()}
+    return {
+        text: text for text in (*EMPTY, *JUNK, *constants_for(oracles)) if text.strip()
+    }
 
 
-async def _scores(pool: TaskPool, problem: Problem, *tries: Answers) -> list[dict[str, float]]:
+async def _scores(
+    pool: TaskPool, problem: Problem, *tries: Answers
+) -> list[dict[str, float]]:
     """Score several sets of answers in one call."""
-    verdicts = await pool.verify(problem, [text for own in tries for text in own.values()])
+    verdicts = await pool.verify(
+        problem, [text for own in tries for text in own.values()]
+    )
     scores = iter(verdict.score or 0.0 for verdict in verdicts)
     return [{label: next(scores) for label in own} for own in tries]
 
@@ -105,11 +118,17 @@ def best(scores: Sequence[Mapping[str, float]], solved_from: float) -> str:
     return max(totals, key=totals.__getitem__, default="")
 
 
-def floor(label: str, scores: Sequence[Mapping[str, float]], solved_from: float) -> Floor:
+def floor(
+    label: str, scores: Sequence[Mapping[str, float]], solved_from: float
+) -> Floor:
     """Estimate the share of items that a label solves; without items, the interval is [0, 1]."""
     if not scores:
         return Floor(label=label, items=0, solved=0.0, low=0.0, high=1.0)
     estimate = share([[float(item.get(label, 0.0) >= solved_from)] for item in scores])
     return Floor(
-        label=label, items=len(scores), solved=estimate.value, low=estimate.low, high=estimate.high
+        label=label,
+        items=len(scores),
+        solved=estimate.value,
+        low=estimate.low,
+        high=estimate.high,
     )

@@ -34,9 +34,14 @@ def strategies(question: str) -> dict[str, str]:
     places = _places(question)
     readers = (_copies, _numbers, _grids, _lists)
     read = {
-        text: [pair for reader in readers for pair in reader(text)] for text in {*places.values()}
+        text: [pair for reader in readers for pair in reader(text)]
+        for text in {*places.values()}
     }
-    answers = {f"{k}{where}": text for where, place in places.items() for k, text in read[place]}
+    answers = {
+        f"{k}{where}": text
+        for where, place in places.items()
+        for k, text in read[place]
+    }
     answers |= dict(_puzzles(question))
     bare = {label: text.strip() for label, text in answers.items()}
     # No right answer to a default question is longer.
@@ -96,7 +101,9 @@ def _copies(text: str) -> Answers:
 
 def _numbers(text: str) -> Answers:
     """Copy the numbers, and calculate with them."""
-    found = re.findall(r"(?<![\w.])-?\d+(?:,\d{3})*(?:\.\d+)?(?:[eE][+-]?\d{1,2})?(?![\w])", text)
+    found = re.findall(
+        r"(?<![\w.])-?\d+(?:,\d{3})*(?:\.\d+)?(?:[eE][+-]?\d{1,2})?(?![\w])", text
+    )
     yield from _ends("number", found)
     if not 1 <= len(found) <= 60:
         return
@@ -104,7 +111,12 @@ def _numbers(text: str) -> Answers:
     ranked = sorted(range(len(values)), key=values.__getitem__)
     yield "the smallest number", found[ranked[0]]
     yield "the largest number", found[ranked[-1]]
-    first, second, last, before = values[0], values[1 % len(values)], values[-1], values[-2:][0]
+    first, second, last, before = (
+        values[0],
+        values[1 % len(values)],
+        values[-1],
+        values[-2:][0],
+    )
     results = {
         "the sum of the numbers": sum(values, Fraction()),
         "the mean of the numbers": statistics.mean(values),
@@ -139,7 +151,11 @@ def _numbers(text: str) -> Answers:
 def _plain(value: Fraction) -> str:
     """Return a number as text, or an empty text if it is too large."""
     try:
-        return str(value.numerator) if value.denominator == 1 else format(float(value), ".10g")
+        return (
+            str(value.numerator)
+            if value.denominator == 1
+            else format(float(value), ".10g")
+        )
     except OverflowError:
         return ""
 
@@ -152,7 +168,9 @@ def _grids(text: str) -> Answers:
         return
     grid = found[-1]
     size = min(map(len, grid))
-    turned = [list(column) for column in zip(*(row[:size] for row in grid), strict=True)]
+    turned = [
+        list(column) for column in zip(*(row[:size] for row in grid), strict=True)
+    ]
     cells = [cell for row in grid for cell in row]
     shapes = {
         "upside down": grid[::-1],
@@ -169,7 +187,9 @@ def _grids(text: str) -> Answers:
         "with zeros": [["0"] * len(row) for row in grid],
         "with ones": [["1"] * len(row) for row in grid],
         "with its blanks filled": [_filled(row, size=len(grid)) for row in grid],
-        "with its blanks as zeros": [["0" if c in "_?" else c for c in row] for row in grid],
+        "with its blanks as zeros": [
+            ["0" if c in "_?" else c for c in row] for row in grid
+        ],
     }
     for label, rows in shapes.items():
         yield f"the last grid {label}", _grid_text(rows)
@@ -185,7 +205,10 @@ def _filled(row: Sequence[str], *, size: int) -> list[str]:
 def _lists(text: str) -> Answers:
     """Reorder what is listed by commas or in brackets, and write it in other forms."""
     runs = {
-        "list": [re.split(r", *", run) for run in re.findall(r"[\w.+-]+(?:, *[\w.+-]+)+", text)]
+        "list": [
+            re.split(r", *", run)
+            for run in re.findall(r"[\w.+-]+(?:, *[\w.+-]+)+", text)
+        ]
     }
     runs["bracket"] = [_split_bracket(bracket) for bracket in _brackets(text)]
     for kind, found in runs.items():
@@ -216,8 +239,15 @@ def _orders(listed: Sequence[str]) -> Answers:
 def _puzzles(question: str) -> Answers:
     """Answer questions with a form of their own: choices, premises, maps, ladders, moves."""
     for quotation in _quotations(question)[-1:]:
-        for label, picks in (("first", (0,)), ("second", (1,)), ("first and second", (0, 1))):
-            yield f"the last quotation with the {label} choices", _chosen(quotation, picks)
+        for label, picks in (
+            ("first", (0,)),
+            ("second", (1,)),
+            ("first and second", (0, 1)),
+        ):
+            yield (
+                f"the last quotation with the {label} choices",
+                _chosen(quotation, picks),
+            )
     premises = re.findall(r"^\W{0,4}\d+[.:] *(.+)$", question, re.M)
     names = sorted(set(re.findall(r"\b[P-Z]\b", " ".join(premises))))
     bracketed = [f"({one})" for one in premises]
@@ -232,11 +262,17 @@ def _puzzles(question: str) -> Answers:
         keys, values = brackets[0], [int(v) if v.isdigit() else v for v in brackets[-1]]
         in_turn = {key: values[n % len(values)] for n, key in enumerate(keys)}
         yield "the last bracket mapped onto the first in turn", json.dumps(in_turn)
-        yield "the last bracket's first for all", json.dumps(dict.fromkeys(keys, values[0]))
+        yield (
+            "the last bracket's first for all",
+            json.dumps(dict.fromkeys(keys, values[0])),
+        )
     ends = [q for q in _quotations(question) if q.isupper()][:2]
     if len(ends) == 2 and len(ends[0]) == len(ends[1]):
         steps = [ends[1][:n] + ends[0][n:] for n in range(len(ends[0]) + 1)]
-        yield "the first word changed into the second in order", ",".join(dict.fromkeys(steps))
+        yield (
+            "the first word changed into the second in order",
+            ",".join(dict.fromkeys(steps)),
+        )
     yield from _moves(question)
 
 
@@ -314,9 +350,20 @@ OWN_WORK: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "the last list as a palindrome",
         ),
         "products": ("the product of",),
-        "spell_backward": ("the last word backwards", "the text backwards", "the words backwards"),
-        "word_sequence_reversal": ("the longest list backwards", "the last list backwards"),
-        "word_sorting": ("the longest list sorted", "the last list sorted", "the words sorted"),
+        "spell_backward": (
+            "the last word backwards",
+            "the text backwards",
+            "the words backwards",
+        ),
+        "word_sequence_reversal": (
+            "the longest list backwards",
+            "the last list backwards",
+        ),
+        "word_sorting": (
+            "the longest list sorted",
+            "the last list sorted",
+            "the words sorted",
+        ),
     }
 )
 """Prefixes of the labels of strategies that do what the task itself asks, by task."""

@@ -33,10 +33,15 @@ def build_parser() -> ArgumentParser:
     parser = ArgumentParser(prog="python -m research.labels", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    checking = commands.add_parser("check", help="check labels with independent solvers")
+    checking = commands.add_parser(
+        "check", help="check labels with independent solvers"
+    )
     checking.set_defaults(run=check_labels)
     checking.add_argument(
-        "--markdown", metavar="FILE", type=Path, help="also write a page, and its data as JSON"
+        "--markdown",
+        metavar="FILE",
+        type=Path,
+        help="also write a page, and its data as JSON",
     )
 
     comparing = commands.add_parser(
@@ -56,20 +61,27 @@ def build_parser() -> ArgumentParser:
         help="keep that virtual environment here and use it again (default: a temporary folder)",
     )
     for command, items, level_items in ((checking, 300, 30), (comparing, 10, 2)):
-        command.add_argument("--json", action="store_true", help="print JSON instead of text")
+        command.add_argument(
+            "--json", action="store_true", help="print JSON instead of text"
+        )
         for option, default, what in (
             ("--items", items, "items of each task"),
             ("--level-items", level_items, "items of each level"),
         ):
             command.add_argument(
-                option, type=_at_least_one, default=default, help=f"{what} (default: {default})"
+                option,
+                type=_at_least_one,
+                default=default,
+                help=f"{what} (default: {default})",
             )
 
     published = commands.add_parser(
         "answers", help="compare labels with a file of published answers"
     )
     published.set_defaults(run=compare_answers)
-    published.add_argument("file", type=Path, help="as `research.leaderboard import` reads it")
+    published.add_argument(
+        "file", type=Path, help="as `research.leaderboard import` reads it"
+    )
     for command in (checking, comparing, published):
         command.add_argument(
             "--tasks", default="", help="names, separated by commas (default: all)"
@@ -94,7 +106,9 @@ def check_labels(options: Namespace, names: Sequence[str]) -> int:
     if page is not None:
         data = check.page_data(checked)
         page.write_text(check.as_markdown(data), encoding="utf-8")
-        page.with_suffix(".json").write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+        page.with_suffix(".json").write_text(
+            json.dumps(data, indent=1) + "\n", encoding="utf-8"
+        )
     print(check.as_json(checked) if options.json else check.as_text(checked))
     return 1 if any(audit.missed or audit.refused for audit in checked) else 0
 

@@ -19,7 +19,10 @@ from pathlib import Path
 from reasoning_gym_environment.proof.proving import chosen_tasks
 from reasoning_gym_environment.records import Problem, Recipe
 from reasoning_gym_environment.sandbox.pool import TaskPool
-from reasoning_gym_environment.scoring.extraction import extract_answer, strip_formatting
+from reasoning_gym_environment.scoring.extraction import (
+    extract_answer,
+    strip_formatting,
+)
 from reasoning_gym_environment.util.progress import with_progress
 from reasoning_gym_environment.util.values import group_by
 
@@ -129,14 +132,20 @@ async def audit_published(path: Path, names: Sequence[str]) -> PublishedAudit:
         items = [item for item in items if item.task in tasks]
         agreed = [(item, both) for item in items if (both := agreed_answer(item))]
 
-        async def one(item: PublishedItem, answer: str, models: int) -> Disagreement | bool:
+        async def one(
+            item: PublishedItem, answer: str, models: int
+        ) -> Disagreement | bool:
             async with places:
                 problem = await made_again(pool, item)
                 if problem is None:
                     return False
-                return await _disagreement(pool, executor, problem, answer, models) or True
+                return (
+                    await _disagreement(pool, executor, problem, answer, models) or True
+                )
 
-        found = await with_progress([one(item, *both) for item, both in agreed], "answers")
+        found = await with_progress(
+            [one(item, *both) for item, both in agreed], "answers"
+        )
     return PublishedAudit(
         items=len(items),
         agreed=len(agreed),
@@ -184,7 +193,9 @@ def judge(task: str, question: str, label: str | None, answer: str) -> Judgment:
 
 def as_text(audit: PublishedAudit) -> str:
     """Return the counts by task, and every item on which models and label differ."""
-    in_order = sorted(audit.disagreements, key=lambda one: (one.recipe.task, one.judgment))
+    in_order = sorted(
+        audit.disagreements, key=lambda one: (one.recipe.task, one.judgment)
+    )
     by_task = group_by(lambda one: one.recipe.task, in_order)
     lines = [
         f"reasoning-gym {version('reasoning-gym')}: {audit.items} items, models agree on"
@@ -193,7 +204,9 @@ def as_text(audit: PublishedAudit) -> str:
     ]
     for task, found in by_task.items():
         counts = Counter(one.judgment for one in found)
-        kinds = ", ".join(f"{count} {kind.value}" for kind, count in counts.most_common())
+        kinds = ", ".join(
+            f"{count} {kind.value}" for kind, count in counts.most_common()
+        )
         lines.append(f"{task}: {len(found)} items; {kinds}")
     return "\n".join([*lines, *map(_described, audit.disagreements)])
 

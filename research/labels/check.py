@@ -25,7 +25,11 @@ from reasoning_gym_environment.problems.sampler import evaluation_recipes
 from reasoning_gym_environment.proof.findings import probes_for
 from reasoning_gym_environment.proof.proving import chosen_tasks
 from reasoning_gym_environment.records import Ladder, Problem, Recipe, Status
-from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool, default_processes
+from reasoning_gym_environment.sandbox.pool import (
+    PoolSettings,
+    TaskPool,
+    default_processes,
+)
 from reasoning_gym_environment.scoring.grading import verify_texts
 from reasoning_gym_environment.util.progress import with_progress
 from reasoning_gym_environment.util.values import group_by, shorten
@@ -130,19 +134,25 @@ class LabelAudit:
         if self.task not in SOLVERS:
             return []
         faulty = {e.recipe.seed for e in self.examples if e.kind in FAULTS}
-        return [problem for problem in self.left_out if problem.recipe.seed not in faulty]
+        return [
+            problem for problem in self.left_out if problem.recipe.seed not in faulty
+        ]
 
 
 class Examination:
     """What a solver says of one item; made in a process of its own, so it is plain data."""
 
-    def __init__(self, task: str, question: str, label: str | None, others: Sequence[str]) -> None:
+    def __init__(
+        self, task: str, question: str, label: str | None, others: Sequence[str]
+    ) -> None:
         solution = SOLVERS[task](question)
         self.label_is_right = label is None or solution.accepts(label)
         self.right = tuple(solution.right)
         self.ambiguous = solution.ambiguous
         self.wrong = tuple(
-            text for text in (*solution.wrong, *others) if text and not solution.accepts(text)
+            text
+            for text in (*solution.wrong, *others)
+            if text and not solution.accepts(text)
         )
 
 
@@ -162,7 +172,9 @@ async def solver_processes() -> AsyncIterator[tuple[TaskPool, Executor]]:
             yield pool, executor
 
 
-async def audit_labels(names: Sequence[str], *, items: int, level_items: int) -> list[LabelAudit]:
+async def audit_labels(
+    names: Sequence[str], *, items: int, level_items: int
+) -> list[LabelAudit]:
     """Check the labels of tasks, with a progress bar on a terminal.
 
     Args:
@@ -186,7 +198,9 @@ async def audit_labels(names: Sequence[str], *, items: int, level_items: int) ->
                 return [
                     await audit_level(pool, executor, task, None, {}, items=items),
                     *[
-                        await audit_level(pool, executor, task, *level, items=level_items)
+                        await audit_level(
+                            pool, executor, task, *level, items=level_items
+                        )
                         for level in enumerate(levels)
                     ],
                 ]
@@ -216,7 +230,9 @@ async def audit_level(
     examples: list[Example] = []
     for index, problem in enumerate(problems):
         if task in SOLVERS:
-            examples += await _examine(pool, executor, problem, verified=index < _VERIFIED)
+            examples += await _examine(
+                pool, executor, problem, verified=index < _VERIFIED
+            )
         elif task in PROPERTIES:
             examples += _check_property(problem)
     return LabelAudit(
@@ -234,7 +250,9 @@ def _check_property(problem: Problem) -> list[Example]:
     return [_example(problem, Kind.VIOLATION, detail=violation)] if violation else []
 
 
-def _example(problem: Problem, kind: Kind, *, text: str = "", detail: str = "") -> Example:
+def _example(
+    problem: Problem, kind: Kind, *, text: str = "", detail: str = ""
+) -> Example:
     return Example(
         kind=kind,
         recipe=problem.recipe,
@@ -251,7 +269,9 @@ async def _examine(
 ) -> list[Example]:
     """Compare the label with the solver, and the verifier with both if `verified`."""
     label = problem.oracle
-    probes = probes_for(problem.question, label, constants=(), others=()) if verified else []
+    probes = (
+        probes_for(problem.question, label, constants=(), others=()) if verified else []
+    )
     others = [probe.answer for probe in probes if not probe.is_right]
     examine: Callable[[], Examination]
     examine = partial(Examination, problem.recipe.task, problem.question, label, others)
@@ -270,14 +290,20 @@ async def _examine(
     return await _disagreements(pool, problem, found) if verified else []
 
 
-async def _disagreements(pool: TaskPool, problem: Problem, found: Examination) -> list[Example]:
+async def _disagreements(
+    pool: TaskPool, problem: Problem, found: Examination
+) -> list[Example]:
     """Return the answers that are solved though wrong, or not solved though right."""
     texts = [f"<answer>{text}</answer>" for text in (*found.right, *found.wrong)]
-    graded = await verify_texts(problem, texts, pool, answer_tolerance=False, any_form=True)
+    graded = await verify_texts(
+        problem, texts, pool, answer_tolerance=False, any_form=True
+    )
     judged = [(answer or "", verdict) for answer, verdict in graded]
     right, wrong = judged[: len(found.right)], judged[len(found.right) :]
     return [
-        _example(problem, kind, text=answer, detail=f"the verifier pays {verdict.score}")
+        _example(
+            problem, kind, text=answer, detail=f"the verifier pays {verdict.score}"
+        )
         for kind, answers in ((Kind.STRICT, right), (Kind.LAX, wrong))
         for answer, verdict in answers
         if (verdict.status is Status.SOLVED) == (kind is Kind.LAX)
@@ -293,8 +319,12 @@ def as_text(audits: Sequence[LabelAudit]) -> str:
         checks = f", {len(audit.left_out)} left out" if audit.left_out else ""
         checks += f", {len(audit.missed)} missed" if audit.missed else ""
         checks += f", {len(audit.refused)} sound ones left out" if audit.refused else ""
-        lines.append(f"{audit.task} {level}: {audit.items} items; {kinds or 'no finding'}{checks}")
-    return "\n".join([*lines, *("\n" + _example_text(e) for e in shortest_examples(audits))])
+        lines.append(
+            f"{audit.task} {level}: {audit.items} items; {kinds or 'no finding'}{checks}"
+        )
+    return "\n".join(
+        [*lines, *("\n" + _example_text(e) for e in shortest_examples(audits))]
+    )
 
 
 def summary(audits: Sequence[LabelAudit]) -> str:
@@ -312,7 +342,8 @@ def summary(audits: Sequence[LabelAudit]) -> str:
 def shortest_examples(audits: Sequence[LabelAudit]) -> list[Example]:
     """Return the example with the shortest question of each task and kind."""
     groups = group_by(
-        lambda e: (e.recipe.task, e.kind), [e for audit in audits for e in audit.examples]
+        lambda e: (e.recipe.task, e.kind),
+        [e for audit in audits for e in audit.examples],
     )
     return [min(own, key=lambda e: len(e.question)) for own in groups.values()]
 
@@ -364,7 +395,8 @@ def page_data(audits: Sequence[LabelAudit]) -> dict[str, Any]:
         "library_version": version("reasoning-gym"),
         "summary": summary(audits),
         "tasks": {
-            task: {"checked_by": checked_by(task), **_counts(own)} for task, own in tasks.items()
+            task: {"checked_by": checked_by(task), **_counts(own)}
+            for task, own in tasks.items()
         },
         "examples": [
             {
@@ -382,7 +414,9 @@ def page_data(audits: Sequence[LabelAudit]) -> dict[str, Any]:
 
 def _counts(audits: Sequence[LabelAudit]) -> dict[str, list[int]]:
     """Return a task's counts, each of default items and of the items of all levels."""
-    parts = [[a for a in audits if (a.level is None) is default] for default in (True, False)]
+    parts = [
+        [a for a in audits if (a.level is None) is default] for default in (True, False)
+    ]
 
     def both(count: Callable[[LabelAudit], int]) -> list[int]:
         return [sum(map(count, part)) for part in parts]
@@ -412,11 +446,25 @@ def as_markdown(data: Mapping[str, Any]) -> str:
         for task in tasks
         if task in PROPERTIES
     ]
-    rows = [f"| `{task}` | {found} |" for task, own in tasks.items() if (found := _findings(own))]
+    rows = [
+        f"| `{task}` | {found} |"
+        for task, own in tasks.items()
+        if (found := _findings(own))
+    ]
     conventions = [f"- `{task}`: {what}" for task, what in CONVENTIONS.items()]
     second = Path(__file__).with_name("second_reading.md").read_text(encoding="utf-8")
     return "\n".join(
-        [head, *rows, _CONVENTIONS, *conventions, "", second.rstrip(), _UNSOLVED, *unsolved, ""]
+        [
+            head,
+            *rows,
+            _CONVENTIONS,
+            *conventions,
+            "",
+            second.rstrip(),
+            _UNSOLVED,
+            *unsolved,
+            "",
+        ]
     )
 
 
@@ -460,4 +508,6 @@ _UNSOLVED = """
 def _findings(counts: Mapping[str, Any]) -> str:
     """Return the kinds of findings of a task, and how many items have each."""
     found = {kind.value: counts[kind.value] for kind in Kind if any(counts[kind.value])}
-    return ", ".join(f"{kind} {default}/{levels}" for kind, (default, levels) in found.items())
+    return ", ".join(
+        f"{kind} {default}/{levels}" for kind, (default, levels) in found.items()
+    )

@@ -32,7 +32,9 @@ def describe() -> dict[str, Any]:
     return {
         "version": importlib.metadata.version(LIBRARY),
         "dependencies": dict(_dependencies()),
-        "tasks": {task: _describe_task(task) for task in read_registry().keys() - NOT_A_TASK},
+        "tasks": {
+            task: _describe_task(task) for task in read_registry().keys() - NOT_A_TASK
+        },
     }
 
 
@@ -40,7 +42,8 @@ def _dependencies() -> Iterator[tuple[str, str]]:
     for requirement in importlib.metadata.requires(LIBRARY) or ():
         found = re.match(r"[\w.-]+", requirement)
         if found and "extra ==" not in requirement:
-            with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # for other systems
+            # For other systems.
+            with contextlib.suppress(importlib.metadata.PackageNotFoundError):
                 yield found[0], importlib.metadata.version(found[0])
 
 
@@ -56,7 +59,9 @@ def _describe_task(task: str) -> dict[str, Any]:
     }
 
 
-def make(datasets: Datasets, data: dict[str, Any]) -> tuple[dict[str, Any], Made | None]:
+def make(
+    datasets: Datasets, data: dict[str, Any]
+) -> tuple[dict[str, Any], Made | None]:
     """Return an item as JSON, and what scores it; None if it can't be made."""
     recipe = read_recipe(data)
     try:

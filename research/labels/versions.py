@@ -128,7 +128,9 @@ def other_interpreter(against: str, folder: Path) -> Interpreter:
         FixableError: it can't be installed.
     """
     path = Path(against)
-    if (path / "reasoning_gym" / "__init__.py").exists() and not (path / "pyproject.toml").exists():
+    if (path / "reasoning_gym" / "__init__.py").exists() and not (
+        path / "pyproject.toml"
+    ).exists():
         return Interpreter(folder=path.resolve())
     requirement = str(path.resolve()) if path.exists() else against
     if VERSION.fullmatch(against):
@@ -136,8 +138,18 @@ def other_interpreter(against: str, folder: Path) -> Interpreter:
     python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
     logger.info("Installing %s into the virtual environment %s", requirement, folder)
     if not python.exists():
-        _run([sys.executable, "-m", "venv", str(folder)], f"{folder}: no virtual environment")
-    pip = [str(python), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
+        _run(
+            [sys.executable, "-m", "venv", str(folder)],
+            f"{folder}: no virtual environment",
+        )
+    pip = [
+        str(python),
+        "-m",
+        "pip",
+        "--disable-pip-version-check",
+        "install",
+        "--quiet",
+    ]
     _run([*pip, "--", requirement], f"{requirement}: pip can't install it")
     return Interpreter(python=str(python), inherits_path=False)
 
@@ -145,9 +157,15 @@ def other_interpreter(against: str, folder: Path) -> Interpreter:
 def _run(command: Sequence[str], failure: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        lines = (done.stderr or done.stdout).strip().splitlines() or [f"exit {done.returncode}"]
-        said = next((line for line in reversed(lines) if line.startswith("ERROR")), lines[-1])
-        raise FixableError(f"{failure} ({said}); give a version, a path or a pip requirement")
+        lines = (done.stderr or done.stdout).strip().splitlines() or [
+            f"exit {done.returncode}"
+        ]
+        said = next(
+            (line for line in reversed(lines) if line.startswith("ERROR")), lines[-1]
+        )
+        raise FixableError(
+            f"{failure} ({said}); give a version, a path or a pip requirement"
+        )
 
 
 class VersionWorker:
@@ -247,7 +265,8 @@ def near_answers(oracle: str) -> list[Tried]:
     number = Decimal(oracle)
     unit = Decimal(10) ** (number.adjusted() - 2)
     near = {
-        "rounded up to three digits": (number / unit).to_integral_value(ROUND_CEILING) * unit,
+        "rounded up to three digits": (number / unit).to_integral_value(ROUND_CEILING)
+        * unit,
         "0.6 more": number + Decimal("0.6"),
         "1 % more": number * Decimal("1.01"),
         "other sign": -number,
@@ -305,7 +324,8 @@ async def audit_versions(
         }
         found = await _compare(workers, common, items=items, level_items=level_items)
     own = chain.from_iterable(
-        _describe(task, before["tasks"].get(task), after["tasks"].get(task)) for task in chosen
+        _describe(task, before["tasks"].get(task), after["tasks"].get(task))
+        for task in chosen
     )
     return VersionAudit(
         before=before["version"],
@@ -313,7 +333,10 @@ async def audit_versions(
         dependencies=_differing(before["dependencies"], after["dependencies"]),
         tasks=len(common),
         items=sum(number for number, _ in found),
-        differences=[*own, *chain.from_iterable(differences for _, differences in found)],
+        differences=[
+            *own,
+            *chain.from_iterable(differences for _, differences in found),
+        ],
     )
 
 
@@ -346,9 +369,14 @@ async def _compare(
     return await with_progress([one(task) for task in tasks], "versions")
 
 
-def _differing(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+def _differing(
+    before: Mapping[str, str], after: Mapping[str, str]
+) -> dict[str, tuple[str, str]]:
     """Return by name the values that differ; a missing one is empty."""
-    pairs = {n: (before.get(n, ""), after.get(n, "")) for n in sorted(before.keys() | after.keys())}
+    pairs = {
+        n: (before.get(n, ""), after.get(n, ""))
+        for n in sorted(before.keys() | after.keys())
+    }
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
@@ -370,7 +398,11 @@ def _describe(task: str, before: Any, after: Any) -> Iterator[Difference]:
         one, other = next((pair for pair in pairs if pair[0] != pair[1]), ("", ""))
         heights = f"{len(before['levels'])} and {len(after['levels'])} levels"
         yield Difference(
-            task=task, kind=Kind.LEVELS, detail=heights, before=str(one), after=str(other)
+            task=task,
+            kind=Kind.LEVELS,
+            detail=heights,
+            before=str(one),
+            after=str(other),
         )
 
 
@@ -383,20 +415,27 @@ class TaskComparison:
     """
 
     def __init__(
-        self, workers: Sequence[VersionWorker], task: str, description: Mapping[str, Any]
+        self,
+        workers: Sequence[VersionWorker],
+        task: str,
+        description: Mapping[str, Any],
     ) -> None:
         self._workers = workers
         self._task = task
         self._levels = description["levels"]
         self._found: dict[tuple[Kind, str], Difference] = {}
 
-    async def run(self, *, items: int, level_items: int) -> tuple[int, list[Difference]]:
+    async def run(
+        self, *, items: int, level_items: int
+    ) -> tuple[int, list[Difference]]:
         """Return the number of items made in both versions, and all differences."""
         recipes = self._recipes(items, level_items)
         try:
             before, after = await self._ask({"recipes": recipes})
             same = self._compare_items(recipes, before, after)
-            await self._compare_scores(recipes, before, [index for index in same if index < items])
+            await self._compare_scores(
+                recipes, before, [index for index in same if index < items]
+            )
         except ChildProcessError as error:
             failed = Difference(task=self._task, kind=Kind.FAILED, detail=str(error))
             return 0, [*self._found.values(), failed]
@@ -405,7 +444,8 @@ class TaskComparison:
     async def _ask(self, request: Mapping[str, Any]) -> list[Any]:
         replies = await asyncio.gather(
             *(worker.ask(request, _TASK_SECONDS) for worker in self._workers),
-            return_exceptions=True,  # each reply is read, or the next one would be mistaken for it
+            # Each reply is read, or the next one would be mistaken for it.
+            return_exceptions=True,
         )
         for reply in replies:
             if isinstance(reply, BaseException):
@@ -418,11 +458,15 @@ class TaskComparison:
         at_levels = [
             replace(recipe, level=level, parameters=parameters)
             for level, parameters in enumerate(self._levels)
-            for recipe in evaluation_recipes(_SEED + level + 1, [self._task], level_items)
+            for recipe in evaluation_recipes(
+                _SEED + level + 1, [self._task], level_items
+            )
         ]
         return [recipe.to_json() for recipe in [*default, *at_levels]]
 
-    def _note(self, kind: Kind, detail: str, *values: object, recipe: Mapping[str, Any]) -> None:
+    def _note(
+        self, kind: Kind, detail: str, *values: object, recipe: Mapping[str, Any]
+    ) -> None:
         """Count one more item with a difference; keep the first one's values."""
         first = Difference(
             task=self._task,
@@ -440,7 +484,9 @@ class TaskComparison:
     ) -> list[int]:
         """Note the items that differ; return those whose question or answer is the same."""
         same = []
-        for index, (recipe, one, other) in enumerate(zip(recipes, before, after, strict=True)):
+        for index, (recipe, one, other) in enumerate(
+            zip(recipes, before, after, strict=True)
+        ):
             errors = one["error"], other["error"]
             if any(errors):
                 if not all(errors):
@@ -451,9 +497,13 @@ class TaskComparison:
                 excerpts = _excerpts(one["question"], other["question"])
                 self._note(Kind.QUESTION, "", *excerpts, recipe=recipe)
             elif one["answer"] != other["answer"]:
-                self._note(Kind.LABEL, "", one["answer"], other["answer"], recipe=recipe)
+                self._note(
+                    Kind.LABEL, "", one["answer"], other["answer"], recipe=recipe
+                )
             answers = {one["answer"], other["answer"]}
-            if one["question"] == other["question"] or (len(answers) == 1 and None not in answers):
+            if one["question"] == other["question"] or (
+                len(answers) == 1 and None not in answers
+            ):
                 same.append(index)
         for key, difference in self._found.items():
             self._found[key] = replace(difference, of=len(recipes))
@@ -469,8 +519,12 @@ class TaskComparison:
             question, oracle = items[index]["question"], oracles[index]
             others = [text for text in oracles if text is not None and text != oracle]
             tried = [
-                Tried(f"{probe.kind.value} {probe.label!r}", probe.answer, probe.is_right)
-                for probe in probes_for(question, oracle, constants=constants, others=others)
+                Tried(
+                    f"{probe.kind.value} {probe.label!r}", probe.answer, probe.is_right
+                )
+                for probe in probes_for(
+                    question, oracle, constants=constants, others=others
+                )
             ]
             tried += near_answers(oracle) if oracle is not None else []
             answers = [one.answer for one in tried]
@@ -484,9 +538,16 @@ class TaskComparison:
                 self._found[key] = replace(difference, of=len(same))
 
     def _note_score(
-        self, scorer: str, tried: Tried, before: Any, after: Any, recipe: Mapping[str, Any]
+        self,
+        scorer: str,
+        tried: Tried,
+        before: Any,
+        after: Any,
+        recipe: Mapping[str, Any],
     ) -> None:
-        amounts = [0.0 if isinstance(value, str) else value for value in (before, after)]
+        amounts = [
+            0.0 if isinstance(value, str) else value for value in (before, after)
+        ]
         more = amounts[1] > amounts[0] and not tried.is_right
         answer = shorten(tried.answer)
         self._note(
@@ -509,7 +570,10 @@ def _excerpts(one: str, other: str) -> tuple[str, str]:
 def _paired(before: Any, after: Any) -> Iterator[tuple[str, tuple[Any, Any]]]:
     """Yield each scorer with its scores; one that is new or gone is paired with the usual one."""
     for scorer in sorted(before.keys() | after.keys()):
-        yield scorer, (before.get(scorer, before[_SCORER]), after.get(scorer, after[_SCORER]))
+        yield (
+            scorer,
+            (before.get(scorer, before[_SCORER]), after.get(scorer, after[_SCORER])),
+        )
 
 
 def as_json(audit: VersionAudit) -> str:
@@ -524,7 +588,9 @@ def as_text(audit: VersionAudit) -> str:
         lines.append(f"dependency {name}: {one or 'none'} -> {other or 'none'}")
     by_kind: defaultdict[tuple[str, Kind], list[Difference]] = defaultdict(list)
     order = list(Kind)
-    for difference in sorted(audit.differences, key=lambda each: order.index(each.kind)):
+    for difference in sorted(
+        audit.differences, key=lambda each: order.index(each.kind)
+    ):
         by_kind[difference.task, difference.kind].append(difference)
     for (task, kind), differences in by_kind.items():
         lines.append(f"\n{task}: {kind.value}")
@@ -548,7 +614,9 @@ def _shown(differences: Iterable[Difference]) -> Iterator[str]:
     """Yield the lines of one task's differences of one kind, the first ones with an example."""
     each = list(differences)
     for difference in each[:_SHOWN]:
-        share = f"{difference.items} of {difference.of} items" if difference.items else ""
+        share = (
+            f"{difference.items} of {difference.of} items" if difference.items else ""
+        )
         if said := "; ".join(text for text in (share, difference.detail) if text):
             yield f"  {said}"
         if difference.before or difference.after:

@@ -14,7 +14,11 @@ from reasoning_gym_environment.errors import ConfigurationError, FixableError
 from reasoning_gym_environment.evaluation.comparison import encode_standings
 from reasoning_gym_environment.evaluation.store import EvaluationStore, read_results
 from reasoning_gym_environment.problems.suites import built_in, load_suite
-from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool, default_processes
+from reasoning_gym_environment.sandbox.pool import (
+    PoolSettings,
+    TaskPool,
+    default_processes,
+)
 from reasoning_gym_environment.scoring.grading import ScoringSettings
 from reasoning_gym_environment.util.files import require_place
 from reasoning_gym_environment.util.values import escape_control_characters
@@ -52,16 +56,27 @@ def build_parser() -> ArgumentParser:
     importing.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER")
     importing.add_argument("--models", nargs="+", help="import these alone")
     importing.add_argument(
-        "--suites", nargs="+", default=[], metavar="FILE", help="suites besides the package's"
+        "--suites",
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="suites besides the package's",
     )
     importing.set_defaults(run=import_file)
     standing = commands.add_parser(
-        "standing", help="print an imported evaluation as JSON, for docs/leaderboard/SUITE"
+        "standing",
+        help="print an imported evaluation as JSON, for docs/leaderboard/SUITE",
     )
-    standing.add_argument("results", type=Path, metavar="FOLDER", help="that `import` wrote")
-    standing.add_argument("--suite", required=True, help="of the results: a name or a file")
+    standing.add_argument(
+        "results", type=Path, metavar="FOLDER", help="that `import` wrote"
+    )
+    standing.add_argument(
+        "--suite", required=True, help="of the results: a name or a file"
+    )
     standing.set_defaults(run=print_standing)
-    floors = commands.add_parser("floors", help="measure what no reasoning solves of a suite")
+    floors = commands.add_parser(
+        "floors", help="measure what no reasoning solves of a suite"
+    )
     floors.add_argument("suite", help="with one set of parameters for each task")
     floors.add_argument("--items", type=int, default=150, help="of each task")
     floors.set_defaults(run=write_floors)
@@ -83,7 +98,9 @@ def build_parser() -> ArgumentParser:
 
 def print_standing(options: Namespace) -> str:
     suite = load_suite(options.suite)
-    return encode_standings(suite, [published_standing(read_results(options.results), suite)])
+    return encode_standings(
+        suite, [published_standing(read_results(options.results), suite)]
+    )
 
 
 def of_models(
@@ -98,7 +115,9 @@ def of_models(
         )
     for item in items:
         for answer in item.answers:
-            answer.given_by = [(m, score) for m, score in answer.given_by if m in models]
+            answer.given_by = [
+                (m, score) for m, score in answer.given_by if m in models
+            ]
         item.answers = [answer for answer in item.answers if answer.given_by]
     return [item for item in items if item.answers]
 
@@ -118,7 +137,9 @@ def import_file(options: Namespace) -> str:
             return await import_answers(items, pool, scoring, about)
 
     newest = [name for name in built_in() if "@" not in name]
-    suites = {suite.name: suite for suite in map(load_suite, [*newest, *options.suites])}
+    suites = {
+        suite.name: suite for suite in map(load_suite, [*newest, *options.suites])
+    }
     imported = asyncio.run(score())
     lines = []
     for (name, model), samples in imported.samples.items():

@@ -10,7 +10,11 @@ from collections.abc import Sequence
 
 from reasoning_gym_environment.errors import FixableError
 from reasoning_gym_environment.problems.suites import SuiteItems, load_suite
-from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool, default_processes
+from reasoning_gym_environment.sandbox.pool import (
+    PoolSettings,
+    TaskPool,
+    default_processes,
+)
 from reasoning_gym_environment.util.progress import with_progress
 
 from ..floors.measure import find_floors

@@ -45,7 +45,11 @@ def boards(folder: Path) -> Iterator[tuple[str, list[PublishedStanding], Suite]]
     for suite in sorted(path.name for path in folder.iterdir() if path.is_dir()):
         known = load_suite(suite)
         files = sorted((folder / suite).glob("*.json"))
-        yield suite, [each for file in files for each in read_standings(file, known)], known
+        yield (
+            suite,
+            [each for file in files for each in read_standings(file, known)],
+            known,
+        )
 
 
 def fill(page: str, folder: Path, change: Callable[[str], str] = str) -> str:
@@ -66,8 +70,12 @@ def main_columns(table: str) -> str:
         >>> print(main_columns("| rank | solved (5) | tokens |\\n\\nIn brackets: items."))
         | rank | solved (5) |
     """
-    head, *rows = [line[2:-2].split(" | ") for line in table.splitlines() if line[:1] == "|"]
-    places = [place for place, name in enumerate(head) if name.partition(" (")[0] in MAIN]
+    head, *rows = [
+        line[2:-2].split(" | ") for line in table.splitlines() if line[:1] == "|"
+    ]
+    places = [
+        place for place, name in enumerate(head) if name.partition(" (")[0] in MAIN
+    ]
     return "\n".join(
         f"| {' | '.join(cells[place] for place in places)} |" for cells in (head, *rows)
     )
@@ -82,14 +90,20 @@ def causes(folders: Sequence[Path], suite: str) -> str:
         kept = [sample for sample in own if recipe_key(sample.recipe) in clean]
         published, score, solved = means(own)
         right = means(kept)[2] if kept else None
-        effects = (score - published, solved - score, 0.0 if right is None else right - solved)
+        effects = (
+            score - published,
+            solved - score,
+            0.0 if right is None else right - solved,
+        )
         rows.append((sum(map(abs, effects)), task, published, *effects, right))
     lines = [
         "| task | score as published | verdicts | partial credit | faulty items | solved |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
     for _, task, published, *shown, right in sorted(rows, reverse=True)[:SHOWN]:
-        cells = " | ".join(f"{effect:+.3f}" if abs(effect) >= 0.0005 else "" for effect in shown)
+        cells = " | ".join(
+            f"{effect:+.3f}" if abs(effect) >= 0.0005 else "" for effect in shown
+        )
         last = "no item" if right is None else f"{right:.3f}"
         lines.append(f"| `{task}` | {published:.3f} | {cells} | {last} |")
     return "\n".join(lines)
@@ -99,7 +113,9 @@ async def differences(folders: Sequence[Path]) -> str:
     """Return how many scores equal the published ones, and why the others don't, by task."""
     counts: Counter[tuple[str, str]] = Counter()
     async with TaskPool(PoolSettings(processes=2), Counter()) as pool:
-        samples = [sample for folder in folders for sample in read_results(folder).samples]
+        samples = [
+            sample for folder in folders for sample in read_results(folder).samples
+        ]
         by_item = group_by(lambda sample: recipe_key(sample.recipe), samples)
         for own in by_item.values():
             entry = pickle.loads((await pool.generate(own[0].recipe)).entry)
@@ -133,7 +149,10 @@ def reason(task: str, entry: Any, rollout: StoredRollout) -> str:
         return "no single answer"
     if rollout.status is Status.REJECTED:
         return "rejected before the verifier"
-    if score < published and max_score(task, rollout.answer or "", entry) < published - EQUAL:
+    if (
+        score < published
+        and max_score(task, rollout.answer or "", entry) < published - EQUAL
+    ):
         return "guard"
     return "verifier lower" if score < published else "verifier higher"
 
@@ -157,7 +176,9 @@ def plot(path: Path, folder: Path) -> None:
             value, _, low, high = (100 * (part or 0) for part in own[model])
             error = [[max(0, value - low)], [max(0, high - value)]]
             axes.errorbar(value, place, xerr=error, fmt="o", color="C0")
-        axes.set_yticks(range(len(shown)), [model.partition("_")[2] or model for model in shown])
+        axes.set_yticks(
+            range(len(shown)), [model.partition("_")[2] or model for model in shown]
+        )
         axes.set_xlim(0, 100)
         axes.set_title(suite)
         axes.set_xlabel("right answers, %, with 95 % interval")
@@ -169,10 +190,16 @@ def make(docs: Path, imported: Path | None) -> str:
     page, folder = docs / "leaderboard.md", docs / "leaderboard"
     short = fill(page.read_text(encoding="utf-8"), folder, main_columns)
     page.write_text(short, encoding="utf-8")
-    TABLES.write_text(fill(TABLES.read_text(encoding="utf-8"), folder), encoding="utf-8")
+    TABLES.write_text(
+        fill(TABLES.read_text(encoding="utf-8"), folder), encoding="utf-8"
+    )
     plot(docs / "images" / "leaderboard.svg", folder)
     said = [str(page), str(TABLES)]
     for suite in sorted(imported.iterdir()) if imported else ():
         models = sorted(suite.iterdir())
-        said += [suite.name, causes(models, suite.name), asyncio.run(differences(models))]
+        said += [
+            suite.name,
+            causes(models, suite.name),
+            asyncio.run(differences(models)),
+        ]
     return "\n\n".join(said)

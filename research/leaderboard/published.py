@@ -21,9 +21,19 @@ from msgspec.structs import replace
 
 from reasoning_gym_environment.errors import ConfigurationError, GenerationError
 from reasoning_gym_environment.problems.suites import question_sha256
-from reasoning_gym_environment.records import IGNORE_INDEX, Attempt, Completion, Problem, Recipe
+from reasoning_gym_environment.records import (
+    IGNORE_INDEX,
+    Attempt,
+    Completion,
+    Problem,
+    Recipe,
+)
 from reasoning_gym_environment.sandbox.pool import TaskPool, generate_with_retry
-from reasoning_gym_environment.scoring.grading import Grade, ScoringSettings, grade_texts
+from reasoning_gym_environment.scoring.grading import (
+    Grade,
+    ScoringSettings,
+    grade_texts,
+)
 from reasoning_gym_environment.storage.rows import (
     StoredGroup,
     StoredRollout,
@@ -153,7 +163,10 @@ async def import_answers(
 
 
 def _by_model(
-    item: PublishedItem, problem: Problem, grades: Sequence[Grade], about: Mapping[str, Any]
+    item: PublishedItem,
+    problem: Problem,
+    grades: Sequence[Grade],
+    about: Mapping[str, Any],
 ) -> dict[str, StoredGroup]:
     rollouts: defaultdict[str, list[StoredRollout]] = defaultdict(list)
     for answer, grade in zip(item.answers, grades, strict=True):
@@ -172,13 +185,20 @@ def _by_model(
     }
 
 
-def _rollout(problem: Problem, text: str, grade: Grade, stored: float | None) -> StoredRollout:
+def _rollout(
+    problem: Problem, text: str, grade: Grade, stored: float | None
+) -> StoredRollout:
     """Return a rollout without token counts, which published answers lack."""
     completion = Completion(
         text=text, tokens=_UNKNOWN, masks=_UNKNOWN, logprobs=None, finish_reason="stop"
     )
     attempt = Attempt(
-        completion=completion, answer=grade.answer, verdict=grade.verdict, reward=grade.reward
+        completion=completion,
+        answer=grade.answer,
+        verdict=grade.verdict,
+        reward=grade.reward,
     )
-    rollout = StoredRollout.from_attempt(attempt, [{"role": "user", "content": problem.question}])
+    rollout = StoredRollout.from_attempt(
+        attempt, [{"role": "user", "content": problem.question}]
+    )
     return rollout if stored is None else replace(rollout, other={STORED_SCORE: stored})

@@ -38,18 +38,28 @@ def read(file: Path) -> tuple[dict[str, Attempts], dict[str, Any]]:
     return counts, model
 
 
-def of_common_items(models: Mapping[str, dict[str, Attempts]]) -> dict[str, dict[str, Attempts]]:
+def of_common_items(
+    models: Mapping[str, dict[str, Attempts]],
+) -> dict[str, dict[str, Attempts]]:
     """Keep the items that all models have scored, of tasks with enough of them."""
     every = [*models.values()]
-    scored = {task: np.all([own[task][:, 1] > 0 for own in every], axis=0) for task in every[0]}
+    scored = {
+        task: np.all([own[task][:, 1] > 0 for own in every], axis=0)
+        for task in every[0]
+    }
     least = LEAST if max(len(own) for own in scored.values()) >= LEAST else 1
     tasks = [task for task, own in scored.items() if own.sum() >= least]
-    return {m: {task: own[task][scored[task]] for task in tasks} for m, own in models.items()}
+    return {
+        m: {task: own[task][scored[task]] for task in tasks}
+        for m, own in models.items()
+    }
 
 
 def share(own: Mapping[str, Attempts]) -> float:
     return float(
-        np.mean([right / scored for right, scored in (n.sum(axis=0) for n in own.values())])
+        np.mean(
+            [right / scored for right, scored in (n.sum(axis=0) for n in own.values())]
+        )
     )
 
 
@@ -57,7 +67,9 @@ def interval(own: Mapping[str, Attempts], draws: int = 1000) -> tuple[float, flo
     """Return the 2.5th and the 97.5th percentile of the share over drawn items."""
     generator, total = np.random.default_rng(1), np.zeros(draws)
     for counts in own.values():
-        drawn = counts[generator.integers(0, len(counts), (draws, len(counts)))].sum(axis=1)
+        drawn = counts[generator.integers(0, len(counts), (draws, len(counts)))].sum(
+            axis=1
+        )
         total += drawn[:, 0] / drawn[:, 1]
     low, high = np.percentile(total / len(own), [2.5, 97.5])
     return float(low), float(high)
@@ -74,10 +86,14 @@ def is_better(one: Mapping[str, Attempts], other: Mapping[str, Attempts]) -> boo
 
 def floors_of(suite: str) -> dict[str, float]:
     """Return the higher floor by task: of a constant answer, or of a copy from the question."""
-    by_suite = json.loads((Path(__file__).with_name("floors.json")).read_text(encoding="utf-8"))
+    by_suite = json.loads(
+        (Path(__file__).with_name("floors.json")).read_text(encoding="utf-8")
+    )
     if suite in by_suite:
         return dict(by_suite[suite])
-    default = json.loads((TASKS / "chance_floors.json").read_text(encoding="utf-8"))["floors"]
+    default = json.loads((TASKS / "chance_floors.json").read_text(encoding="utf-8"))[
+        "floors"
+    ]
     return {
         t: max(own[kind]["solved"] for kind in ("chance", "no_reasoning"))
         for t, own in default.items()
@@ -88,9 +104,9 @@ def expected(suite: str, folder: Path) -> Iterator[tuple[str, str, float, float]
     """Yield model, column, figure and the difference that is allowed, in percent or as a number."""
     read_files = {file.stem: read(file) for file in sorted(folder.glob("*.json"))}
     models = of_common_items({name: counts for name, (counts, _) in read_files.items()})
-    category = json.loads((TASKS / "library_snapshot.json").read_text(encoding="utf-8"))[
-        "categories"
-    ]
+    category = json.loads(
+        (TASKS / "library_snapshot.json").read_text(encoding="utf-8")
+    )["categories"]
     floors, rounding = floors_of(suite), 0.051
     for model, own in models.items():
         solved = share(own)
@@ -98,7 +114,12 @@ def expected(suite: str, folder: Path) -> Iterator[tuple[str, str, float, float]
         yield model, "items", sum(map(len, own.values())), 0
         for end, value in zip(("low", "high"), interval(own), strict=True):
             yield model, end, 100 * value, 0.3 if solved else 100.0
-        yield model, "rank", 1 + sum(is_better(other, own) for other in models.values()), 0
+        yield (
+            model,
+            "rank",
+            1 + sum(is_better(other, own) for other in models.values()),
+            0,
+        )
         above = solved - float(np.mean([floors[task] for task in own]))
         yield model, "above chance", 100 * above, rounding
         by_category: defaultdict[str, dict[str, Attempts]] = defaultdict(dict)
@@ -117,7 +138,9 @@ def expected(suite: str, folder: Path) -> Iterator[tuple[str, str, float, float]
 
 def shown(page: str, suite: str) -> dict[tuple[str, str], float]:
     """Return the figures of the page's table by model and column."""
-    table = page.partition(f"<!-- table: {suite} -->")[2].partition("<!-- end of table -->")[0]
+    table = page.partition(f"<!-- table: {suite} -->")[2].partition(
+        "<!-- end of table -->"
+    )[0]
     head, _, *rows = [
         [cell.strip() for cell in line[2:-2].split(" | ")]
         for line in table.splitlines()
@@ -142,8 +165,12 @@ def shown(page: str, suite: str) -> dict[tuple[str, str], float]:
 def disagreements(docs: Path) -> list[str]:
     """Return what the pages say otherwise, what tables.md lacks, and what they have too much."""
     found = []
-    short, whole = (path.read_text(encoding="utf-8") for path in (docs / "leaderboard.md", TABLES))
-    for folder in sorted(each for each in (docs / "leaderboard").iterdir() if each.is_dir()):
+    short, whole = (
+        path.read_text(encoding="utf-8") for path in (docs / "leaderboard.md", TABLES)
+    )
+    for folder in sorted(
+        each for each in (docs / "leaderboard").iterdir() if each.is_dir()
+    ):
         main, figures = shown(short, folder.name), shown(whole, folder.name)
         for model, column, value, allowed in expected(folder.name, folder):
             of_tables = figures.pop((model, column), None)
@@ -172,14 +199,18 @@ def miscounted(docs: Path, imported: Path) -> list[str]:
         )
         items = {(of["task"], seed) for of in listed["sets"] for seed, _ in of["items"]}
         right: Counter[str] = Counter()
-        with (imported / suite / file.stem / "samples.jsonl").open(encoding="utf-8") as lines:
+        with (imported / suite / file.stem / "samples.jsonl").open(
+            encoding="utf-8"
+        ) as lines:
             for row in map(json.loads, lines):
                 if (row["recipe"]["task"], row["recipe"]["seed"]) in items:
                     right[row["recipe"]["task"]] += sum(
                         r["status"] == "solved" for r in row["rollouts"]
                     )
         found += [
-            f"{file}, {task}" for task, own in counts.items() if own[:, 0].sum() != right[task]
+            f"{file}, {task}"
+            for task, own in counts.items()
+            if own[:, 0].sum() != right[task]
         ]
     return found
 

@@ -61,7 +61,9 @@ def read_standings(path: Path, suite: Suite) -> list[PublishedStanding]:
     except (OSError, ValueError, RecursionError) as error:
         raise FixableError(f"{path} is not a file of standings: {error}") from None
     if file.suite != suite.identity:
-        raise FixableError(f"{path} is of the suite {file.suite}, not of {suite.identity}")
+        raise FixableError(
+            f"{path} is of the suite {file.suite}, not of {suite.identity}"
+        )
     items = Counter(recipe.task for recipe, _ in suite.recipes())
     for model in file.models:
         if {task: len(own.split()) for task, own in model.items.items()} != items:
@@ -72,21 +74,27 @@ def read_standings(path: Path, suite: Suite) -> list[PublishedStanding]:
 def published_standing(results: EvaluationResults, suite: Suite) -> PublishedStanding:
     """Measure one evaluation, and what its publishers said of it; raises as `standing` does."""
     own = standing(results, suite)
-    samples = [s for s in results.samples if any(STORED_SCORE in r.other for r in s.scored)]
+    samples = [
+        s for s in results.samples if any(STORED_SCORE in r.other for r in s.scored)
+    ]
     return PublishedStanding(
         model=own.model,
         tokens=None,  # publishers don't say
         items=own.items,
         published={
             task: means(of_task)
-            for task, of_task in sorted(group_by(lambda sample: sample.task, samples).items())
+            for task, of_task in sorted(
+                group_by(lambda sample: sample.task, samples).items()
+            )
         },
     )
 
 
 def means(samples: Sequence[StoredGroup]) -> tuple[float, float, float]:
     """Return the mean published score, the mean score here and the solved share."""
-    rollouts = [r for sample in samples for r in sample.scored if STORED_SCORE in r.other]
+    rollouts = [
+        r for sample in samples for r in sample.scored if STORED_SCORE in r.other
+    ]
     return (
         round(fmean(rollout.other[STORED_SCORE] for rollout in rollouts), 6),
         round(fmean(rollout.raw_score or 0.0 for rollout in rollouts), 6),
@@ -96,7 +104,9 @@ def means(samples: Sequence[StoredGroup]) -> tuple[float, float, float]:
 
 def floors_of(suite: Suite) -> dict[str, float]:
     """Return the floors of a suite's tasks: the package's, or those measured for its levels."""
-    measured: dict[str, dict[str, float]] = json.loads(FLOORS.read_text(encoding="utf-8"))
+    measured: dict[str, dict[str, float]] = json.loads(
+        FLOORS.read_text(encoding="utf-8")
+    )
     return measured.get(suite.name, {}) or suite_floors(suite)
 
 

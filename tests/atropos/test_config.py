@@ -10,8 +10,16 @@ from atroposlib.envs.base import APIServerConfig, BaseEnvConfig
 from atroposlib.envs.server_handling.server_manager import ServerManagerConfig
 
 from reasoning_gym_environment.atropos import config
-from reasoning_gym_environment.atropos.config import ReasoningGymEnvConfig, ServerConfig, as_config
-from reasoning_gym_environment.settings import EnvironmentSettings, RunFlags, ServerSettings
+from reasoning_gym_environment.atropos.config import (
+    ReasoningGymEnvConfig,
+    ServerConfig,
+    as_config,
+)
+from reasoning_gym_environment.settings import (
+    EnvironmentSettings,
+    RunFlags,
+    ServerSettings,
+)
 
 SNAPSHOT = json.loads(Path(config.__file__).with_name("fields.json").read_text())
 
@@ -25,7 +33,8 @@ def kinds(annotation: Any) -> set[Any]:
 
 def test_atroposs_options_have_its_names_types_defaults_and_bounds() -> None:
     assert SNAPSHOT["version"] == version("atroposlib")
-    narrowed = {"eval_handling", "reasoning_effort"}  # an enum; checked in a constructor
+    # An enum; checked in a constructor.
+    narrowed = {"eval_handling", "reasoning_effort"}
     for section, theirs, ours in (
         ("env", BaseEnvConfig, EnvironmentSettings),
         ("openai", APIServerConfig, ServerSettings),
@@ -35,7 +44,11 @@ def test_atroposs_options_have_its_names_types_defaults_and_bounds() -> None:
             their, our = theirs.model_fields[name], ours.model_fields[name]
             if name not in narrowed:
                 assert kinds(our.annotation) == kinds(their.annotation), name
-            default = their.default.value if isinstance(their.default, Enum) else their.default
+            default = (
+                their.default.value
+                if isinstance(their.default, Enum)
+                else their.default
+            )
             assert field.get("upstream_default", field["default"]) == default, name
             assert field["default"] == our.default, name
             assert {*map(repr, their.metadata)} <= {*map(repr, our.metadata)}, name
@@ -50,7 +63,10 @@ def test_nothing_else_is_taken_for_atroposs() -> None:
 
 
 def test_atropos_gets_the_same_settings_in_its_own_classes() -> None:
-    assert ReasoningGymEnvConfig.model_fields.keys() == EnvironmentSettings.model_fields.keys()
+    assert (
+        ReasoningGymEnvConfig.model_fields.keys()
+        == EnvironmentSettings.model_fields.keys()
+    )
     assert issubclass(ReasoningGymEnvConfig, BaseEnvConfig)
     assert issubclass(ServerConfig, APIServerConfig)
     given = {"group_size": 3, "eval_handling": "LIMIT_TRAIN"}

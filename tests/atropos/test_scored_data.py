@@ -28,7 +28,9 @@ VOCABULARY = 10
 ids = st.integers(0, VOCABULARY - 1)
 logprobs = st.floats(max_value=0.0, allow_infinity=False, allow_nan=False)
 odd_ids = ids | st.sampled_from([-1, VOCABULARY, IGNORE_INDEX, 2**31 - 1, -(2**31)])
-odd_logprobs = st.floats() | st.sampled_from([0.0, -0.0, 1.0, 1e-3, math.nan, math.inf, -math.inf])
+odd_logprobs = st.floats() | st.sampled_from(
+    [0.0, -0.0, 1.0, 1e-3, math.nan, math.inf, -math.inf]
+)
 
 
 @st.composite
@@ -37,7 +39,9 @@ def rows(draw: st.DrawFn) -> tuple[list[int], list[int], list[float]]:
     tokens = draw(st.lists(ids, min_size=1, max_size=6))
     prompt = draw(st.integers(0, len(tokens) - 1))
     masks = [IGNORE_INDEX] * prompt + tokens[prompt:]
-    own = draw(st.lists(logprobs, min_size=len(tokens) - prompt, max_size=len(tokens) - prompt))
+    own = draw(
+        st.lists(logprobs, min_size=len(tokens) - prompt, max_size=len(tokens) - prompt)
+    )
     columns: tuple[Any, Any, Any] = (tokens, masks, [1.0] * prompt + own)
     for column, odd in zip(columns, (odd_ids, odd_ids, odd_logprobs), strict=True):
         at = draw(st.integers(0, len(column)))
@@ -67,7 +71,9 @@ def is_sound(tokens: list[Any], masks: list[Any], row: list[Any] | None) -> bool
         type(mask) is int and mask in (IGNORE_INDEX, token)
         for token, mask in zip(tokens, masks, strict=False)
     )
-    sound = len(tokens) == len(masks) and ids and labels and bool({*masks} - {IGNORE_INDEX})
+    sound = (
+        len(tokens) == len(masks) and ids and labels and bool({*masks} - {IGNORE_INDEX})
+    )
     if row is None or not sound:
         return sound
     finite = all(type(p) in (int, float) and math.isfinite(p) for p in row)
@@ -76,7 +82,9 @@ def is_sound(tokens: list[Any], masks: list[Any], row: list[Any] | None) -> bool
 
 
 @given(rows())
-def test_a_group_is_sound_if_each_of_its_numbers_is_in_lists_and_in_arrays(row: Any) -> None:
+def test_a_group_is_sound_if_each_of_its_numbers_is_in_lists_and_in_arrays(
+    row: Any,
+) -> None:
     assert (said(in_lists(*row)) is None) == is_sound(*row)
     assert said(arrays_of(*row)) == said(in_lists(*row))
     without = {**in_lists(*row), "inference_logprobs": []}
@@ -85,7 +93,9 @@ def test_a_group_is_sound_if_each_of_its_numbers_is_in_lists_and_in_arrays(row: 
 
 
 @given(rows(), st.integers(0, 2), ODD)
-def test_an_odd_row_is_sound_only_if_its_numbers_are(row: Any, column: int, odd: Any) -> None:
+def test_an_odd_row_is_sound_only_if_its_numbers_are(
+    row: Any, column: int, odd: Any
+) -> None:
     row[column].insert(0, odd)
     assert (said(in_lists(*row)) is None) <= is_sound(*row)
 
@@ -114,7 +124,9 @@ def test_a_sound_group_has_no_fault() -> None:
 def test_a_row_without_a_trained_token_is_sound_where_its_advantage_is_zero() -> None:
     masks = [[-100] * 4, [-100, -100, 5, 6]]
     assert fault_of(masks=masks) == "row 0 has no trained token"
-    assert fault_of(masks=masks, overrides=[{"set_advantage_to_zero": True}, {}]) is None
+    assert (
+        fault_of(masks=masks, overrides=[{"set_advantage_to_zero": True}, {}]) is None
+    )
 
 
 def test_every_column_has_all_rows() -> None:
@@ -126,10 +138,19 @@ def test_a_fault_is_named() -> None:
     whole = [1.0, 1.0, -0.5, -0.5]
     above_0 = "row 0 has the logprob 1.0 of a trained token, above 0"
     for changes, words in (
-        ({"masks": [[-100, 3, 4], [-100, -100, 5, 6]]}, "row 0 has 4 tokens and 3 masks"),
+        (
+            {"masks": [[-100, 3, 4], [-100, -100, 5, 6]]},
+            "row 0 has 4 tokens and 3 masks",
+        ),
         ({"inference_logprobs": [[1.0] * 4, whole[:3]]}, above_0),
-        ({"inference_logprobs": [whole, whole[:3]]}, "row 1 has 4 tokens and 3 logprobs"),
-        ({"masks": [[-100, -100, 3, 5], [-100] * 4]}, "row 0 has the mask 5, neither -100"),
+        (
+            {"inference_logprobs": [whole, whole[:3]]},
+            "row 1 has 4 tokens and 3 logprobs",
+        ),
+        (
+            {"masks": [[-100, -100, 3, 5], [-100] * 4]},
+            "row 0 has the mask 5, neither -100",
+        ),
         ({"scores": [math.nan, 0.0]}, "nan is not a score"),
         ({"scores": [1.0, None]}, "None is not a score"),
         ({"scores": [True, 0.0]}, "True is not a score"),
@@ -148,7 +169,10 @@ def test_a_logprob_is_a_finite_number_on_the_prompt_as_well() -> None:
     for logprob in (math.nan, math.inf, -math.inf, None, "x", True):
         for row in ([logprob, 1.0, -0.5, -0.5], [1.0, 1.0, -0.5, logprob]):
             logprobs = [row, [1.0, 1.0, -0.5, -0.5]]
-            assert fault_of(inference_logprobs=logprobs) == f"row 0 has the logprob {logprob!r}"
+            assert (
+                fault_of(inference_logprobs=logprobs)
+                == f"row 0 has the logprob {logprob!r}"
+            )
 
 
 GROUP: dict[str, Any] = {
@@ -185,8 +209,12 @@ def test_a_group_is_written_whole_and_a_column_may_be_all_there_is_or_empty() ->
 
 
 @given(data=st.data())
-def test_anything_beside_columns_is_written_as_by_the_standard_library(data: st.DataObject) -> None:
-    place = data.draw(st.sampled_from([p for p in places(GROUP) if p[0] not in COLUMNS]))
+def test_anything_beside_columns_is_written_as_by_the_standard_library(
+    data: st.DataObject,
+) -> None:
+    place = data.draw(
+        st.sampled_from([p for p in places(GROUP) if p[0] not in COLUMNS])
+    )
     body = with_value(GROUP, place, data.draw(ODD))
     assert packed(body) == packed(body, strict)
 
@@ -201,7 +229,9 @@ def test_a_number_that_is_not_finite_is_refused_wherever_it_is(bad: float) -> No
         pack(arrays_of([1], [1], [bad]))
 
 
-def test_half_of_a_surrogate_pair_and_what_is_neither_json_nor_an_array_are_refused() -> None:
+def test_half_of_a_surrogate_pair_and_what_is_neither_json_nor_an_array_are_refused() -> (
+    None
+):
     with pytest.raises(ValueError, match="surrogates not allowed"):
         pack(with_value(GROUP, ("messages", 0, 0, "content"), "a\ud800"))
     with pytest.raises(TypeError, match="set is not JSON serializable"):
@@ -209,7 +239,9 @@ def test_half_of_a_surrogate_pair_and_what_is_neither_json_nor_an_array_are_refu
 
 
 @given(rows())
-def test_a_group_of_arrays_is_written_as_lists_are_with_logprobs_of_nine_digits(row: Any) -> None:
+def test_a_group_of_arrays_is_written_as_lists_are_with_logprobs_of_nine_digits(
+    row: Any,
+) -> None:
     def written(group: dict[str, Any]) -> Any:
         try:
             return json.loads(pack(group))
@@ -221,7 +253,11 @@ def test_a_group_of_arrays_is_written_as_lists_are_with_logprobs_of_nine_digits(
     assert written(arrays_of(*row)) == written(in_lists(*ids, shortened))
 
 
-@given(st.lists(st.just(0.0) | st.floats(max_value=-(2**-46), width=32, allow_infinity=False)))
+@given(
+    st.lists(
+        st.just(0.0) | st.floats(max_value=-(2**-46), width=32, allow_infinity=False)
+    )
+)
 def test_nine_digits_tell_the_logprobs_of_float32_apart(logprobs: list[float]) -> None:
     assert [float(np.float32(p)) for p in nine_digits(array("d", logprobs))] == logprobs
 
@@ -238,12 +274,16 @@ def test_a_rounded_logprob_is_short_and_close(logprobs: list[float]) -> None:
 def test_tokens_are_trained_on_that_are_not_masked(masks: list[int]) -> None:
     expected = sum(mask != IGNORE_INDEX for mask in masks)
     assert trained_tokens(masks) == trained_tokens(array("i", masks)) == expected
-    text = completion_from_tokens("", [], masks, [0.0] * len(masks), finish_reason="stop")
+    text = completion_from_tokens(
+        "", [], masks, [0.0] * len(masks), finish_reason="stop"
+    )
     assert text.completion_tokens == expected
 
 
 def test_a_completion_of_a_servers_tokens_is_spliced_with_its_prompt() -> None:
-    made = completion_from_tokens("so", (5, 6), [7, 8, 9], [-0.5, 0.0, -1.5], finish_reason="stop")
+    made = completion_from_tokens(
+        "so", (5, 6), [7, 8, 9], [-0.5, 0.0, -1.5], finish_reason="stop"
+    )
     assert list(made.tokens) == [5, 6, 7, 8, 9]
     assert list(made.masks) == [IGNORE_INDEX, IGNORE_INDEX, 7, 8, 9]
     assert made.logprobs is not None

@@ -9,13 +9,20 @@ import pytest
 from aiohttp import web
 from asked_completions import REQUEST
 from atroposlib.envs.server_handling.openai_server import OpenAIServer
-from atroposlib.envs.server_handling.server_baseline import APIServerConfig, ReasoningConfig
+from atroposlib.envs.server_handling.server_baseline import (
+    APIServerConfig,
+    ReasoningConfig,
+)
 from atroposlib.envs.server_handling.server_manager import ServerManager
 from scripted_server import serving
 
 from reasoning_gym_environment.atropos.config import AtroposServer
 from reasoning_gym_environment.inference.client import InferenceClient
-from reasoning_gym_environment.inference.dialects import ChatTokens, SamplingParams, TextSample
+from reasoning_gym_environment.inference.dialects import (
+    ChatTokens,
+    SamplingParams,
+    TextSample,
+)
 from reasoning_gym_environment.inference.failover import Failover
 from reasoning_gym_environment.inference.servers import ServerClient
 
@@ -48,7 +55,9 @@ class RecordingServer:
 
 
 @asynccontextmanager
-async def recording(**settings: Any) -> AsyncIterator[tuple[RecordingServer, APIServerConfig]]:
+async def recording(
+    **settings: Any,
+) -> AsyncIterator[tuple[RecordingServer, APIServerConfig]]:
     """A server, and the settings with which it is asked."""
     server = RecordingServer()
     async with serving([web.post("/v1/chat/completions", server.answer)]) as url:
@@ -72,7 +81,9 @@ async def atropos_server(*args: Any, **kwargs: Any) -> AsyncIterator[AtroposServ
 @pytest.mark.parametrize(
     "given", [{}, {"effort": "high"}, {"max_tokens": 500}, {"enabled": True}], ids=str
 )
-async def test_a_text_is_requested_as_atroposs_own_client_does(given: dict[str, Any]) -> None:
+async def test_a_text_is_requested_as_atroposs_own_client_does(
+    given: dict[str, Any],
+) -> None:
     reasoning = ReasoningConfig(**given)
     async with recording() as (server, config):
         theirs = OpenAIServer(config, reasoning)
@@ -87,7 +98,9 @@ async def test_a_text_is_requested_as_atroposs_own_client_does(given: dict[str, 
 
 
 async def test_openais_own_endpoint_gets_its_parameter_names() -> None:
-    config = APIServerConfig(base_url="https://api.openai.com/v1", model_name="m", api_key="x")
+    config = APIServerConfig(
+        base_url="https://api.openai.com/v1", model_name="m", api_key="x"
+    )
     server = AtroposServer(config, reasoning_config=ReasoningConfig(effort="low"))
     body = server._add_reasoning({"n": 2, "max_tokens": 4, "temperature": 0.7})
     expected = {"n": 2, "max_completion_tokens": 4, "temperature": 1.0}
@@ -105,7 +118,9 @@ async def test_tokens_of_a_chat_are_requested_with_the_settings_of_reasoning() -
     assert body["return_token_ids"] is True
 
 
-async def test_an_endpoint_that_ignores_n_gets_requests_without_it_for_one_each() -> None:
+async def test_an_endpoint_that_ignores_n_gets_requests_without_it_for_one_each() -> (
+    None
+):
     async with (
         recording(n_kwarg_is_ignored=True) as (server, config),
         atropos_server(config) as ours,
@@ -132,7 +147,10 @@ async def until_asked(server: Any, times: int) -> None:
 
 async def test_each_split_has_separate_limits_and_timings() -> None:
     settings = {"num_max_requests_at_once": 1, "num_requests_for_eval": 2}
-    async with recording(**settings) as (server, config), atropos_server(config) as ours:
+    async with (
+        recording(**settings) as (server, config),
+        atropos_server(config) as ours,
+    ):
         server.goes_on.clear()
         splits = ["train"] * 3 + ["eval"] * 3
         sent = [send(ours.client, split) for split in splits]

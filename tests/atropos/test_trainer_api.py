@@ -12,7 +12,9 @@ from reasoning_gym_environment.atropos.trainer_api import TrainerApi
 
 
 @asynccontextmanager
-async def listening(host: str) -> AsyncIterator[tuple[str, list[web.Request], list[bytes]]]:
+async def listening(
+    host: str,
+) -> AsyncIterator[tuple[str, list[web.Request], list[bytes]]]:
     """A server's URL by that host, and the requests that come to it with their bodies as sent."""
     requests: list[web.Request] = []
     bodies: list[bytes] = []
@@ -40,7 +42,12 @@ async def test_an_api_elsewhere_gets_groups_compressed_but_not_what_is_short() -
         api = TrainerApi(url)
         await api.request("POST", "/scored_data", pack(LONG))
         await api.request("POST", "/scored_data", {"env_id": 1})
-    assert [request.headers.get("Content-Encoding") for request in requests] == ["gzip", None]
+    assert [request.headers.get("Content-Encoding") for request in requests] == [
+        "gzip",
+        None,
+    ]
     assert [json.loads(body) for body in bodies] == [LONG, {"env_id": 1}]
     assert int(requests[0].headers["Content-Length"]) < len(pack(LONG)) / 2
-    assert {request.headers["Content-Type"] for request in requests} == {"application/json"}
+    assert {request.headers["Content-Type"] for request in requests} == {
+        "application/json"
+    }

@@ -36,7 +36,12 @@ async def status(api: TrainerApi, env_id: int, **changes: Any) -> dict[str, Any]
 
 
 async def send_group(url: str, env_id: int) -> None:
-    row = {"tokens": [[1]] * 4, "masks": [[1]] * 4, "scores": [0.0] * 4, "env_id": env_id}
+    row = {
+        "tokens": [[1]] * 4,
+        "masks": [[1]] * 4,
+        "scores": [0.0] * 4,
+        "env_id": env_id,
+    }
     async with (
         aiohttp.ClientSession(url, raise_for_status=True) as session,
         session.post("/scored_data", json=row),
@@ -48,7 +53,10 @@ async def test_a_ghost_takes_weight_and_batches_until_it_is_disconnected(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with Api(tmp_path) as running:
-        killed, follower = TrainerApi(running.url), TrainerApi(running.url, clock := Clock(0.0))
+        killed, follower = (
+            TrainerApi(running.url),
+            TrainerApi(running.url, clock := Clock(0.0)),
+        )
         env_id = await registered(follower)
         await status(follower, env_id)
         assert not caplog.messages
@@ -83,19 +91,29 @@ async def test_the_note_of_a_ghost_that_stays_is_kept_and_the_way_out_is_said(
 ) -> None:
     kept: list[str] = []
     async with api_and_between(tmp_path) as (url, between):
-        killed, follower, last = TrainerApi(url), TrainerApi(between.url), TrainerApi(url)
+        killed, follower, last = (
+            TrainerApi(url),
+            TrainerApi(between.url),
+            TrainerApi(url),
+        )
         stale = await registered(killed)
         follower.patience = 0.0
         between.lies["/disconnect-env"] = ""
-        await follower.disconnect_stale_registration(killed.note(stale), keep=kept.append)
-        assert caplog.messages[-1].startswith(f"Could not disconnect environment {stale} (the Atr")
+        await follower.disconnect_stale_registration(
+            killed.note(stale), keep=kept.append
+        )
+        assert caplog.messages[-1].startswith(
+            f"Could not disconnect environment {stale} (the Atr"
+        )
         way_out = f'POST {{"env_id": {stale}}} to {between.url}/disconnect-env'
         assert caplog.messages[-1].endswith(way_out)
         await last.disconnect_stale_registration(kept.pop(), keep=kept.append)
         assert (await status(last, await registered(last)))["env_weight"] == 1.0
 
 
-async def test_no_environment_of_a_restarted_api_is_disconnected(tmp_path: Path) -> None:
+async def test_no_environment_of_a_restarted_api_is_disconnected(
+    tmp_path: Path,
+) -> None:
     """Its ids are used again, and the killed process may have found out that it was restarted."""
     async with Api(tmp_path) as running:
         killed, follower = TrainerApi(running.url), TrainerApi(running.url)
@@ -112,10 +130,17 @@ async def test_no_environment_of_a_restarted_api_is_disconnected(tmp_path: Path)
         assert (await status(follower, mine))["env_weight"] == 1 / (stale + 2)
 
 
-async def test_a_note_that_is_not_one_disconnects_nothing(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_note_that_is_not_one_disconnects_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     api = TrainerApi("http://127.0.0.1:9")
     api.patience = 0.0
-    for note in ("", "environment 0", "environment x witness-1", "environment 0 another"):
+    for note in (
+        "",
+        "environment 0",
+        "environment x witness-1",
+        "environment 0 another",
+    ):
         await api.disconnect_stale_registration(note, keep=[].append)
     assert caplog.messages == []  # it asked nobody, and nobody is there
     await api.disconnect_stale_registration("environment 0 witness-1", keep=[].append)

@@ -32,7 +32,11 @@ def by_clock(random, level):
 
 def by_hash_seed(random, level):
     question, answer, data = addition(random, level)
-    return f"{' '.join({'north', 'east', 'south', 'west', 'up'})}: {question}", answer, data
+    return (
+        f"{' '.join({'north', 'east', 'south', 'west', 'up'})}: {question}",
+        answer,
+        data,
+    )
 
 
 def wrong_label(random, level):
@@ -117,9 +121,15 @@ plant("sound__raises", verifier=lambda answer, data: float(int(answer) == data))
 plant("reproducible__clock", by_clock)
 plant("reproducible__hash_seed", by_hash_seed)
 plant("solvable__label", wrong_label, equal)
-plant("not_payable__empty", verifier=lambda answer, data: float(str(data).startswith(answer)))
+plant(
+    "not_payable__empty",
+    verifier=lambda answer, data: float(str(data).startswith(answer)),
+)
 plant("not_payable__hedges", verifier=lambda answer, data: float(str(data) in answer))
-plant("not_payable__constant", verifier=lambda answer, data: float(answer in ("0", str(data))))
+plant(
+    "not_payable__constant",
+    verifier=lambda answer, data: float(answer in ("0", str(data))),
+)
 plant(
     "not_payable__question",
     with_question,
@@ -133,6 +143,9 @@ plant("levels__questions", of_few(20))
 plant("levels__answers", mostly_yes)
 plant("bounded__item", slow_item)
 plant("bounded__verdict", verifier=slow_verdict)
-plant("bounded__memory", verifier=lambda answer, data: equal(answer, data) or bytes(2**50)[0])
+plant(
+    "bounded__memory",
+    verifier=lambda answer, data: equal(answer, data) or bytes(2**50)[0],
+)
 plant("disjoint__questions", of_few(150))
 plant("disjoint__few", of_few(10))

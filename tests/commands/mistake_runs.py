@@ -40,7 +40,10 @@ def unused_port() -> int:
 
 def run_command(arguments: list[str]) -> str:
     """The last line of a command that fails; ours wait less for a server."""
-    with contextlib.redirect_stderr(io.StringIO()) as said, contextlib.redirect_stdout(said):
+    with (
+        contextlib.redirect_stderr(io.StringIO()) as said,
+        contextlib.redirect_stdout(said),
+    ):
         try:
             if arguments[0] in cli.SERVING and "--env.tokenizer_name" in arguments:
                 sys.argv[1:] = arguments
@@ -86,7 +89,9 @@ def main(table: Path, folder: Path, url: str) -> None:
             else:
                 arguments = case["run"].replace("SMALL", SMALL).split()
                 for word, value in words.items():
-                    arguments = [argument.replace(word, value) for argument in arguments]
+                    arguments = [
+                        argument.replace(word, value) for argument in arguments
+                    ]
                 result = run_command(arguments)
             for word, value in words.items():
                 result = result.replace(value, word)

@@ -15,8 +15,14 @@ def in_terminal(arguments: Sequence[str], *, columns: int, status: int = 0) -> s
     """All that a program writes to its terminal until it ends, which it must with this status."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    env = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR")}
-    process = subprocess.Popen(arguments, stdin=theirs, stdout=theirs, stderr=theirs, env=env)
+    env = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("COLUMNS", "NO_COLOR")
+    }
+    process = subprocess.Popen(
+        arguments, stdin=theirs, stdout=theirs, stderr=theirs, env=env
+    )
     os.close(theirs)
     written = b""
     with suppress(OSError):  # Linux raises EIO once nobody has the other end

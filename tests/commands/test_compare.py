@@ -55,12 +55,16 @@ def test_what_differs_is_named_where_nothing_is_in_common(tmp_path: Path) -> Non
 def test_two_rules_of_what_is_solved_are_not_mixed(tmp_path: Path) -> None:
     older = samples(tmp_path / "older")
     newer = samples(tmp_path / "newer", {"scoring": {"solved_threshold": None}})
-    with pytest.raises(FixableError, match=r"older counts scores from 0\.5 on .* `rescore` one"):
+    with pytest.raises(
+        FixableError, match=r"older counts scores from 0\.5 on .* `rescore` one"
+    ):
         compare.main([older, newer])
     assert compare.main([newer, newer]) == 0
 
 
-def test_faulty_items_can_be_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_faulty_items_can_be_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     fault = {"fault": {"kind": "false_label", "detail": "right: no"}}
     sound, faulty = samples(tmp_path / "sound"), samples(tmp_path / "faulty", fault)
     assert compare.main([sound, faulty]) == 0

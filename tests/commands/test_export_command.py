@@ -53,13 +53,21 @@ def test_a_folder_stands_for_the_dumps_in_it(tmp_path: Path) -> None:
     row = stored(attempt(1.0), attempt(0.5, "other"), seed=3)
     samples = write_dump(tmp_path / "evaluation" / "samples.jsonl", [row])
     out = tmp_path / "out.jsonl"
-    for given, rows in (([tmp_path], 1), ([tmp_path, samples], 3), ([tmp_path / "evaluation"], 2)):
+    for given, rows in (
+        ([tmp_path], 1),
+        ([tmp_path, samples], 3),
+        ([tmp_path / "evaluation"], 2),
+    ):
         options = [*map(str, given), "--format", "records", "-o", str(out), "--force"]
         assert main(options) == 0
         assert len(out.read_text().splitlines()) == rows
     (tmp_path / "empty").mkdir()
-    with pytest.raises(FixableError, match="empty holds no dumps and no evaluation samples"):
-        main([str(tmp_path / "empty"), "--format", "records", "-o", str(out), "--force"])
+    with pytest.raises(
+        FixableError, match="empty holds no dumps and no evaluation samples"
+    ):
+        main(
+            [str(tmp_path / "empty"), "--format", "records", "-o", str(out), "--force"]
+        )
 
 
 @pytest.mark.parametrize("name", ["out.parquet", "out"])
@@ -84,9 +92,13 @@ def test_conditions_select_rollouts(dump: Path) -> None:
         main([*given, "reward:>1", "--force"])
 
 
-def test_a_dataset_folder_with_splits(dump: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dataset_folder_with_splits(
+    dump: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = dump.with_name("out")
-    assert main([str(dump), "--format", "dpo", "-o", str(out), "--test-share", "0.4"]) == 0
+    assert (
+        main([str(dump), "--format", "dpo", "-o", str(out), "--test-share", "0.4"]) == 0
+    )
     loaded = load_from_disk(str(out))
     assert loaded["train"].num_rows + loaded["test"].num_rows == 10
     assert not set(loaded["train"]["recipe"]) & set(loaded["test"]["recipe"])
@@ -98,8 +110,14 @@ def test_a_dataset_folder_with_splits(dump: Path, capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--format", "sft", "--min-score", "1.5"], "give no rows for train: lower --min-score"),
-        (["--format", "sft", "--test-share", "1e-9"], "no rows for test: .*change --test-share"),
+        (
+            ["--format", "sft", "--min-score", "1.5"],
+            "give no rows for train: lower --min-score",
+        ),
+        (
+            ["--format", "sft", "--test-share", "1e-9"],
+            "no rows for test: .*change --test-share",
+        ),
     ],
 )
 def test_nothing_to_write_is_an_error_that_leaves_nothing(
@@ -118,7 +136,10 @@ def test_nothing_to_write_is_an_error_that_leaves_nothing(
             ["--format", "dpo", "--test-share", "1"],
             "--test-share must be a number ≥ 0 and < 1, got '1'",
         ),
-        (["--format", "nemo-gym"], "-o must end in .jsonl with --format nemo-gym, got out"),
+        (
+            ["--format", "nemo-gym"],
+            "-o must end in .jsonl with --format nemo-gym, got out",
+        ),
     ],
 )
 def test_options_that_contradict_each_other_are_refused(
@@ -163,11 +184,15 @@ def test_jsonl_is_written_and_replaced_when_forced(dump: Path) -> None:
     assert written == {"out.train.jsonl", "out.test.jsonl"}
 
 
-def test_nemo_gym_gets_each_problem_once(dump: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nemo_gym_gets_each_problem_once(
+    dump: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = dump.with_name("rows.jsonl")
     assert main([str(dump), str(dump), "--format", "nemo-gym", "-o", str(out)]) == 0
     rows = rows_of(out)
-    assert [row["question"] for row in rows] == [f"Question {seed}?" for seed in range(2, 22, 2)]
+    assert [row["question"] for row in rows] == [
+        f"Question {seed}?" for seed in range(2, 22, 2)
+    ]
     assert capsys.readouterr().out.splitlines() == [
         f"10 rows for train in {out}",
         "from 10 groups",
@@ -175,7 +200,9 @@ def test_nemo_gym_gets_each_problem_once(dump: Path, capsys: pytest.CaptureFixtu
     ]
 
 
-@pytest.mark.parametrize(("layout", "truth"), [("verl", "reward_model"), ("skyrl", "reward_spec")])
+@pytest.mark.parametrize(
+    ("layout", "truth"), [("verl", "reward_model"), ("skyrl", "reward_spec")]
+)
 @pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
 def test_verl_and_skyrl_get_each_problem_once(
     layout: str, truth: str, suffix: str, dump: Path
@@ -185,13 +212,17 @@ def test_verl_and_skyrl_get_each_problem_once(
     rows = parquet.read_table(out).to_pylist() if suffix == ".parquet" else rows_of(out)
     seeds = [json.loads(row[truth]["ground_truth"])["seed"] for row in rows]
     assert seeds == list(range(2, 22, 2))
-    assert [row["prompt"][1]["content"] for row in rows] == [f"Question {n}?" for n in seeds]
+    assert [row["prompt"][1]["content"] for row in rows] == [
+        f"Question {n}?" for n in seeds
+    ]
     assert {row["data_source"] for row in rows} == {"reasoning-gym/gcd"}
 
 
 @pytest.mark.parametrize("name", ["sft.csv", "sft.json", "sft.parquet.gz"])
 def test_an_unknown_suffix_is_refused(name: str, dump: Path) -> None:
-    with pytest.raises(FixableError, match=r"give a name that ends in \.jsonl or \.parquet"):
+    with pytest.raises(
+        FixableError, match=r"give a name that ends in \.jsonl or \.parquet"
+    ):
         main([str(dump), "--format", "sft", "-o", str(dump.with_name(name))])
     assert [path.name for path in dump.parent.iterdir()] == ["dump.jsonl"]
 

@@ -23,7 +23,9 @@ def test_each_configuration_is_read_as_it_is(engine: str, tmp_path: Path) -> Non
     assert main([engine, "-o", str(file), "--force"]) == 0
 
 
-def test_it_is_printed_where_no_file_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_is_printed_where_no_file_is_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert main(["vllm"]) == 0
     assert capsys.readouterr().out == (FOLDER / "vllm.yaml").read_text()
 

@@ -13,8 +13,14 @@ from scripted_server import serving
 
 TABLE = Path(__file__).with_name("mistakes.json")
 REPLIES: dict[str, tuple[int, str]] = {
-    "key": (401, '{"error": {"message": "Incorrect API key provided: sk-***.", "code": 401}}'),
-    "model": (404, '{"object": "error", "message": "The model `good` does not exist."}'),
+    "key": (
+        401,
+        '{"error": {"message": "Incorrect API key provided: sk-***.", "code": 401}}',
+    ),
+    "model": (
+        404,
+        '{"object": "error", "message": "The model `good` does not exist."}',
+    ),
     "quota": (
         429,
         '{"error": {"message": "You exceeded your current quota, please check your plan and '
@@ -40,8 +46,17 @@ async def answer(request: web.Request) -> web.Response:
 @pytest.mark.nightly
 @pytest.mark.processes
 async def test_a_mistake_gets_one_sentence_with_the_way_out(tmp_path: Path) -> None:
-    known = {name: value for name, value in os.environ.items() if not name.startswith("WANDB_")}
-    program = [sys.executable, str(TABLE.with_name("mistake_runs.py")), str(TABLE), str(tmp_path)]
+    known = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("WANDB_")
+    }
+    program = [
+        sys.executable,
+        str(TABLE.with_name("mistake_runs.py")),
+        str(TABLE),
+        str(tmp_path),
+    ]
     async with serving([web.route("*", "/{path:.*}", answer)]) as url:
         done = await asyncio.to_thread(
             subprocess.run,
@@ -52,5 +67,7 @@ async def test_a_mistake_gets_one_sentence_with_the_way_out(tmp_path: Path) -> N
             timeout=400,
         )
     assert done.returncode == 0, done.stderr
-    expected = {name: case["said"] for name, case in json.loads(TABLE.read_text()).items()}
+    expected = {
+        name: case["said"] for name, case in json.loads(TABLE.read_text()).items()
+    }
     assert json.loads(done.stdout) == expected

@@ -11,7 +11,11 @@ from evaluation_values import item
 from msgspec.structs import replace
 from pyarrow import parquet
 
-from reasoning_gym_environment.commands.problems import main, require_levels, solved_levels
+from reasoning_gym_environment.commands.problems import (
+    main,
+    require_levels,
+    solved_levels,
+)
 from reasoning_gym_environment.errors import ConfigurationError, FixableError
 from reasoning_gym_environment.problems.sampler import evaluation_seed
 from reasoning_gym_environment.records import Recipe
@@ -19,7 +23,14 @@ from reasoning_gym_environment.storage.rows import StoredGroup
 from reasoning_gym_environment.tasks.catalogue import bundled_snapshot
 
 SMALL = ["--env.task_processes", "1", "--count", "12"]
-COINS = ["--env.include_tasks", "coin_flip", "--levels", "0", "--env.system_prompt", "direct"]
+COINS = [
+    "--env.include_tasks",
+    "coin_flip",
+    "--levels",
+    "0",
+    "--env.system_prompt",
+    "direct",
+]
 HELD_OUT = ["--env.eval_difficulties", "0", "--env.num_eval_samples_per_task", "20"]
 
 
@@ -69,7 +80,10 @@ def test_the_same_arguments_give_the_same_dataset(tmp_path: Path) -> None:
         assert main([*arguments, "-o", str(path)]) == 0
     rows = rows_of(paths[1])
     assert load_from_disk(str(paths[0])).to_list() == rows
-    assert json.loads(rows[0]["recipe"])["parameters"] == {"min_trials": 2, "max_trials": 4}
+    assert json.loads(rows[0]["recipe"])["parameters"] == {
+        "min_trials": 2,
+        "max_trials": 4,
+    }
     assert rows[0]["prompt"][1] == {"role": "user", "content": rows[0]["question"]}
 
 
@@ -102,7 +116,9 @@ def test_solved_shares_are_interpolated_between_evaluated_levels() -> None:
         sampled("gcd", 5, 1.0),  # beyond this version's ladder
     ]
     ladder = [sampled("gcd", level, 1.0).recipe.parameters for level in range(4)]
-    found = [(part.level, solved) for part, solved in solved_levels(samples, tuple(ladder))]
+    found = [
+        (part.level, solved) for part, solved in solved_levels(samples, tuple(ladder))
+    ]
     assert found == [(None, 0.5), (0, 1.0), (3, 0.25), (1, 0.75), (2, 0.5)]
 
 
@@ -111,7 +127,10 @@ def test_rows_are_at_the_level_where_the_evaluated_model_solves_the_target(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     samples = [
-        *(sampled("coin_flip", level, *scores) for level, scores in ((0, (1.0,)), (5, (0.0,)))),
+        *(
+            sampled("coin_flip", level, *scores)
+            for level, scores in ((0, (1.0,)), (5, (0.0,)))
+        ),
         *(sampled("gcd", level, 1.0) for level in (0, 3)),
         *(sampled("lcm", level, 1.0 - level, 1.0 - level, 0.0) for level in (0, 1)),
         *(sampled("products", level, 1.0 - level) for level in (0, 1)),
@@ -120,13 +139,23 @@ def test_rows_are_at_the_level_where_the_evaluated_model_solves_the_target(
     ]
     evaluation, out = tmp_path / "evaluation", tmp_path / "rows.parquet"
     evaluation.mkdir()
-    (evaluation / "samples.jsonl").write_text("".join(sample.line() for sample in samples))
+    (evaluation / "samples.jsonl").write_text(
+        "".join(sample.line() for sample in samples)
+    )
     tasks = "coin_flip,gcd,lcm,products,number_sorting,leg_counting"
     options = ["--env.include_tasks", tasks, "--env.num_eval_samples_per_task", "1"]
-    options += ["--from-evaluation", str(evaluation), "--target", "0.6", "--format", "verl"]
+    options += [
+        "--from-evaluation",
+        str(evaluation),
+        "--target",
+        "0.6",
+        "--format",
+        "verl",
+    ]
     assert main([*SMALL, *options, "-o", str(out)]) == 0
     recipes = [
-        json.loads(r["reward_model"]["ground_truth"]) for r in parquet.read_table(out).to_pylist()
+        json.loads(r["reward_model"]["ground_truth"])
+        for r in parquet.read_table(out).to_pylist()
     ]
     made = [(recipe["task"], recipe["level"]) for recipe in recipes]
     # 36 problems of arithmetic for gcd, lcm and products, of which only lcm stays
@@ -142,7 +171,9 @@ def test_rows_are_at_the_level_where_the_evaluated_model_solves_the_target(
 
 
 @pytest.mark.processes
-def test_evaluation_items_for_nemo_gym_have_the_messages_and_the_recipe(tmp_path: Path) -> None:
+def test_evaluation_items_for_nemo_gym_have_the_messages_and_the_recipe(
+    tmp_path: Path,
+) -> None:
     out = tmp_path / "rows.jsonl"
     options = ["--split", "eval", "--format", "nemo-gym", "-o", str(out)]
     assert main([*SMALL, *COINS, *options]) == 0
@@ -152,17 +183,25 @@ def test_evaluation_items_for_nemo_gym_have_the_messages_and_the_recipe(tmp_path
     for row in rows:
         system, user = row["responses_create_params"]["input"]
         assert (system["role"], user["content"]) == ("system", row["question"])
-        assert json.loads(row["recipe"])["task"] == row["metadata"]["source_dataset"] == "coin_flip"
+        assert (
+            json.loads(row["recipe"])["task"]
+            == row["metadata"]["source_dataset"]
+            == "coin_flip"
+        )
 
 
 @pytest.mark.processes
-def test_rows_of_verl_and_skyrl_have_the_messages_and_the_recipe(tmp_path: Path) -> None:
+def test_rows_of_verl_and_skyrl_have_the_messages_and_the_recipe(
+    tmp_path: Path,
+) -> None:
     for layout, truth in (("verl", "reward_model"), ("skyrl", "reward_spec")):
         out = tmp_path / f"{layout}.parquet"
         assert main([*SMALL, *COINS, "--format", layout, "-o", str(out)]) == 0
         rows = parquet.read_table(out).to_pylist()
         assert len({row[truth]["ground_truth"] for row in rows}) == 12
-        assert {json.loads(row[truth]["ground_truth"])["task"] for row in rows} == {"coin_flip"}
+        assert {json.loads(row[truth]["ground_truth"])["task"] for row in rows} == {
+            "coin_flip"
+        }
         assert [message["role"] for message in rows[0]["prompt"]] == ["system", "user"]
         assert rows[0]["data_source"] == "reasoning-gym/coin_flip"
 
@@ -174,15 +213,27 @@ NEMO_GYM = ["--count", "1", "--format", "nemo-gym", "-o"]
     ("options", "said"),
     [
         (["-o", "out.jsonl", "--count", "0"], "must be an integer ≥ 1, got '0'"),
-        (["--count", "1", "--levels", "0,x"], "must be a list of levels such as 0,1, got '0,x'"),
+        (
+            ["--count", "1", "--levels", "0,x"],
+            "must be a list of levels such as 0,1, got '0,x'",
+        ),
         (["-o", "out.jsonl"], "missing --count; see --help"),
-        (["--count", "1", "-o", "out.csv"], "out.csv ends in .csv: give a name that ends in"),
+        (
+            ["--count", "1", "-o", "out.csv"],
+            "out.csv ends in .csv: give a name that ends in",
+        ),
         (
             [*NEMO_GYM, "rows.parquet"],
             "-o must end in .jsonl with --format nemo-gym, got rows.parquet",
         ),
-        ([*NEMO_GYM, "rows.jsonl", "--demonstrations"], "--demonstrations needs --format prompts"),
-        ([*NEMO_GYM, "rows.jsonl", "--target", "0.4"], "--target needs --from-evaluation"),
+        (
+            [*NEMO_GYM, "rows.jsonl", "--demonstrations"],
+            "--demonstrations needs --format prompts",
+        ),
+        (
+            [*NEMO_GYM, "rows.jsonl", "--target", "0.4"],
+            "--target needs --from-evaluation",
+        ),
         (
             [*NEMO_GYM, "rows.jsonl", "--from-evaluation", "evals", "--levels", "1"],
             "--levels: --from-evaluation chooses the levels; give one of them",

@@ -33,11 +33,17 @@ ALSO = {
     "contained__file": {"solvable"},  # its own answer earns nothing either
     "contained__network": {"solvable"},
     "disjoint__few": {"levels"},
-    "levels__questions": {"disjoint"},  # two samples of so few questions have most in common
+    # Two samples of so few questions have most in common.
+    "levels__questions": {"disjoint"},
 }
 SOUND = ("sound", "sound__caches", "sound__raises", "sound__tuple")
 ONE_OF_EACH_ROW = (
-    *("reproducible__hash_seed", "solvable__label", "not_payable__hedges", "contained__memory"),
+    *(
+        "reproducible__hash_seed",
+        "solvable__label",
+        "not_payable__hedges",
+        "contained__memory",
+    ),
     *("levels__effect", "bounded__memory", "disjoint__few"),
 )
 
@@ -46,14 +52,23 @@ pytestmark = pytest.mark.processes
 
 def prove(folder: Path, *options: str) -> dict[str, dict[str, Any]]:
     """The checks of tasks, by name, from the command."""
-    prove = ["prove", *options, "--task-modules", str(FAULTY), "-o", str(folder / "proof.json")]
+    prove = [
+        "prove",
+        *options,
+        "--task-modules",
+        str(FAULTY),
+        "-o",
+        str(folder / "proof.json"),
+    ]
     done = subprocess.run(
         [sys.executable, "-m", "reasoning_gym_environment", *prove, "--json"],
         capture_output=True,
         text=True,
     )
     assert done.returncode == 1, done.stderr
-    return {name: task["checks"] for name, task in json.loads(done.stdout)["tasks"].items()}
+    return {
+        name: task["checks"] for name, task in json.loads(done.stdout)["tasks"].items()
+    }
 
 
 def require_refused_for_its_fault(task: str, checks: dict[str, Any]) -> None:

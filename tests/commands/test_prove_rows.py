@@ -26,7 +26,9 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 CONFIG = EnvironmentSettings(num_eval_samples_per_task=1, task_processes=1)
 
 
-def entry(task: str, question: str, answer: str = "4", **metadata: Any) -> dict[str, Any]:
+def entry(
+    task: str, question: str, answer: str = "4", **metadata: Any
+) -> dict[str, Any]:
     """A row as reasoning-gym's own entries."""
     metadata = {"source_dataset": task, **metadata}
     return {"question": question, "answer": answer, "metadata": metadata}
@@ -45,11 +47,15 @@ def asked_as(problem: Problem, layout: str) -> dict[str, Any]:
 async def test_faults_evaluation_questions_and_repeats_are_named(
     pool: TaskPool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    train, held_out = [await pool.generate(Recipe(task="gcd", seed=seed)) for seed in (4, 5)]
+    train, held_out = [
+        await pool.generate(Recipe(task="gcd", seed=seed)) for seed in (4, 5)
+    ]
     recipes = evaluation_recipes(123, ["gcd", "letter_jumble"], 1)
     evaluated, jumbled = [await pool.generate(recipe) for recipe in recipes]
     entry_of = pickle.loads(jumbled.entry) | {"question": "Unscramble it \ud800"}
-    suite = next(recipe for recipe, _, _ in load_suite("small").items() if recipe.task == "gcd")
+    suite = next(
+        recipe for recipe, _, _ in load_suite("small").items() if recipe.task == "gcd"
+    )
     of_suite = await pool.generate(suite)
     power = entry("power_function", "Compute -2^2", "4", base=-2, exponent=2)
     rows = [
@@ -93,7 +99,9 @@ async def test_faults_evaluation_questions_and_repeats_are_named(
 async def test_an_entry_whose_check_takes_too_long_is_named() -> None:
     letters = "".join(map(chr, range(65, 91)))
     slow = entry("propositional_logic", "Which follows?", premises=[letters])
-    config = CONFIG.model_copy(update={"generation_timeout": 1.0, "num_eval_samples_per_task": 0})
+    config = CONFIG.model_copy(
+        update={"generation_timeout": 1.0, "num_eval_samples_per_task": 0}
+    )
     [found] = await check_rows([json.dumps(slow)], config)
     assert found.detail.endswith("its entry can't be checked (no reply within 1 s)")
 
@@ -101,7 +109,10 @@ async def test_an_entry_whose_check_takes_too_long_is_named() -> None:
 async def test_parquet_without_findings(
     pool: TaskPool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    rows = [asked_as(await pool.generate(Recipe(task="gcd", seed=n)), "verl") for n in (4, 6)]
+    rows = [
+        asked_as(await pool.generate(Recipe(task="gcd", seed=n)), "verl")
+        for n in (4, 6)
+    ]
     file = tmp_path / "rows.parquet"
     parquet.write_table(pyarrow.Table.from_pylist(rows), file)
     assert await asyncio.to_thread(prove_rows, file, CONFIG, as_json=False) == 0

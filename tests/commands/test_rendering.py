@@ -18,16 +18,29 @@ UNSAFE = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 
 
 def shown(text: str, *, full: bool = False, score: float | None = 1.0) -> str:
-    return render_rollout(StoredGroup.from_json(stored(attempt(score, text))), 0, full=full)
+    return render_rollout(
+        StoredGroup.from_json(stored(attempt(score, text))), 0, full=full
+    )
 
 
 def test_every_part_is_shown_with_its_name() -> None:
     text = shown("<think>hm</think><answer>4</answer>")
-    names = ["question", "thought", "reply", "answer", "oracle", "status", "reward", "tokens"]
+    names = [
+        "question",
+        "thought",
+        "reply",
+        "answer",
+        "oracle",
+        "status",
+        "reward",
+        "tokens",
+    ]
     assert [line.split()[0] for line in text.splitlines()[1:]] == names
     assert text.startswith("── gcd (seed 2), rollout 1 of 1 ──")
     assert "thought   hm\nreply     <answer>4</answer>\nanswer    4\n" in text
-    assert "reward    1: verifier 1 (bare 1, tagged not tried), length factor 1\n" in text
+    assert (
+        "reward    1: verifier 1 (bare 1, tagged not tried), length factor 1\n" in text
+    )
 
 
 def test_the_first_line_keeps_its_place_above_the_others() -> None:
@@ -36,8 +49,9 @@ def test_the_first_line_keeps_its_place_above_the_others() -> None:
 
 def test_the_score_mode_is_part_of_the_reward() -> None:
     row = {**stored(attempt(0.25)), "scoring": {"score_mode": "binary"}}
-    assert "reward    0.25: verifier 0.25 (bare 0.25, tagged not tried), mode binary" in (
-        render_rollout(StoredGroup.from_json(row), 0, full=False)
+    assert (
+        "reward    0.25: verifier 0.25 (bare 0.25, tagged not tried), mode binary"
+        in (render_rollout(StoredGroup.from_json(row), 0, full=False))
     )
 
 
@@ -84,7 +98,9 @@ HOSTILE = [
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_text_reaches_the_terminal_as_escapes(text: str) -> None:
     output = shown(f"<think>{text}</think>{text}<answer>{text}</answer>")
-    found = {character for character in output if unicodedata.category(character) in UNSAFE}
+    found = {
+        character for character in output if unicodedata.category(character) in UNSAFE
+    }
     assert found == {"\n"}
     output.encode()
 
@@ -96,8 +112,12 @@ def test_model_text_cant_begin_a_line_of_ours() -> None:
 
 
 @given(st.text(st.characters(codec=None)))
-def test_line_feeds_and_tabs_are_the_only_unescaped_invisible_characters(text: str) -> None:
-    assert {c for c in escape_control_characters(text) if unicodedata.category(c) in UNSAFE} <= {
+def test_line_feeds_and_tabs_are_the_only_unescaped_invisible_characters(
+    text: str,
+) -> None:
+    assert {
+        c for c in escape_control_characters(text) if unicodedata.category(c) in UNSAFE
+    } <= {
         "\n",
         "\t",
     }

@@ -13,7 +13,11 @@ from reasoning_gym_environment.records import FaultKind, Recipe
 from reasoning_gym_environment.report.data import read_metrics
 from reasoning_gym_environment.sandbox.pool import TaskPool
 from reasoning_gym_environment.scoring.grading import ScoringSettings, grade
-from reasoning_gym_environment.settings import default_settings, read_environment, scoring_settings
+from reasoning_gym_environment.settings import (
+    default_settings,
+    read_environment,
+    scoring_settings,
+)
 from reasoning_gym_environment.storage.dumps import read_dump
 
 SMALL = ["--env.task_processes", "1"]
@@ -31,7 +35,10 @@ async def row(pool: TaskPool) -> dict[str, Any]:
 
 
 def scores(path: Path) -> list[list[float]]:
-    return [[rollout["score"] for rollout in row["rollouts"]] for row in read_dump(path).rows]
+    return [
+        [rollout["score"] for rollout in row["rollouts"]]
+        for row in read_dump(path).rows
+    ]
 
 
 def test_files_are_scored_again_beside_the_old_ones(
@@ -58,10 +65,14 @@ def test_files_are_scored_again_beside_the_old_ones(
         "  1  torn lines skipped",
     ]
     assert printed[3].startswith("  1  unchanged: the recipe gives another question")
-    assert printed[4].startswith(r"  1  were generated with reasoning-gym 0.0.7\x1b, scored with ")
+    assert printed[4].startswith(
+        r"  1  were generated with reasoning-gym 0.0.7\x1b, scored with "
+    )
     assert printed[5].startswith("3 of 3 scores changed, 1 up, 2 down; mean 0.500 -> ")
 
-    with pytest.raises(FixableError, match=r"rescored\.jsonl exists; --force replaces it"):
+    with pytest.raises(
+        FixableError, match=r"rescored\.jsonl exists; --force replaces it"
+    ):
         main([str(dump), *SMALL])
     evaluation = tmp_path / "evaluation"
     evaluation.mkdir()
@@ -74,7 +85,10 @@ def test_files_are_scored_again_beside_the_old_ones(
     assert "  2  were scored with score_mode partial, now binary" in shown
     assert "mean over items" in shown
     metrics = read_metrics(evaluation / "samples.rescored.metrics.json")
-    assert (metrics["eval/items"], metrics["eval/solved"]) == (1.0, pytest.approx(1 / 3))
+    assert (metrics["eval/items"], metrics["eval/solved"]) == (
+        1.0,
+        pytest.approx(1 / 3),
+    )
     assert metrics["eval/reward"] == pytest.approx(1 / 3)
 
 
@@ -86,7 +100,10 @@ async def faulty_row(pool: TaskPool) -> dict[str, Any]:
         if problem.fault is not None and problem.fault.kind is FaultKind.FALSE_LABEL:
             break
     group = await grade(
-        problem, [said("<answer>Yes</answer>")], pool, ScoringSettings(max_token_length=100)
+        problem,
+        [said("<answer>Yes</answer>")],
+        pool,
+        ScoringSettings(max_token_length=100),
     )
     stored = as_stored(group, scoring={"solved_threshold": 0.5})
     return {key: value for key, value in stored.items() if key != "fault"}
@@ -102,7 +119,10 @@ def test_rows_of_earlier_versions_get_their_fault_and_their_status(
     partly = row["rollouts"][1]
     older = {**row, "rollouts": [{**partly, "status": "solved"}], "scoring": {}}
     new, of_older = tmp_path / "dump.rescored.jsonl", tmp_path / "older.rescored.jsonl"
-    assert main([str(dump), str(write_dump(tmp_path / "older.jsonl", [older])), *SMALL]) == 0
+    assert (
+        main([str(dump), str(write_dump(tmp_path / "older.jsonl", [older])), *SMALL])
+        == 0
+    )
     sound, faulty = read_dump(new).rows
     assert "fault" not in sound
     assert faulty["fault"]["kind"] == "false_label"
@@ -128,7 +148,9 @@ def config_of(*options: str) -> Any:
 def test_settings_are_those_of_serve(tmp_path: Path) -> None:
     assert config_of() == default_settings().env
     file = tmp_path / "run.yaml"
-    file.write_text("env:\n  score_mode: binary\n  solved_threshold: 0.9\n  group_size: 16\n")
+    file.write_text(
+        "env:\n  score_mode: binary\n  solved_threshold: 0.9\n  group_size: 16\n"
+    )
     config = config_of("--config", str(file), "--env.solved_threshold", "0.7")
     assert config.score_mode == "binary"
     assert (config.solved_threshold, config.group_size) == (0.7, 16)
@@ -140,7 +162,10 @@ def test_settings_are_those_of_serve(tmp_path: Path) -> None:
     ("options", "named"),
     [
         (["--env.score_mode", "both"], "score_mode must be one of partial, .*'both'"),
-        (["--env.solved_threshold", "2"], "solved_threshold must be a number > 0 and ≤ 1, got '2'"),
+        (
+            ["--env.solved_threshold", "2"],
+            "solved_threshold must be a number > 0 and ≤ 1, got '2'",
+        ),
         (["--config", "none.yaml"], r"none\.yaml can't be read"),
     ],
 )
@@ -151,7 +176,15 @@ def test_an_invalid_setting_is_named(options: list[str], named: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["openai: []", "[1, 2]", "env: {score_mod: binary}", "env: 3", "env: abc", "{", "\udcff"],
+    [
+        "openai: []",
+        "[1, 2]",
+        "env: {score_mod: binary}",
+        "env: 3",
+        "env: abc",
+        "{",
+        "\udcff",
+    ],
 )
 def test_a_file_that_holds_no_settings_is_refused(text: str, tmp_path: Path) -> None:
     file = tmp_path / "run.yaml"

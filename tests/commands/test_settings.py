@@ -34,26 +34,47 @@ def refused(*arguments: str) -> str:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ("--limit 20", "--limit is for `evaluate` alone, got 20 for `serve`: leave it out"),
-        ("--openai.base_ulr x", "unknown option --openai.base_ulr; did you mean --openai.base_url"),
+        (
+            "--limit 20",
+            "--limit is for `evaluate` alone, got 20 for `serve`: leave it out",
+        ),
+        (
+            "--openai.base_ulr x",
+            "unknown option --openai.base_ulr; did you mean --openai.base_url",
+        ),
         ("--grop_size 3", "unknown option --grop_size; did you mean --env.group_size?"),
         (
             "--openai.base_url http://me:hunter2@localhost/v1",
             "openai.base_url must have no user name or password, which logs would show: use an API "
             "key",
         ),
-        ("--env.rollout_server_url :8000", "rollout_server_url must be a URL that starts with"),
+        (
+            "--env.rollout_server_url :8000",
+            "rollout_server_url must be a URL that starts with",
+        ),
         ("--nonsense", "unknown option --nonsense; see --help-all"),
         ("--env.temperature -0.5", "temperature must be a number ≥ 0, got '-0.5'"),
         ("--env.group_size 0", "group_size must be an integer ≥ 1, got '0'"),
         ("--openai.timeout 0", "openai.timeout must be an integer ≥ 1, got '0'"),
-        ("--openai.num_max_requests_at_once 0", "openai.num_max_requests_at_once must be an "),
-        ("--openai.num_requests_for_eval -1", "openai.num_requests_for_eval must be an integer ≥"),
+        (
+            "--openai.num_max_requests_at_once 0",
+            "openai.num_max_requests_at_once must be an ",
+        ),
+        (
+            "--openai.num_requests_for_eval -1",
+            "openai.num_requests_for_eval must be an integer ≥",
+        ),
         ("--env.group_size 2.5", "group_size must be an integer ≥ 1, got '2.5'"),
         ("--env.group_size None", "group_size must be an integer ≥ 1, got None"),
-        ("--env.eval_difficulties 2", "eval_difficulties must be numbers from 0 to 1, got '2'"),
+        (
+            "--env.eval_difficulties 2",
+            "eval_difficulties must be numbers from 0 to 1, got '2'",
+        ),
         ("--env.task_weights gcd", "task_weights must be weights such as "),
-        ("--env.task_weights gdc=1", "task_weights: unknown task or category 'gdc'; did you mean"),
+        (
+            "--env.task_weights gdc=1",
+            "task_weights: unknown task or category 'gdc'; did you mean",
+        ),
     ],
 )
 def test_a_mistake_in_an_option_is_one_sentence(options: str, said: str) -> None:
@@ -67,7 +88,11 @@ def test_groups_of_one_are_refused_where_equal_scores_are_not_sent() -> None:
     for command, options in (("serve", ()), ("process", (drop, "true"))):
         with pytest.raises(FixableError, match=said):
             checked(command, *one, *options)
-    for command, options in (("serve", (drop, "false")), ("process", ()), ("evaluate", ())):
+    for command, options in (
+        ("serve", (drop, "false")),
+        ("process", ()),
+        ("evaluate", ()),
+    ):
         checked(command, *one, *options)
 
 
@@ -88,20 +113,31 @@ FORM = "must be settings as `name: value`, below `env:` or `openai:`, got "
         ("words", f"FILE: the file {FORM}str"),
         ("enviroment: {}", "FILE: unknown section 'enviroment'; the sections are env"),
         ("env: [1]", f"FILE: env {FORM}list"),
-        ("openai: {base_ulr: x}", "FILE: unknown setting 'base_ulr'; did you mean base_url?"),
+        (
+            "openai: {base_ulr: x}",
+            "FILE: unknown setting 'base_ulr'; did you mean base_url?",
+        ),
         ("openai: [3]", f"FILE: a server below openai {FORM}int"),
         ("openai: 3", "FILE: openai must be a server's settings or a list of them"),
         ("env: {include_tasks: 5}", "include_tasks must be names, as a list or "),
-        ("env: {include_tasks: [gdc]}", "include_tasks: unknown task or category 'gdc'"),
+        (
+            "env: {include_tasks: [gdc]}",
+            "include_tasks: unknown task or category 'gdc'",
+        ),
         (
             "openai: [{difficulty: 1}]",
             "FILE: unknown setting 'difficulty' below `openai:`; it belongs below `env:`",
         ),
-        ("env: {}\nopenai: {}\nenv: {}", "--config FILE: env is set twice, the second time in"),
+        (
+            "env: {}\nopenai: {}\nenv: {}",
+            "--config FILE: env is set twice, the second time in",
+        ),
         (f"openai: {{api_key: {KEY}: 1}}", "--config FILE is not valid YAML (line 1)"),
     ],
 )
-def test_a_mistake_in_a_file_is_one_sentence(tmp_path: Path, content: str, said: str) -> None:
+def test_a_mistake_in_a_file_is_one_sentence(
+    tmp_path: Path, content: str, said: str
+) -> None:
     file = tmp_path / "settings.yaml"
     file.write_text(content)
     assert refused("--config", str(file)).replace(str(file), "FILE").startswith(said)
@@ -110,10 +146,14 @@ def test_a_mistake_in_a_file_is_one_sentence(tmp_path: Path, content: str, said:
 def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
     file = tmp_path / "file.yaml"
     file.write_bytes(b"\xff\xfe")
-    assert refused(f"--config={file}") == f"--config {file} can't be read: it is not UTF-8"
+    assert (
+        refused(f"--config={file}") == f"--config {file} can't be read: it is not UTF-8"
+    )
 
 
-def test_options_win_over_the_file_and_belong_to_a_single_server(tmp_path: Path) -> None:
+def test_options_win_over_the_file_and_belong_to_a_single_server(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "settings.yaml"
     server = "openai: [{model_name: a, base_url: b}]"
     file.write_text(f"env: {{seed: 1, top_p: 0.5}}\n{server}\nslurm: true")
@@ -130,7 +170,9 @@ def test_options_win_over_the_file_and_belong_to_a_single_server(tmp_path: Path)
     )
 
 
-@pytest.mark.parametrize("options", [f"--openai.api_key=a {KEY}", f"--openai.api_key a {KEY}"])
+@pytest.mark.parametrize(
+    "options", [f"--openai.api_key=a {KEY}", f"--openai.api_key a {KEY}"]
+)
 def test_a_value_out_of_place_after_the_key_is_not_shown(options: str) -> None:
     assert KEY not in refused(*options.split())
 
@@ -174,22 +216,39 @@ def test_the_short_help_has_a_line_for_each_option_and_counts_the_omitted_ones(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     short, whole = (help_of("serve", name, capsys) for name in ("--help", "--help-all"))
-    in_short, in_whole = (re.findall(r"^  --([\w.]+)", text, re.M) for text in (short, whole))
+    in_short, in_whole = (
+        re.findall(r"^  --([\w.]+)", text, re.M) for text in (short, whole)
+    )
     names = [option.name for option in OPTIONS]
     assert {*names} <= {*in_whole}
     shown = [name for name in names if name in in_short]
     assert len(shown) == 66
     assert all(len(line) <= 120 for line in short.splitlines())
     assert f"--help-all has {len(OPTIONS) - len(shown)} more." in short
-    headings = [line[:-1] for line in short.splitlines() if line.endswith(":") and line[0] != " "]
+    headings = [
+        line[:-1]
+        for line in short.splitlines()
+        if line.endswith(":") and line[0] != " "
+    ]
     assert headings == [
-        *("For example", "Common options", "Tasks and difficulty", "Scoring", "Evaluation"),
+        *(
+            "For example",
+            "Common options",
+            "Tasks and difficulty",
+            "Scoring",
+            "Evaluation",
+        ),
         *("Storage", "Processes and logs", "Inference server", "Other options"),
     ]
 
 
-def test_the_help_shows_the_commands_own_defaults(capsys: pytest.CaptureFixture[str]) -> None:
-    texts = {command: help_of(command, "--help-all", capsys) for command in ("serve", "process")}
+def test_the_help_shows_the_commands_own_defaults(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    texts = {
+        command: help_of(command, "--help-all", capsys)
+        for command in ("serve", "process")
+    }
     for command, name, end in (
         ("serve", "env.group_size", "[8; ≥ 1]"),
         ("serve", "env.max_token_length", "[8192; ≥ 2]"),
@@ -204,7 +263,11 @@ def test_the_help_shows_the_commands_own_defaults(capsys: pytest.CaptureFixture[
 
 
 HEAVY = ("transformers", "atroposlib", "reasoning_gym", "wandb", "openai", "numpy")
-MISTAKES = (["serve", "--env.seed", "x"], ["evaluate", "--env.include_tasks", "sudok"], ["evalute"])
+MISTAKES = (
+    ["serve", "--env.seed", "x"],
+    ["evaluate", "--env.include_tasks", "sudok"],
+    ["evalute"],
+)
 
 
 @pytest.mark.processes
@@ -227,7 +290,9 @@ for arguments in {[*([command, "--help"] for command in COMMANDS), ["tasks"], *M
 @pytest.mark.processes
 def test_a_mistake_is_the_only_line_and_the_status_is_2() -> None:
     program = [sys.executable, "-m", "reasoning_gym_environment", "serve"]
-    done = subprocess.run([*program, "--env.sampling", "best"], capture_output=True, text=True)
+    done = subprocess.run(
+        [*program, "--env.sampling", "best"], capture_output=True, text=True
+    )
     said = "error: sampling must be one of uniform, signal, got 'best'\n"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
 
@@ -278,5 +343,7 @@ def test_a_model_at_an_endpoint_needs_no_file() -> None:
     [server] = settings.servers
     assert (server.model_name, server.base_url) == ("good", "http://other:1/v1")
     assert settings.flags.limit == 20
-    with pytest.raises(FixableError, match="--limit: results on a --suite need all its items"):
+    with pytest.raises(
+        FixableError, match="--limit: results on a --suite need all its items"
+    ):
         checked("evaluate", *options, "--suite", "small")

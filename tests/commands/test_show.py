@@ -25,7 +25,9 @@ def dump(tmp_path: Path) -> Path:
 
 
 def replies(output: str) -> list[str]:
-    return [line.split()[1] for line in output.splitlines() if line.startswith("reply ")]
+    return [
+        line.split()[1] for line in output.splitlines() if line.startswith("reply ")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -38,7 +40,10 @@ def replies(output: str) -> list[str]:
         ('task:"gcd" status:wrong reward:0.25', ["poor"]),
         ("reward:<0.5", ["poor", r"\x1b[31mwrong"]),
         ('reward:0.2..0.5,>=1 run:"a run"', ["right", "poor"]),
-        ("group:4 level:none tokens:<=4 step:none problems:fresh", [r"\x1b[31mwrong", "lost"]),
+        (
+            "group:4 level:none tokens:<=4 step:none problems:fresh",
+            [r"\x1b[31mwrong", "lost"],
+        ),
         ("level:0 step:0", []),
         ("WRONG", [r"\x1b[31mwrong"]),
         ("task:gcd question 2", ["right", "poor"]),
@@ -51,7 +56,10 @@ def test_what_matches_is_printed(
     assert main([str(dump), "--where", where]) == (0 if expected else 1)
     printed = capsys.readouterr()
     assert replies(printed.out) == expected
-    assert printed.err == f"{len(expected)} of {len(expected)} matching rollouts\n{SELECTION}"
+    assert (
+        printed.err
+        == f"{len(expected)} of {len(expected)} matching rollouts\n{SELECTION}"
+    )
     assert "\x1b" not in printed.out
 
 
@@ -61,7 +69,14 @@ def test_the_category_of_an_own_task_is_its_module_as_on_the_page(
     rows = [stored(attempt(1.0, text), task=text) for text in ("my_task", "gcd")]
     rows[0]["source"] = "my_tasks"
     assert (
-        main([str(write_dump(tmp_path / "own.jsonl", rows)), "--where", "category:my_tasks"]) == 0
+        main(
+            [
+                str(write_dump(tmp_path / "own.jsonl", rows)),
+                "--where",
+                "category:my_tasks",
+            ]
+        )
+        == 0
     )
     assert replies(capsys.readouterr().out) == ["my_task"]
 
@@ -82,7 +97,9 @@ def test_a_folder_stands_for_the_dumps_in_it(
 ) -> None:
     folder = tmp_path / "run"
     folder.mkdir()
-    with pytest.raises(FixableError, match="run holds no dumps and no evaluation samples; give"):
+    with pytest.raises(
+        FixableError, match="run holds no dumps and no evaluation samples; give"
+    ):
         main([str(folder)])
     dump.rename(folder / "reasoning_gym_environment_rollouts_r_0000.jsonl")
     assert main([str(folder)]) == 0
@@ -92,7 +109,10 @@ def test_a_folder_stands_for_the_dumps_in_it(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ("status:right", "--where: unknown status 'right'; the files have solved, unscored, wrong"),
+        (
+            "status:right",
+            "--where: unknown status 'right'; the files have solved, unscored, wrong",
+        ),
         ("task:gcd,gdc", "unknown task 'gdc'; did you mean gcd"),
         ("run:b", "unknown run 'b'; the files have a run"),
         (
@@ -113,7 +133,15 @@ def test_an_unknown_condition_is_refused_with_what_there_is(
 
 def piped(dump: Path, encoding: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", "reasoning_gym_environment", "show", str(dump), "--limit", "0"],
+        [
+            sys.executable,
+            "-m",
+            "reasoning_gym_environment",
+            "show",
+            str(dump),
+            "--limit",
+            "0",
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env={"PYTHONIOENCODING": encoding},
@@ -122,7 +150,9 @@ def piped(dump: Path, encoding: str) -> subprocess.Popen[bytes]:
 
 @pytest.mark.processes
 def test_a_closed_pipe_ends_the_command_quietly(tmp_path: Path) -> None:
-    long = write_dump(tmp_path / "long.jsonl", [stored(*[attempt(1.0, "x" * 10_000)] * 100)])
+    long = write_dump(
+        tmp_path / "long.jsonl", [stored(*[attempt(1.0, "x" * 10_000)] * 100)]
+    )
     with piped(long, "utf-8") as show:
         assert show.stdout is not None
         assert show.stderr is not None
@@ -134,7 +164,9 @@ def test_a_closed_pipe_ends_the_command_quietly(tmp_path: Path) -> None:
 
 @pytest.mark.processes
 def test_an_encoding_that_lacks_a_character_gets_its_escape(tmp_path: Path) -> None:
-    with piped(write_dump(tmp_path / "dump.jsonl", [stored(attempt(1.0, "é"))]), "ascii") as show:
+    with piped(
+        write_dump(tmp_path / "dump.jsonl", [stored(attempt(1.0, "é"))]), "ascii"
+    ) as show:
         output, _ = show.communicate()
     assert rb"reply     \xe9" in output
     assert show.returncode == 0

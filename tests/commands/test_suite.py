@@ -28,7 +28,10 @@ async def test_evaluations_on_one_suite_become_a_leaderboard(
     assert first.startswith("| 1 | good-model | 100.0% |")
     assert second.startswith("| 2 | bad-model | 0.0% |")
     path = tmp_path / "one.json"
-    assert suite.main(["table", folders[0], "--suite", name, "--json", "-o", str(path)]) == 0
+    assert (
+        suite.main(["table", folders[0], "--suite", name, "--json", "-o", str(path)])
+        == 0
+    )
     written = json.loads(path.read_text())
     assert written["suite"] == load_suite(name).identity
     [model] = written["models"]
@@ -36,7 +39,9 @@ async def test_evaluations_on_one_suite_become_a_leaderboard(
     assert model["items"] == {"chain_sum": "2/2 2/2", "gcd": "2/2 2/2 2/2"}
 
     # Results on another suite are neither ranked nor compared.
-    other = write_suite(tmp_path / "other.json", manifest(await problems_of(pool), version=2))
+    other = write_suite(
+        tmp_path / "other.json", manifest(await problems_of(pool), version=2)
+    )
     with pytest.raises(FixableError, match="run `evaluate --suite tiny`"):
         suite.main(["table", *folders, "--suite", other])
     run = Path(folders[1]) / "run.json"
@@ -61,7 +66,12 @@ async def test_list_and_verify(
 async def test_a_suite_of_a_module_that_is_not_given_names_the_option(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    problem = Problem(recipe=Recipe(task="own_task", seed=1), question="?", oracle="1", entry=b"")
+    problem = Problem(
+        recipe=Recipe(task="own_task", seed=1), question="?", oracle="1", entry=b""
+    )
     name = write_suite(tmp_path / "own.json", manifest([problem]))
     assert await asyncio.to_thread(cli.main, ["suite", "verify", name]) == 2
-    assert "'own_task'; see the `tasks` command (a task of your own" in capsys.readouterr().err
+    assert (
+        "'own_task'; see the `tasks` command (a task of your own"
+        in capsys.readouterr().err
+    )

@@ -14,7 +14,10 @@ PROGRAM = [sys.executable, "-m", "reasoning_gym_environment"]
 @pytest.mark.parametrize("command", [*COMMANDS, "suite table", "suite verify"])
 @pytest.mark.parametrize("columns", [80, 100, 140])
 def test_help_fits(
-    command: str, columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    command: str,
+    columns: int,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     if command in SERVING:
@@ -23,12 +26,16 @@ def test_help_fits(
         with pytest.raises(SystemExit):
             main([*command.split(), "--help"])
     shown = capsys.readouterr().out.splitlines()
-    assert shown[0].startswith(f"usage: reasoning-gym-environment {command.split()[0]} ")
+    assert shown[0].startswith(
+        f"usage: reasoning-gym-environment {command.split()[0]} "
+    )
     assert max(map(len, shown)) <= columns
 
 
 @pytest.mark.processes
-def test_tables_fit_a_terminal_and_are_whole_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
+def test_tables_fit_a_terminal_and_are_whole_in_a_pipe(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     for arguments, last_column in ((["tasks"], "use"), (["suite", "list"], "about")):
         assert main(arguments) == 0
         piped = capsys.readouterr().out.splitlines()
@@ -55,9 +62,13 @@ live.info("2 groups")
 
 
 @pytest.mark.processes
-def test_a_log_line_is_time_level_and_message_and_a_repeated_warning_is_counted() -> None:
+def test_a_log_line_is_time_level_and_message_and_a_repeated_warning_is_counted() -> (
+    None
+):
     written = in_terminal([sys.executable, "-c", LOGGING], columns=80)
-    assert re.search(r"\x1b\[33m[\d:]{8} WARNING the key withheld again\x1b\[0m", written)
+    assert re.search(
+        r"\x1b\[33m[\d:]{8} WARNING the key withheld again\x1b\[0m", written
+    )
     shown = [line.rstrip() for line in lines(written) if line.strip()]
     assert max(map(len, shown)) <= 80
     logged = [line.partition(" ")[2] for line in shown if line[2:3] == ":"]

@@ -100,7 +100,8 @@ async def test_an_address_that_others_reach_has_a_token(tmp_path: Path) -> None:
             assert given == (token or given)
             with pytest.raises(urllib.error.HTTPError, match="401"):
                 await get(f"http://127.0.0.1:{port}/api/index")
-            with suppress(urllib.error.HTTPError):  # it redirects to a page that needs the cookie
+            # It redirects to a page that needs the cookie.
+            with suppress(urllib.error.HTTPError):
                 await get(f"http://127.0.0.1:{port}/?token={given}")
             process.send_signal(signal.SIGTERM)
             assert process.stderr is not None
@@ -111,7 +112,10 @@ async def test_an_address_that_others_reach_has_a_token(tmp_path: Path) -> None:
     ("options", "said"),
     [
         (["nowhere"], "nowhere does not exist"),
-        ([".", "--host", "nowhere.invalid"], "--host nowhere.invalid --port 8090: cannot listen"),
+        (
+            [".", "--host", "nowhere.invalid"],
+            "--host nowhere.invalid --port 8090: cannot listen",
+        ),
         ([".", "--token-file", "nowhere"], "--token-file nowhere: cannot read it"),
     ],
 )
@@ -130,7 +134,9 @@ def test_ports_are_checked(port: str, capsys: pytest.CaptureFixture[str]) -> Non
         assert said in capsys.readouterr().err
 
 
-def test_a_run_without_dumps_has_nothing_to_show(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_without_dumps_has_nothing_to_show(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     options = ["--env.dump_all_rollouts", "false", "--env.use_wandb", "false"]
     assert main(["process", "--watch", "0", *options]) == 2
     assert "set --env.dump_all_rollouts true" in capsys.readouterr().err
@@ -152,7 +158,9 @@ async def test_a_runs_page_ends_with_its_run_even_if_that_is_killed(
         "--openai.base_url": "http://127.0.0.1:9/v1",
         "--watch": "0",
     }
-    async with command("process", *(x for pair in options.items() for x in pair)) as process:
+    async with command(
+        "process", *(x for pair in options.items() for x in pair)
+    ) as process:
         assert process.stderr is not None
         said = ""
         while not (found := re.search(r"Watch the run at (\S+)", said)):

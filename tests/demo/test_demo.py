@@ -29,11 +29,15 @@ def test_groups_make_the_whole_way(
     is_watched = output.startswith("Watch the run in a browser: http://127.0.0.1:")
     assert is_watched == (server_type == "openai")
     files = folder.glob("*.jsonl")
-    dumped = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    dumped = [
+        json.loads(line) for file in files for line in file.read_text().splitlines()
+    ]
     assert dumped
     assert all(len(group["rollouts"]) == 8 for group in dumped)
     statuses = [rollout["status"] for group in dumped for rollout in group["rollouts"]]
-    [solved] = [line.split()[1] for line in output.splitlines() if line.startswith("all ")]
+    [solved] = [
+        line.split()[1] for line in output.splitlines() if line.startswith("all ")
+    ]
     assert solved == f"{statuses.count('solved') / len(statuses):.1%}"
     assert output.split()[-1] == str(folder / "demo-report.html")
     assert 'class="chunk"' in (folder / "demo-report.html").read_text()
@@ -42,9 +46,18 @@ def test_groups_make_the_whole_way(
 @pytest.mark.nightly
 @in_linux
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-async def test_a_signal_leaves_no_process_behind(number: signal.Signals, tmp_path: Path) -> None:
+async def test_a_signal_leaves_no_process_behind(
+    number: signal.Signals, tmp_path: Path
+) -> None:
     demo = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "reasoning_gym_environment", "demo", "--seconds", "600"),
+        *(
+            sys.executable,
+            "-m",
+            "reasoning_gym_environment",
+            "demo",
+            "--seconds",
+            "600",
+        ),
         *("--no-watch", "--data-dumps-dir", str(tmp_path)),
         stdout=PIPE,
         stderr=PIPE,

@@ -4,7 +4,13 @@ import statistics
 
 import pytest
 
-from reasoning_gym_environment.demo.policy import ABILITIES, STEPS, Learner, Skill, spread_skills
+from reasoning_gym_environment.demo.policy import (
+    ABILITIES,
+    STEPS,
+    Learner,
+    Skill,
+    spread_skills,
+)
 from reasoning_gym_environment.records import Recipe
 
 SKILL = Skill(ability=0.5, span=6.0, default=0.25)
@@ -20,7 +26,9 @@ def recipe(level: int | None, seed: int = 2) -> Recipe:
 
 def test_half_of_the_items_are_solved_where_the_ability_lies() -> None:
     assert learner().solved_share("gcd", 1, 3) == pytest.approx(0.5)
-    assert learner(item_spread=0.0).solve_probability(recipe(1), 3) == pytest.approx(0.5)
+    assert learner(item_spread=0.0).solve_probability(recipe(1), 3) == pytest.approx(
+        0.5
+    )
 
 
 def test_harder_levels_are_solved_less() -> None:
@@ -32,22 +40,30 @@ def test_harder_levels_are_solved_less() -> None:
 
 def test_without_a_level_the_problem_is_as_hard_as_the_library_s_default() -> None:
     plain = learner(item_spread=0.0)
-    assert plain.solve_probability(recipe(None), 5) == plain.solve_probability(recipe(1), 5)
+    assert plain.solve_probability(recipe(None), 5) == plain.solve_probability(
+        recipe(1), 5
+    )
 
 
 @pytest.mark.parametrize("item_spread", [0.5, 1.5])
 @pytest.mark.parametrize("level", range(4))
-def test_the_solved_share_is_the_mean_over_the_items(level: int, item_spread: float) -> None:
+def test_the_solved_share_is_the_mean_over_the_items(
+    level: int, item_spread: float
+) -> None:
     one = learner(item_spread=item_spread)
     items = [one.solve_probability(recipe(level, seed), 4) for seed in range(4000)]
-    assert one.solved_share("gcd", level, 4) == pytest.approx(statistics.mean(items), abs=0.02)
+    assert one.solved_share("gcd", level, 4) == pytest.approx(
+        statistics.mean(items), abs=0.02
+    )
     assert statistics.stdev(items) > 0.01
 
 
 def test_an_item_is_as_hard_whenever_it_is_asked() -> None:
     one = learner()
     assert one.solve_probability(recipe(2), 4) == one.solve_probability(recipe(2), 4)
-    assert one.solve_probability(recipe(2), 4) != one.solve_probability(recipe(2, seed=4), 4)
+    assert one.solve_probability(recipe(2), 4) != one.solve_probability(
+        recipe(2, seed=4), 4
+    )
 
 
 def test_only_a_group_with_signal_teaches_its_task_and_the_others_fade() -> None:
@@ -68,7 +84,11 @@ def test_only_a_group_with_signal_teaches_its_task_and_the_others_fade() -> None
 def test_getting_better_at_once_moves_every_task() -> None:
     one = learner()
     one.improve(0.5)
-    assert one.solved_share("gcd", 2, 3) == one.solved_share("lcm", 2, 3) == pytest.approx(0.5)
+    assert (
+        one.solved_share("gcd", 2, 3)
+        == one.solved_share("lcm", 2, 3)
+        == pytest.approx(0.5)
+    )
 
 
 def test_skills_are_spread_over_the_ladders() -> None:

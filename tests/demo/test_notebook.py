@@ -18,9 +18,13 @@ def test_the_notebook_is_stored_without_outputs() -> None:
 @pytest.mark.processes
 async def test_the_notebook_runs(tmp_path: Path) -> None:
     notebook = nbformat.read(NOTEBOOK, as_version=4)
-    client = NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}})
+    client = NotebookClient(
+        notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}}
+    )
     await client.async_execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
-    shown = "".join(output["data"]["text/plain"] for output in outputs if "data" in output)
+    shown = "".join(
+        output["data"]["text/plain"] for output in outputs if "data" in output
+    )
     assert "'scores': [" in shown
     assert "<|im_start|>assistant" in shown

@@ -2,7 +2,11 @@ from collections import Counter
 
 import pytest
 
-from reasoning_gym_environment.demo.policy import Sample, ScriptedPolicy, SimulatedPolicy
+from reasoning_gym_environment.demo.policy import (
+    Sample,
+    ScriptedPolicy,
+    SimulatedPolicy,
+)
 from reasoning_gym_environment.records import Problem, Recipe, Status
 from reasoning_gym_environment.scoring.extraction import extract_answer
 

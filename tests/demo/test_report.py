@@ -10,16 +10,25 @@ from reasoning_gym_environment.problems.levels import Curriculum
 from reasoning_gym_environment.rollouts.values import Means
 
 LOG = Path("dumps/demo.log")
-COUNTS = {"groups/collected": 12, "groups/accepted": 9, "groups/sent": 8, "curriculum/moves": 3}
+COUNTS = {
+    "groups/collected": 12,
+    "groups/accepted": 9,
+    "groups/sent": 8,
+    "curriculum/moves": 3,
+}
 
 
 def report_of(counts: dict[str, int], *, pulled: int) -> DemoReport:
     means = Means()
     for solved in (1.0, 1.0, 0.0, 0.0):
-        means.add({"solved": solved, "status/solved": solved, "category/games/solved": solved})
+        means.add(
+            {"solved": solved, "status/solved": solved, "category/games/solved": solved}
+        )
         means.add({"category/games/groups/mixed": 0.5})
         means.add({"truncated": 0.0, "status/no_answer": 1.0 - solved})
-    means.add({"groups/mixed": 1.0, "groups/all_solved": 0.0, "groups/none_solved": 0.0})
+    means.add(
+        {"groups/mixed": 1.0, "groups/all_solved": 0.0, "groups/none_solved": 0.0}
+    )
     curriculum = Curriculum({"gcd": ({},) * 5, "ab": ({},) * 5})
     curriculum.report_result("gcd", 2, solved=8, scored=8)
     return DemoReport(

@@ -20,7 +20,10 @@ from reasoning_gym_environment.demo.server import PolicyServer
 # Of the clients OpenAI's starts a process: it asks for the system's name.
 pytestmark = pytest.mark.processes
 TEXT = "<think>é 日本</think><answer>4</answer>"
-MESSAGES = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": " 2 + 2?\n"}]
+MESSAGES = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": " 2 + 2?\n"},
+]
 
 
 class EchoPolicy:
@@ -54,17 +57,23 @@ async def test_openai_gets_n_chat_completions_and_n_plain_ones(
         chat = await client.chat_completion(messages=MESSAGES, n=3, max_tokens=100)
         assert server.requests == 1
         plain = await client.completion(prompt="2 + 2?", n=2, max_tokens=100)
-    assert [c.message.content for c in chat.choices] == [f" 2 + 2?\n/{i}" for i in range(3)]
+    assert [c.message.content for c in chat.choices] == [
+        f" 2 + 2?\n/{i}" for i in range(3)
+    ]
     assert {choice.finish_reason for choice in chat.choices} == {"stop"}
     assert [choice.text for choice in plain.choices] == ["2 + 2?/0", "2 + 2?/1"]
 
 
-async def test_reasoning_content_holds_the_thought(tokenizer: Any, tokenizer_folder: str) -> None:
+async def test_reasoning_content_holds_the_thought(
+    tokenizer: Any, tokenizer_folder: str
+) -> None:
     policy = ScriptedPolicy([TEXT, "<think>cut off"])
     server = ScriptedServer(policy, tokenizer, splits_reasoning=True)
     async with client_of(OpenAIServer, server, tokenizer_folder) as client:
         completion = await client.chat_completion(messages=MESSAGES, n=2)
-    split = [(c.message.reasoning_content, c.message.content) for c in completion.choices]
+    split = [
+        (c.message.reasoning_content, c.message.content) for c in completion.choices
+    ]
     assert split == [("é 日本", "<answer>4</answer>"), ("cut off", "")]
 
 
@@ -72,23 +81,37 @@ async def test_an_endpoint_that_ignores_n_is_asked_again(
     tokenizer: Any, tokenizer_folder: str
 ) -> None:
     server = ScriptedServer(EchoPolicy(), tokenizer, ignores_n=True)
-    async with client_of(OpenAIServer, server, tokenizer_folder, n_kwarg_is_ignored=True) as client:
+    async with client_of(
+        OpenAIServer, server, tokenizer_folder, n_kwarg_is_ignored=True
+    ) as client:
         completion = await client.chat_completion(messages=MESSAGES, n=4)
     assert len(completion.choices) == 4
     assert server.requests == 4
 
 
-async def test_sglang_gets_aligned_tokens(tokenizer: Any, tokenizer_folder: str) -> None:
+async def test_sglang_gets_aligned_tokens(
+    tokenizer: Any, tokenizer_folder: str
+) -> None:
     server = PolicyServer(EchoPolicy(), tokenizer)
     async with client_of(SGLangServer, server, tokenizer_folder) as client:
         managed = ManagedServer(client, tokenizer=tokenizer)
-        completion = await managed.chat_completion(messages=MESSAGES, n=2, max_tokens=100)
+        completion = await managed.chat_completion(
+            messages=MESSAGES, n=2, max_tokens=100
+        )
         nodes = managed.get_state()["nodes"]
-    prompt = tokenizer.apply_chat_template(MESSAGES, tokenize=False, add_generation_prompt=True)
+    prompt = tokenizer.apply_chat_template(
+        MESSAGES, tokenize=False, add_generation_prompt=True
+    )
     prompt_ids = tokenizer.encode(prompt)
-    assert [c.message.content for c in completion.choices] == [" 2 + 2?\n/0", " 2 + 2?\n/1"]
+    assert [c.message.content for c in completion.choices] == [
+        " 2 + 2?\n/0",
+        " 2 + 2?\n/1",
+    ]
     for index, node in enumerate(nodes):
-        completion_ids = [*tokenizer.encode(f" 2 + 2?\n/{index}"), tokenizer.eos_token_id]
+        completion_ids = [
+            *tokenizer.encode(f" 2 + 2?\n/{index}"),
+            tokenizer.eos_token_id,
+        ]
         assert node.tokens == prompt_ids + completion_ids
         assert node.masked_tokens == [-100] * len(prompt_ids) + completion_ids
         assert node.logprobs[: len(prompt_ids)] == [1.0] * len(prompt_ids)
@@ -96,13 +119,17 @@ async def test_sglang_gets_aligned_tokens(tokenizer: Any, tokenizer_folder: str)
         assert node.metadata == {"finish_reason": "stop"}
 
 
-async def test_sglangs_tokens_are_cut_at_max_tokens(tokenizer: Any, tokenizer_folder: str) -> None:
+async def test_sglangs_tokens_are_cut_at_max_tokens(
+    tokenizer: Any, tokenizer_folder: str
+) -> None:
     server = PolicyServer(ScriptedPolicy([TEXT]), tokenizer)
     async with client_of(SGLangServer, server, tokenizer_folder) as client:
         managed = ManagedServer(client, tokenizer=tokenizer)
         completion = await managed.chat_completion(messages=MESSAGES, n=1, max_tokens=5)
     assert completion.choices[0].finish_reason == "length"
-    assert completion.choices[0].message.content == tokenizer.decode(tokenizer.encode(TEXT)[:5])
+    assert completion.choices[0].message.content == tokenizer.decode(
+        tokenizer.encode(TEXT)[:5]
+    )
 
 
 async def test_a_budget_that_leaves_no_room_for_the_end_of_turn_cuts(
@@ -143,7 +170,9 @@ async def test_the_asked_share_of_requests_fails(tokenizer: Any) -> None:
     ):
         statuses = []
         for _ in range(100):
-            async with session.post(f"{server.url}/v1/chat/completions", json=body) as response:
+            async with session.post(
+                f"{server.url}/v1/chat/completions", json=body
+            ) as response:
                 statuses.append(response.status)
     assert server.requests == 100
     assert server.failures == statuses.count(500)

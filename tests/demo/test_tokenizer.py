@@ -6,7 +6,10 @@ from hypothesis import strategies as st
 
 from reasoning_gym_environment.demo.server import TURN_END, build_tokenizer
 
-MESSAGES = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": " 1 + 1?\n"}]
+MESSAGES = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": " 1 + 1?\n"},
+]
 
 
 @given(text=st.text() | st.sampled_from([" a ,b !", "x\r\n\x00é 日本 🎉", TURN_END]))
@@ -20,8 +23,12 @@ def test_two_builds_are_the_same(tmp_path: Path) -> None:
         assert file.read_bytes() == (second / file.name).read_bytes()
 
 
-def test_the_chat_template_is_chatml_whose_marks_are_single_tokens(tokenizer: Any) -> None:
-    rendered = tokenizer.apply_chat_template(MESSAGES, tokenize=False, add_generation_prompt=True)
+def test_the_chat_template_is_chatml_whose_marks_are_single_tokens(
+    tokenizer: Any,
+) -> None:
+    rendered = tokenizer.apply_chat_template(
+        MESSAGES, tokenize=False, add_generation_prompt=True
+    )
     assert rendered == (
         "<|im_start|>system\nBe brief.<|im_end|>\n"
         "<|im_start|>user\n 1 + 1?\n<|im_end|>\n"

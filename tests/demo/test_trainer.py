@@ -34,7 +34,11 @@ GROUP: dict[str, Any] = {
         {"masks": [[-100, 6, 9], [-100, 8]]},
         {"inference_logprobs": [[1.0, -0.1, -0.2]]},
         {"inference_logprobs": [[1.0, -0.1], [1.0, -0.3]]},
-        {"tokens": [[5] * 8, [5, 8]], "masks": [[5] * 8, [5, 8]], "inference_logprobs": None},
+        {
+            "tokens": [[5] * 8, [5, 8]],
+            "masks": [[5] * 8, [5, 8]],
+            "inference_logprobs": None,
+        },
     ],
 )
 def test_a_malformed_group_is_refused(change: dict[str, Any]) -> None:
@@ -55,10 +59,16 @@ async def until_registered(session: aiohttp.ClientSession) -> None:
 
 
 @pytest.mark.processes
-async def test_the_trainer_pulls_from_the_real_api_server_which_ends(tmp_path: Path) -> None:
+async def test_the_trainer_pulls_from_the_real_api_server_which_ends(
+    tmp_path: Path,
+) -> None:
     async with ApiServer() as api:
         trainer = Trainer(
-            api.url, batch_size=2, max_token_len=MAX_TOKEN_LEN, num_steps=3, checkpoint_dir=tmp_path
+            api.url,
+            batch_size=2,
+            max_token_len=MAX_TOKEN_LEN,
+            num_steps=3,
+            checkpoint_dir=tmp_path,
         )
         training = asyncio.create_task(trainer.run())
         async with aiohttp.ClientSession(api.url, raise_for_status=True) as session:

@@ -41,15 +41,23 @@ def run(arguments: list[str], folder: Path) -> None:
     (programs / "reasoning-gym-environment").chmod(0o755)
     paths = {"PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        arguments, cwd=folder, env={**os.environ, **paths}, capture_output=True, text=True
+        arguments,
+        cwd=folder,
+        env={**os.environ, **paths},
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
 
 
 @pytest.mark.nightly
 @of_pages_with("sh")
-def test_the_commands_of_a_page_run_one_after_the_other(page: Path, folder: Path) -> None:
-    (folder / "my_tasks.py").write_text("\n".join(to_run(page, "python")), encoding="utf-8")
+def test_the_commands_of_a_page_run_one_after_the_other(
+    page: Path, folder: Path
+) -> None:
+    (folder / "my_tasks.py").write_text(
+        "\n".join(to_run(page, "python")), encoding="utf-8"
+    )
     run(["bash", "-euxc", "\n".join(to_run(page, "sh"))], folder)
 
 

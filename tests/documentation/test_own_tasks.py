@@ -25,18 +25,26 @@ def gym() -> Iterator[ReasoningGym]:
 def solved(gym: ReasoningGym, problem: Problem, answers: list[str]) -> list[str]:
     """The answers to one problem that are right, beside its own."""
     texts = [answer.format(*str(problem.oracle).split()) for answer in answers]
-    scores = gym.score_many((problem, f"<answer>{t}</answer>") for t in [*texts, problem.oracle])
+    scores = gym.score_many(
+        (problem, f"<answer>{t}</answer>") for t in [*texts, problem.oracle]
+    )
     assert scores[-1].score == 1.0
-    return [answer for answer, score in zip(answers, scores, strict=False) if score.solved]
+    return [
+        answer for answer, score in zip(answers, scores, strict=False) if score.solved
+    ]
 
 
 def test_only_its_own_answer_is_right_at_every_level(gym: ReasoningGym) -> None:
-    own = {task.name: task.levels for task in gym.tasks() if task.category == "own_tasks"}
+    own = {
+        task.name: task.levels for task in gym.tasks() if task.category == "own_tasks"
+    }
     assert own == LEVELS
     for task, levels in LEVELS.items():
         for level in range(levels):
             one, two = gym.problems(task, level=level, count=2, seed=3)
-            pairs = [(one, f"<answer>{problem.oracle}</answer>") for problem in (one, two)]
+            pairs = [
+                (one, f"<answer>{problem.oracle}</answer>") for problem in (one, two)
+            ]
             assert [score.solved for score in gym.score_many(pairs)] == [True, False]
 
 
@@ -63,14 +71,20 @@ def test_a_slot_is_right_wherever_all_are_free(gym: ReasoningGym) -> None:
             )
         ]
         minutes = (*range(0, 60, 5), 31)
-        times = [f"{hour:02}:{minute:02}" for hour in range(7, 20) for minute in minutes]
+        times = [
+            f"{hour:02}:{minute:02}" for hour in range(7, 20) for minute in minutes
+        ]
         assert solved(gym, problem, times) == free
         most = max(most, len(free))
     assert most > 1
 
 
 def test_levels_follow_the_answers_beside_the_library(gym: ReasoningGym) -> None:
-    options = {"complexity_mode": "curriculum", "task_weights": {"own_tasks": 2}, "group_size": 4}
+    options = {
+        "complexity_mode": "curriculum",
+        "task_weights": {"own_tasks": 2},
+        "group_size": 4,
+    }
     stream = gym.stream(["own_tasks", "chain_sum"], **options)
     for _ in range(80):
         problem = stream.next()

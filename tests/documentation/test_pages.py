@@ -30,10 +30,16 @@ def test_the_pages_are_few_and_short() -> None:
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/train.md"])
-def test_the_server_beside_init_vllm_serves_the_model_of_that_configuration(page: str) -> None:
+def test_the_server_beside_init_vllm_serves_the_model_of_that_configuration(
+    page: str,
+) -> None:
     [block] = [block.text for block in blocks(ROOT / page) if "init vllm" in block.text]
-    settings = yaml.safe_load((PACKAGE / "configs" / "vllm.yaml").read_text(encoding="utf-8"))
-    assert re.findall(r"^vllm serve (\S+)", block, re.M) == [settings["openai"][0]["model_name"]]
+    settings = yaml.safe_load(
+        (PACKAGE / "configs" / "vllm.yaml").read_text(encoding="utf-8")
+    )
+    assert re.findall(r"^vllm serve (\S+)", block, re.M) == [
+        settings["openai"][0]["model_name"]
+    ]
 
 
 @pytest.mark.parametrize("page", [*PAGES, *BESIDE], ids=lambda page: page.name)
@@ -49,9 +55,17 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 def test_blocks_say_their_language_and_have_only_commands_and_settings_that_exist(
     page: Path,
 ) -> None:
-    assert {block.language for block in blocks(page)} <= {"", "sh", "python", "yaml", "text"}
+    assert {block.language for block in blocks(page)} <= {
+        "",
+        "sh",
+        "python",
+        "yaml",
+        "text",
+    }
     shown = "\n".join(block.text for block in blocks(page) if block.language == "sh")
-    assert set(re.findall(r"^reasoning-gym-environment ([a-z]\w*)", shown, re.M)) <= set(COMMANDS)
+    assert set(
+        re.findall(r"^reasoning-gym-environment ([a-z]\w*)", shown, re.M)
+    ) <= set(COMMANDS)
     known = set(EnvironmentSettings.model_fields)
     assert set(re.findall(r"--env\.(\w+)", shown)) <= known
     for block in blocks(page):
@@ -64,7 +78,9 @@ def texts_of(path: Path) -> list[str]:
     found = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.JoinedStr):
-            parts = [v.value if isinstance(v, ast.Constant) else "…" for v in node.values]
+            parts = [
+                v.value if isinstance(v, ast.Constant) else "…" for v in node.values
+            ]
             found.append("".join(map(str, parts)))
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             found.append(re.sub(r"%[\w.]+|\{[^}]*\}", "…", node.value))
@@ -79,9 +95,13 @@ def texts() -> str:
 
 def is_said(part: str) -> bool:
     """Whether it is in the source, in one piece or put together of two."""
-    halves = [(part[:space], part[space:]) for space in range(len(part)) if part[space] == " "]
+    halves = [
+        (part[:space], part[space:]) for space in range(len(part)) if part[space] == " "
+    ]
     whole = [(part, ""), *halves]
-    return any(all(half.strip(" '():;,.") in texts() for half in pair) for pair in whole)
+    return any(
+        all(half.strip(" '():;,.") in texts() for half in pair) for pair in whole
+    )
 
 
 def test_every_explained_message_exists_in_the_code() -> None:

@@ -13,14 +13,16 @@ from chromium import chromium, needs_chromium
 from page_blocks import ROOT
 
 pytest.importorskip("mkdocs", reason="needs the extra `docs`")
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.nightly]
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     build = ["mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
-    done = subprocess.run([sys.executable, "-m", *build], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", *build], cwd=ROOT, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     return folder
 
@@ -31,13 +33,23 @@ def test_every_page_is_there_and_the_reference_has_the_docstrings(site: Path) ->
     assert written | beside <= {page.stem for page in site.glob("*.html")}
     assert (site / "research" / "curriculum.html").exists()
     page = (site / "reference.html").read_text()
-    for name in ("ReasoningGym", "ProblemStream", "AsyncReasoningGym", "Score", "Recipe"):
+    for name in (
+        "ReasoningGym",
+        "ProblemStream",
+        "AsyncReasoningGym",
+        "Score",
+        "Recipe",
+    ):
         assert re.search(rf"<h3 id=\"[\w.]*\.{name}\"", page), name
 
 
 def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
-    loaded = re.compile(r"<(?:script|img|iframe)[^>]+src=[\"']?http|<link[^>]+stylesheet[^>]+http")
-    assert [page.name for page in site.rglob("*.html") if loaded.search(page.read_text())] == []
+    loaded = re.compile(
+        r"<(?:script|img|iframe)[^>]+src=[\"']?http|<link[^>]+stylesheet[^>]+http"
+    )
+    assert [
+        page.name for page in site.rglob("*.html") if loaded.search(page.read_text())
+    ] == []
     assert not any("mermaid" in page.read_text() for page in site.rglob("*.html"))
 
 
@@ -65,14 +77,19 @@ def test_the_search_works_from_disk_and_finds_the_words_of_the_field(
 
 
 @needs_chromium
-def test_the_leaderboard_sorts_by_the_column_that_is_clicked(site: Path, browser: Any) -> None:
+def test_the_leaderboard_sorts_by_the_column_that_is_clicked(
+    site: Path, browser: Any
+) -> None:
     browser.get("about:blank")
     browser.get_log("browser")  # of the pages before
     browser.get((site / "leaderboard.html").as_uri())
     table = browser.find_element("css selector", "table")
     head = table.find_element("xpath", ".//th[normalize-space()='rank']")
     ranks = [
-        [cell.text for cell in table.find_elements("css selector", "tbody td:first-child")]
+        [
+            cell.text
+            for cell in table.find_elements("css selector", "tbody td:first-child")
+        ]
         for _ in range(2)
         if browser.execute_script("arguments[0].click(); return true", head)
     ]

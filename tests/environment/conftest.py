@@ -188,7 +188,11 @@ class Command:
         self._folder = folder
         self.log = folder / "log.txt"
         self.out = folder / "out.txt"
-        self.environment = {**os.environ, "WANDB_MODE": "offline", "WANDB_SILENT": "true"}
+        self.environment = {
+            **os.environ,
+            "WANDB_MODE": "offline",
+            "WANDB_SILENT": "true",
+        }
 
     async def __aenter__(self) -> "Command":
         if self.server is not None:
@@ -202,7 +206,11 @@ class Command:
             return self
         with self.log.open("wb") as log, self.out.open("wb") as out:
             self.process = await asyncio.create_subprocess_exec(
-                *self._program, cwd=self._folder, stdout=out, stderr=log, env=self.environment
+                *self._program,
+                cwd=self._folder,
+                stdout=out,
+                stderr=log,
+                env=self.environment,
             )
         return self
 
@@ -253,7 +261,9 @@ class Command:
 
 
 @pytest.fixture
-def bench(tokenizer: Any, tmp_path: Path, stock: WorkerStock, commands: CommandServer) -> Bench:
+def bench(
+    tokenizer: Any, tmp_path: Path, stock: WorkerStock, commands: CommandServer
+) -> Bench:
     return Bench(tokenizer, tmp_path, stock.lend, commands)
 
 

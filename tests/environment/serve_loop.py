@@ -87,7 +87,12 @@ async def serving(
     async with (
         PolicyServer(policy, tokenizer) as server,
         serving_from(
-            bench, server.url, *flags, batch_size=batch_size, save_every=save_every, **changes
+            bench,
+            server.url,
+            *flags,
+            batch_size=batch_size,
+            save_every=save_every,
+            **changes,
         ) as served,
     ):
         yield served
@@ -95,12 +100,19 @@ async def serving(
 
 @asynccontextmanager
 async def serving_from(
-    bench: Any, url: str, *options: str, batch_size: int = 8, save_every: int = 0, **changes: Any
+    bench: Any,
+    url: str,
+    *options: str,
+    batch_size: int = 8,
+    save_every: int = 0,
+    **changes: Any,
 ) -> AsyncIterator[tuple[Any, Any, str]]:
     """The same with servers that are there already, and more options of the command."""
     async with (
         ApiServer() as api,
-        training(api, bench.folder, batch_size=batch_size, save_every=save_every) as trainer,
+        training(
+            api, bench.folder, batch_size=batch_size, save_every=save_every
+        ) as trainer,
     ):
         settings = {
             "rollout_server_url": api.url,

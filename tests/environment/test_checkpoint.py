@@ -17,14 +17,17 @@ from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.demo.trainer import ApiServer
 from reasoning_gym_environment.records import Problem
 
-TASKS = "gcd,coin_flip,number_sorting"  # coin_flip repeats evaluation questions: some are redrawn
+# coin_flip repeats evaluation questions: some are redrawn.
+TASKS = "gcd,coin_flip,number_sorting"
 STEP = 3
 MANY = 150
 
 
 @pytest_asyncio.fixture
 async def policy_url(tokenizer: Any) -> AsyncIterator[str]:
-    async with PolicyServer(ScriptedPolicy(["<answer>1</answer>"]), tokenizer) as server:
+    async with PolicyServer(
+        ScriptedPolicy(["<answer>1</answer>"]), tokenizer
+    ) as server:
         yield server.url
 
 
@@ -69,7 +72,9 @@ async def test_a_resumed_run_draws_what_the_uninterrupted_one_would_have(
         assert await recipes(env, MANY) == uninterrupted
 
 
-async def test_unfinished_problems_come_first_after_a_resume(bench: Any, policy_url: str) -> None:
+async def test_unfinished_problems_come_first_after_a_resume(
+    bench: Any, policy_url: str
+) -> None:
     async with environment(bench, policy_url, step=STEP - 1) as env:
         handed_out = [await env.get_next_item() for _ in range(6)]
         entry = {"worker": None, "start_time": 0.0}
@@ -128,7 +133,9 @@ async def test_a_level_that_did_not_fit_comes_back_with_a_larger_budget(
         await recipes(env, 100)
         assert env.statistics.counts["sampling/prompts_too_long"] > 0
         await reach_step(env, STEP)
-    async with environment(bench, policy_url, step=STEP, max_token_length=16000, **settings) as env:
+    async with environment(
+        bench, policy_url, step=STEP, max_token_length=16000, **settings
+    ) as env:
         env.load_checkpoint()
         levels = {(await env.get_next_item()).recipe.level for _ in range(MANY)}
     assert levels == set(range(8))
@@ -143,19 +150,28 @@ async def test_a_level_comes_back_with_a_trainer_that_allows_more(
         async with (
             ApiServer() as api,
             bench.environment(
-                policy_url, rollout_server_url=api.url, max_token_length=16000, **settings
+                policy_url,
+                rollout_server_url=api.url,
+                max_token_length=16000,
+                **settings,
             ) as env,
         ):
             trainer = {"max_token_len": limit, "save_checkpoint_interval": STEP}
-            await begin_training(api.url, bench.folder / "trainer", step=step, **trainer)
+            await begin_training(
+                api.url, bench.folder / "trainer", step=step, **trainer
+            )
             await env.register_env()
             await env.get_server_info()
-            levels[limit] = {(await env.get_next_item()).recipe.level for _ in range(MANY)}
+            levels[limit] = {
+                (await env.get_next_item()).recipe.level for _ in range(MANY)
+            }
             await reach_step(env, STEP)
     assert levels[1500] < levels[16000] == set(range(8))
 
 
-async def test_a_checkpoint_of_a_resumed_run_is_as_good(bench: Any, policy_url: str) -> None:
+async def test_a_checkpoint_of_a_resumed_run_is_as_good(
+    bench: Any, policy_url: str
+) -> None:
     async with environment(bench, policy_url, step=STEP - 1) as env:
         await recipes(env, 10)
         env.backlog = [await env.get_next_item()]
@@ -163,8 +179,12 @@ async def test_a_checkpoint_of_a_resumed_run_is_as_good(bench: Any, policy_url: 
         env.load_checkpoint()
         env.backlog = []
         env.save_checkpoint(2 * STEP)
-    files = sorted(path for path in bench.folder.rglob("env_checkpoints/**/*") if path.is_file())
-    assert files == [bench.folder / f"env_checkpoints/a_0/step-{n * STEP}.json" for n in (1, 2)]
+    files = sorted(
+        path for path in bench.folder.rglob("env_checkpoints/**/*") if path.is_file()
+    )
+    assert files == [
+        bench.folder / f"env_checkpoints/a_0/step-{n * STEP}.json" for n in (1, 2)
+    ]
     first, second = [json.loads(file.read_bytes()) for file in files]
     assert first == second
     assert "stream_state" in first
@@ -178,7 +198,9 @@ async def test_a_missing_checkpoint_is_said_and_the_stream_starts_anew(
     async with environment(bench, policy_url, step=7) as env:
         env.load_checkpoint()
         assert await recipes(env, 5) == first
-    [warning] = [r.getMessage() for r in caplog.records if "No checkpoint" in r.getMessage()]
+    [warning] = [
+        r.getMessage() for r in caplog.records if "No checkpoint" in r.getMessage()
+    ]
     assert "step 7" in warning
     assert str(bench.folder) in warning
 
@@ -192,7 +214,9 @@ async def test_replicas_and_the_evaluation_set_share_no_recipe(
             drawn += await recipes(env, MANY)
             await env.evaluate()
             samples = (env.evaluation.folder / "samples.jsonl").read_text()
-        evaluation.append([json.loads(s)["recipe"]["seed"] for s in samples.splitlines()])
+        evaluation.append(
+            [json.loads(s)["recipe"]["seed"] for s in samples.splitlines()]
+        )
     assert len(set(drawn)) == 2 * MANY
     assert evaluation[0] == evaluation[1]
     assert len(evaluation[0]) == 15

@@ -37,7 +37,9 @@ async def test_a_part_that_fails_to_close_keeps_no_other_open(
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
-async def test_a_pipe_to_save_groups_to_is_not_removed(bench: Any, tmp_path: Path) -> None:
+async def test_a_pipe_to_save_groups_to_is_not_removed(
+    bench: Any, tmp_path: Path
+) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)

@@ -14,7 +14,11 @@ from reasoning_gym_environment.atropos.launch import launch
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.errors import ConfigurationError
-from reasoning_gym_environment.settings import build_settings, check_start, default_settings
+from reasoning_gym_environment.settings import (
+    build_settings,
+    check_start,
+    default_settings,
+)
 from reasoning_gym_environment.storage.dumps import read_groups
 from reasoning_gym_environment.tasks.catalogue import UnknownTaskError
 from reasoning_gym_environment.util.command_line import Given
@@ -34,7 +38,9 @@ async def said_by(bench: Any, *arguments: str) -> tuple[list[str], list[str]]:
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("wandb_of_a_launcher")
-async def test_commands_keep_everything_but_the_api_key(bench: Any, tokenizer: Any) -> None:
+async def test_commands_keep_everything_but_the_api_key(
+    bench: Any, tokenizer: Any
+) -> None:
     """Under debug logging, and with wandb, which records a program's arguments."""
     settings = {
         "debug_logging": True,
@@ -47,7 +53,9 @@ async def test_commands_keep_everything_but_the_api_key(bench: Any, tokenizer: A
         options = [*bench.options(server.url, **settings), "--openai.api_key", KEY]
         printed, logged = await said_by(bench, "process", *options)
         assert any("returns only text" in line for line in logged)
-        assert any(" process: " in line and f"at {server.url}" in line for line in logged)
+        assert any(
+            " process: " in line and f"at {server.url}" in line for line in logged
+        )
         assert any("gcd: answer '1'" in line for line in logged)
         assert not any("Traceback" in line or KEY in line for line in logged)
         files = sorted((bench.folder / "dumps").glob("*.jsonl"))
@@ -63,7 +71,10 @@ async def test_commands_keep_everything_but_the_api_key(bench: Any, tokenizer: A
         assert any("solved" in line for line in printed)
         assert not any(KEY in line for line in printed)
     assert (bench.folder / "evals" / "run.json").exists()
-    assert "api_key: withheld" in (bench.folder / "evals" / "evaluate_config.yaml").read_text()
+    assert (
+        "api_key: withheld"
+        in (bench.folder / "evals" / "evaluate_config.yaml").read_text()
+    )
     [run] = bench.folder.rglob("*.wandb")
     assert b"train/percent_correct" in run.read_bytes()
     written = [path for path in bench.folder.rglob("*") if path.is_file()]
@@ -129,7 +140,9 @@ class NotingEnv(ReasoningGymEnv):
 def test_commands_shorten_the_switch_interval(bench: Any) -> None:
     pythons = sys.getswitchinterval()
     try:
-        settings = build_settings(Given(env=bench.settings()), default_settings("process"))
+        settings = build_settings(
+            Given(env=bench.settings()), default_settings("process")
+        )
         launch(NotingEnv, "process", settings)
     finally:
         sys.setswitchinterval(pythons)
@@ -137,15 +150,26 @@ def test_commands_shorten_the_switch_interval(bench: Any) -> None:
     assert pythons > SWITCH_SECONDS
 
 
-async def test_every_new_environment_checks_its_output_folders(bench: Any, file: Path) -> None:
+async def test_every_new_environment_checks_its_output_folders(
+    bench: Any, file: Path
+) -> None:
     with pytest.raises(UnwritableError, match="data_path_to_save_groups: "):
-        async with bench.unprepared("http://x", data_path_to_save_groups=str(file / "g.jsonl")):
+        async with bench.unprepared(
+            "http://x", data_path_to_save_groups=str(file / "g.jsonl")
+        ):
             pass
 
 
-async def test_a_groups_file_that_cannot_be_is_named_with_its_setting(bench: Any) -> None:
-    for name, why in ((f"{'x' * 300}.jsonl", "File name too long"), ("g.html", "its own page")):
-        with pytest.raises(UnwritableError, match=f"^data_path_to_save_groups: .*{why}"):
+async def test_a_groups_file_that_cannot_be_is_named_with_its_setting(
+    bench: Any,
+) -> None:
+    for name, why in (
+        (f"{'x' * 300}.jsonl", "File name too long"),
+        ("g.html", "its own page"),
+    ):
+        with pytest.raises(
+            UnwritableError, match=f"^data_path_to_save_groups: .*{why}"
+        ):
             async with bench.unprepared(
                 "http://x", data_path_to_save_groups=str(bench.folder / name)
             ):
@@ -154,17 +178,23 @@ async def test_a_groups_file_that_cannot_be_is_named_with_its_setting(bench: Any
 
 def test_slurm_outside_a_job_names_the_variable_that_is_missing(bench: Any) -> None:
     config = ReasoningGymEnvConfig(**bench.settings())
-    with pytest.raises(ConfigurationError, match="slurm: SLURM_JOB_NODELIST is not set"):
+    with pytest.raises(
+        ConfigurationError, match="slurm: SLURM_JOB_NODELIST is not set"
+    ):
         ReasoningGymEnv(config, [ServerConfig()], slurm=True)
 
 
-async def test_a_folder_without_a_tokenizer_is_named(bench: Any, tmp_path: Path) -> None:
+async def test_a_folder_without_a_tokenizer_is_named(
+    bench: Any, tmp_path: Path
+) -> None:
     """It raises ValueError, where a folder that is missing raises OSError."""
     with pytest.raises(ConfigurationError) as raised:
         async with bench.unprepared("http://x", tokenizer_name=str(tmp_path)):
             pass
     said = str(raised.value)
-    assert said.startswith(f"tokenizer_name '{tmp_path}' (or the server's) can't be loaded")
+    assert said.startswith(
+        f"tokenizer_name '{tmp_path}' (or the server's) can't be loaded"
+    )
     assert "\n" not in said
 
 
@@ -175,10 +205,15 @@ def test_an_environment_without_servers_is_refused(bench: Any) -> None:
 
 
 async def test_task_names_are_checked_before_waiting_for_a_server(bench: Any) -> None:
-    settings = {"include_tasks": "gcd,sudok", "rollout_server_url": "http://127.0.0.1:1"}
+    settings = {
+        "include_tasks": "gcd,sudok",
+        "rollout_server_url": "http://127.0.0.1:1",
+    }
     for start in (ReasoningGymEnv.env_manager, ReasoningGymEnv.setup):
         async with bench.unprepared("http://127.0.0.1:1", **settings) as env:
-            with pytest.raises(UnknownTaskError, match="unknown task or category 'sudok'"):
+            with pytest.raises(
+                UnknownTaskError, match="unknown task or category 'sudok'"
+            ):
                 await start(env)
 
 
@@ -196,8 +231,14 @@ def test_the_class_has_the_same_command_line(
     """`cli` is how Atropos's environments are started; its own prints the key."""
     for arguments, said in (
         (["srve"], "unknown command 'srve'; did you mean serve?"),
-        (["serve", "--env.sed", "3"], "unknown option --env.sed; did you mean --env.seed?"),
-        (["serve", "--openai.api_key", KEY, "--env.seed", "x"], "seed must be an integer, got 'x'"),
+        (
+            ["serve", "--env.sed", "3"],
+            "unknown option --env.sed; did you mean --env.seed?",
+        ),
+        (
+            ["serve", "--openai.api_key", KEY, "--env.seed", "x"],
+            "seed must be an integer, got 'x'",
+        ),
     ):
         monkeypatch.setattr(sys, "argv", ["env.py", *arguments])
         with pytest.raises(SystemExit, match="2"):
@@ -207,11 +248,15 @@ def test_the_class_has_the_same_command_line(
     monkeypatch.setattr(sys, "argv", ["env.py", "serve", "--help"])
     WithOption.cli()
     printed = capsys.readouterr().out
-    assert re.search(r"--env.of_a_subclass +An option of a subclass \[3; ≥ 1\]", printed)
+    assert re.search(
+        r"--env.of_a_subclass +An option of a subclass \[3; ≥ 1\]", printed
+    )
 
 
 async def test_a_start_that_fails_leaves_no_file_behind(bench: Any) -> None:
     path = bench.folder / "groups.jsonl"
-    async with bench.unprepared("http://127.0.0.1:1", data_path_to_save_groups=str(path)):
+    async with bench.unprepared(
+        "http://127.0.0.1:1", data_path_to_save_groups=str(path)
+    ):
         assert path.exists()
     assert not path.exists()

@@ -68,14 +68,21 @@ def test_the_defaults_of_the_command_line_are_valid() -> None:
 
 def test_a_contradiction_or_an_unknown_setting_is_named() -> None:
     for said, settings in {
-        "unknown setting 'inclde_tasks'; did you mean include_tasks": {"inclde_tasks": "gcd"},
-        "batch_size must be ≥ group_size (8), got 4": {"batch_size": 4, "group_size": 8},
+        "unknown setting 'inclde_tasks'; did you mean include_tasks": {
+            "inclde_tasks": "gcd"
+        },
+        "batch_size must be ≥ group_size (8), got 4": {
+            "batch_size": 4,
+            "group_size": 8,
+        },
         "rollout_save_score_threshold must be < 1 with dump_rollouts, got 1": {
             "dump_rollouts": True,
             "rollout_save_score_threshold": 1,
         },
         "difficulty must be a number from 0 to 1 with ": {"complexity_mode": "fixed"},
-        "difficulty must be unset with complexity_mode unset, got 0.5": {"difficulty": 0.5},
+        "difficulty must be unset with complexity_mode unset, got 0.5": {
+            "difficulty": 0.5
+        },
         "difficulty must be unset with complexity_mode random, got 0": {
             "complexity_mode": "random",
             "difficulty": 0,
@@ -92,12 +99,23 @@ def test_values_come_as_text_and_as_they_are() -> None:
     for name, values, read in (
         ("include_tasks", tasks, ["gcd", "games"]),
         ("exclude_tasks", tasks, ["gcd", "games"]),
-        ("eval_difficulties", ["0.75, 0,0.75,", [0.75, 0.0], ["0", "0.75"]], [0.0, 0.75]),
-        ("task_weights", ["gcd=2, games=0.5", {"gcd": 2, "games": 0.5}], {"gcd": 2, "games": 0.5}),
+        (
+            "eval_difficulties",
+            ["0.75, 0,0.75,", [0.75, 0.0], ["0", "0.75"]],
+            [0.0, 0.75],
+        ),
+        (
+            "task_weights",
+            ["gcd=2, games=0.5", {"gcd": 2, "games": 0.5}],
+            {"gcd": 2, "games": 0.5},
+        ),
         ("task_parameters", [json.dumps(parameters), parameters], parameters),
     ):
         for value in values:
-            assert getattr(ReasoningGymEnvConfig(**{name: value}), name) == read, (name, value)
+            assert getattr(ReasoningGymEnvConfig(**{name: value}), name) == read, (
+                name,
+                value,
+            )
 
 
 def test_a_bad_weight_is_named() -> None:
@@ -111,17 +129,23 @@ def test_a_bad_weight_is_named() -> None:
         assert said in refusal(task_weights=value)
 
 
-def test_what_the_loader_of_a_tokenizer_says_in_several_lines_is_whole(tmp_path: Path) -> None:
+def test_what_the_loader_of_a_tokenizer_says_in_several_lines_is_whole(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "llama"}')
     config = ReasoningGymEnvConfig(tokenizer_name=str(tmp_path))
     with (
-        pytest.raises(ConfigurationError, match=r"slow tokenizer to a fast one\. Give a name on "),
+        pytest.raises(
+            ConfigurationError, match=r"slow tokenizer to a fast one\. Give a name on "
+        ),
         loading_tokenizer(config, [ServerConfig()]),
     ):
         AutoTokenizer.from_pretrained(tmp_path)
 
 
-def test_a_hub_that_does_not_answer_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_hub_that_does_not_answer_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     nowhere = "http://127.0.0.1:1/config.json"
     with (
         loading_tokenizer(ReasoningGymEnvConfig(), [ServerConfig()]),
@@ -140,14 +164,19 @@ def test_python_code_is_refused_what_would_stall(bench: Any) -> None:
     ):
         servers = [APIServerConfig(**bench.server("http://127.0.0.1:1", **server))]
         with pytest.raises(ConfigurationError) as raised:
-            ReasoningGymEnv(ReasoningGymEnvConfig(**bench.settings()), servers, testing=testing)
+            ReasoningGymEnv(
+                ReasoningGymEnvConfig(**bench.settings()), servers, testing=testing
+            )
         assert str(raised.value).startswith(said)
 
 
 def test_values_belong_to_their_option() -> None:
     for arguments, read in {
         "--env.total_steps -1": {"total_steps": "-1"},
-        "--env.temperature -0.5 --env.sync_dumps": {"temperature": "-0.5", "sync_dumps": True},
+        "--env.temperature -0.5 --env.sync_dumps": {
+            "temperature": "-0.5",
+            "sync_dumps": True,
+        },
         "--env.total_steps -.5": {"total_steps": "-.5"},
         "--env.use_wandb --env.seed 3": {"use_wandb": True, "seed": "3"},
         "--env.use_wandb False --env.seed=None": {"use_wandb": "False", "seed": None},
@@ -180,7 +209,9 @@ def test_options_override_the_settings_of_a_file(bench: Any) -> None:
     }
     settings = bench.settings(data_dumps_dir="from_file", **chosen)
     file = bench.folder / "config.yaml"
-    file.write_text(yaml.safe_dump({"env": settings, "openai": bench.server("http://x")}))
+    file.write_text(
+        yaml.safe_dump({"env": settings, "openai": bench.server("http://x")})
+    )
     given_folder = str(bench.folder / "given")
     options = ["--env.data_dumps_dir", given_folder, "--env.batch_size", "-1"]
     read = checked("evaluate", "--config", str(file), *options)

@@ -15,7 +15,10 @@ from scripted_server import Between
 from trainer_api import MAX_TOKEN_LEN, Api, api_and_between, let_in, pulled, until
 
 from reasoning_gym_environment import ReasoningGymEnv
-from reasoning_gym_environment.atropos.trainer_api import ApiRefusedError, LostStateError
+from reasoning_gym_environment.atropos.trainer_api import (
+    ApiRefusedError,
+    LostStateError,
+)
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.errors import TRY_AGAIN
@@ -46,7 +49,9 @@ class Serving:
         problem = await self.env.get_next_item()
         group, _ = await self.env.collect_trajectories(problem)
         assert group is not None
-        await self.env.handle_send_to_api({**group, **change(group), **changes}, problem)
+        await self.env.handle_send_to_api(
+            {**group, **change(group), **changes}, problem
+        )
         return Counter(self.env.statistics.counts) - before
 
     async def arrived(self) -> list[dict[str, Any]]:
@@ -80,7 +85,9 @@ async def serving(module_bench: Any, policy_url: str) -> AsyncIterator[Serving]:
 
 def with_last_logprob(value: float) -> Change:
     return lambda group: {
-        "inference_logprobs": [[*row[:-1], value] for row in group["inference_logprobs"]]
+        "inference_logprobs": [
+            [*row[:-1], value] for row in group["inference_logprobs"]
+        ]
     }
 
 
@@ -91,11 +98,16 @@ def resized(rows: int) -> Change:
 
 
 UNSOUND: dict[str, Change] = {
-    **{f"logprob {bad}": with_last_logprob(bad) for bad in (float("nan"), float("inf"), 1.0)},
+    **{
+        f"logprob {bad}": with_last_logprob(bad)
+        for bad in (float("nan"), float("inf"), 1.0)
+    },
     "3 rows, which never add up at the API": resized(3),
     "8 rows, which never add up at the API": resized(8),
     # the API would take it, and fail at every batch that holds it
-    "half a character": lambda _: {"messages": [[{"role": "assistant", "content": "\ud800"}]] * 4},
+    "half a character": lambda _: {
+        "messages": [[{"role": "assistant", "content": "\ud800"}]] * 4
+    },
 }
 
 
@@ -185,7 +197,9 @@ LIES: dict[str, Sequence[Any]] = {
 }
 
 
-async def test_an_api_that_lies_is_told_that_its_reply_is_invalid(serving: Serving) -> None:
+async def test_an_api_that_lies_is_told_that_its_reply_is_invalid(
+    serving: Serving,
+) -> None:
     env = serving.env
     asking = {
         "/wandb_info": env.setup_wandb,
@@ -196,9 +210,13 @@ async def test_an_api_that_lies_is_told_that_its_reply_is_invalid(serving: Servi
     }
     env.api.patience, env.config.use_wandb = 0.0, True
     for path, valid in VALID.items():
-        changed = [(name, {**valid, name: lie}) for name in valid for lie in LIES.get(name, [])]
+        changed = [
+            (name, {**valid, name: lie}) for name in valid for lie in LIES.get(name, [])
+        ]
         whole = [("object", lie) for lie in ([], None, "ok", 1)]
-        texts = [("no JSON", text) for text in ("", "<h1>hi</h1>", "[" * 10_000, "x" * 10**7)]
+        texts = [
+            ("no JSON", text) for text in ("", "<h1>hi</h1>", "[" * 10_000, "x" * 10**7)
+        ]
         names = valid.keys() & LIES.keys() - {"group", "project"}
         lacking = [(name, {k: valid[k] for k in valid if k != name}) for name in names]
         encoded = [(why, json.dumps(lie)) for why, lie in [*changed, *whole, *lacking]]
@@ -212,7 +230,9 @@ async def test_an_api_that_lies_is_told_that_its_reply_is_invalid(serving: Servi
     await serving.require_two_to_arrive()
 
 
-async def test_groups_that_no_trainer_learns_from_are_filtered(serving: Serving) -> None:
+async def test_groups_that_no_trainer_learns_from_are_filtered(
+    serving: Serving,
+) -> None:
     serving.env.config.ensure_scores_are_not_same = True
     added = await serving.deliver(scores=[1.0] * 4)
     serving.env.config.ensure_scores_are_not_same = False
@@ -255,7 +275,9 @@ async def work_until_it_sends(env: ReasoningGymEnv) -> asyncio.Task[Any]:
     return worker
 
 
-async def test_a_group_on_its_way_arrives_though_its_worker_is_cancelled(serving: Serving) -> None:
+async def test_a_group_on_its_way_arrives_though_its_worker_is_cancelled(
+    serving: Serving,
+) -> None:
     env, before = serving.env, Counter(serving.env.statistics.counts)
     serving.between.status = 502
     worker = await work_until_it_sends(env)
@@ -280,7 +302,8 @@ async def test_a_worker_cancelled_just_after_its_group_was_sent_does_not_have_it
     worker = await work_until_it_sends(env)
     serving.between.status = None
     [sending] = env.delivery._in_flight
-    sending.add_done_callback(lambda _: worker.cancel())  # before the worker has gone on
+    # Before the worker has gone on.
+    sending.add_done_callback(lambda _: worker.cancel())
     await asyncio.gather(worker, return_exceptions=True)
     assert worker.cancelled()
     added = Counter(env.statistics.counts) - before
@@ -311,7 +334,9 @@ async def test_an_api_that_refuses_to_say_where_the_trainer_is_ends_the_run(
     serving: Serving,
 ) -> None:
     serving.between.status = 404
-    with pytest.raises(ApiRefusedError, match=r"refuses .*/status-env with 404 Not Found"):
+    with pytest.raises(
+        ApiRefusedError, match=r"refuses .*/status-env with 404 Not Found"
+    ):
         await serving.env.get_status()
     serving.between.status = None
 
@@ -369,7 +394,9 @@ async def polled(env: ReasoningGymEnv) -> None:
         await asyncio.sleep(0.1)
 
 
-async def test_a_step_that_goes_backwards_ends_the_run(bench: Any, policy_url: str) -> None:
+async def test_a_step_that_goes_backwards_ends_the_run(
+    bench: Any, policy_url: str
+) -> None:
     """No request failed in between: a load balancer goes from one API to the next like that."""
     async with (
         Api(bench.folder) as api,
@@ -379,7 +406,9 @@ async def test_a_step_that_goes_backwards_ends_the_run(bench: Any, policy_url: s
         env.curr_step, env.checkpoint_interval = 26, 10
         await api.start_anew(step=10)
         await let_in(api.url, "another")
-        with pytest.raises(LostStateError, match="it went back from step 26 to step 10; start"):
+        with pytest.raises(
+            LostStateError, match="it went back from step 26 to step 10; start"
+        ):
             await env.get_status()
 
 
@@ -400,13 +429,17 @@ async def test_an_id_that_belongs_to_another_environment_ends_the_run(
         problem = await env.get_next_item()
         group, _ = await env.collect_trajectories(problem)
         await env.handle_send_to_api(group, problem)
-        with pytest.raises(LostStateError, match="it has our id for another environment"):
+        with pytest.raises(
+            LostStateError, match="it has our id for another environment"
+        ):
             await env.get_status()
     assert env.statistics.counts["groups/send_failures"] == 1
 
 
 @pytest.mark.nightly
-async def test_serve_ends_with_the_status_for_trying_again(bench: Any, policy_url: str) -> None:
+async def test_serve_ends_with_the_status_for_trying_again(
+    bench: Any, policy_url: str
+) -> None:
     async with Api(bench.folder) as api:
         changes = {"max_token_length": 1024, "debug_logging": True}
         options = bench.options(policy_url, rollout_server_url=api.url, **changes)
@@ -416,7 +449,9 @@ async def test_serve_ends_with_the_status_for_trying_again(bench: Any, policy_ur
             await let_in(api.url, "another")
             assert await command.exit_code() == TRY_AGAIN, command.said()
     said = command.said()
-    assert said.splitlines()[-1].startswith(f"error: the Atropos API at {api.url} was restarted: ")
+    assert said.splitlines()[-1].startswith(
+        f"error: the Atropos API at {api.url} was restarted: "
+    )
     assert "Traceback" not in said
     assert "Group accounting mismatch" not in said
     [accounting] = [line for line in said.splitlines() if "Groups: " in line]

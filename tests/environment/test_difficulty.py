@@ -19,7 +19,9 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "tasks.md"
 
 
 def config_example() -> str:
-    description = ReasoningGymEnvConfig.model_fields["task_parameters"].description or ""
+    description = (
+        ReasoningGymEnvConfig.model_fields["task_parameters"].description or ""
+    )
     return description[description.index("{") : description.rindex("}") + 1]
 
 
@@ -33,11 +35,15 @@ async def problems(env: ReasoningGymEnv, count: int) -> list[Problem]:
 
 @pytest.fixture
 async def url(tokenizer: Any) -> Any:
-    async with PolicyServer(ScriptedPolicy(["<answer>[]</answer>"]), tokenizer) as server:
+    async with PolicyServer(
+        ScriptedPolicy(["<answer>[]</answer>"]), tokenizer
+    ) as server:
         yield server.url
 
 
-async def test_without_a_mode_problems_have_the_default_configuration(bench: Any, url: str) -> None:
+async def test_without_a_mode_problems_have_the_default_configuration(
+    bench: Any, url: str
+) -> None:
     async with bench.environment(url) as env:
         [problem] = await problems(env, 1)
         assert problem.recipe.level is None
@@ -57,7 +63,11 @@ async def test_a_mode_and_a_difficulty_choose_levels(bench: Any, url: str) -> No
 async def test_the_ends_of_the_ladder_are_easy_and_hard(bench: Any, url: str) -> None:
     lengths = []
     for end in (0.0, 1.0):
-        settings = {"include_tasks": TASK, "complexity_mode": "fixed", "difficulty": end}
+        settings = {
+            "include_tasks": TASK,
+            "complexity_mode": "fixed",
+            "difficulty": end,
+        }
         async with bench.environment(url, max_token_length=16000, **settings) as env:
             made = await problems(env, 5)
         lengths.append(sum(len(problem.question) for problem in made))
@@ -72,7 +82,9 @@ async def test_parameters_of_a_task_win_over_its_level(bench: Any, url: str) -> 
         "task_parameters": {"chain_sum": {"min_terms": 6, "max_terms": 6}},
     }
     async with bench.environment(url, **settings) as env:
-        sums = [each for each in await problems(env, 10) if each.recipe.task == "chain_sum"]
+        sums = [
+            each for each in await problems(env, 10) if each.recipe.task == "chain_sum"
+        ]
     assert sums
     for problem in sums:
         _, _, terms = problem.question.partition(":")
@@ -86,7 +98,11 @@ async def test_bad_parameters_stop_the_start(bench: Any, url: str) -> None:
     level = {"complexity_mode": "fixed", "difficulty": 0}
     for said, parameters, others in (
         ("unknown task 'chain_sun'; did you mean", {"chain_sun": {}}, {}),
-        ("chain_sum has no parameter 'max_term'; did you mean max_terms, min_terms", typo, {}),
+        (
+            "chain_sum has no parameter 'max_term'; did you mean max_terms, min_terms",
+            typo,
+            {},
+        ),
         ("gcd has no parameter 'zzz'; it has min_numbers", {"gcd": {"zzz": 3}}, {}),
         ("no item of gcd with {'min_numbers': -3}: gcd: AssertionError", negative, {}),
         ("no item of gcd with {'min_value': 50000} at its level 0", large, level),
@@ -108,7 +124,11 @@ async def test_the_curriculum_follows_results_down_and_up(
     bench: Any, knows_all: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "reasoning_gym_environment")
-    settings = {"include_tasks": TASK, "complexity_mode": "curriculum", "max_token_length": 16000}
+    settings = {
+        "include_tasks": TASK,
+        "complexity_mode": "curriculum",
+        "max_token_length": 16000,
+    }
     async with bench.playing(knows_all, **settings) as env:
         positions = [level(env)]
         for taught, groups in ((False, 3), (True, 90)):
@@ -123,14 +143,22 @@ async def test_the_curriculum_follows_results_down_and_up(
     assert high > low
     assert stats["tasks_with_adjustments"] == stats["total_tasks_tracked"] == 1
     assert json.loads(json.dumps(stats)) == stats
-    moves = [r.getMessage() for r in caplog.records if r.getMessage().startswith("Curriculum: ")]
+    moves = [
+        r.getMessage()
+        for r in caplog.records
+        if r.getMessage().startswith("Curriculum: ")
+    ]
     assert len(moves) == env.statistics.counts["curriculum/moves"] > 1
 
 
 async def test_questions_that_do_not_fit_cap_the_ladder(
     bench: Any, url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    settings = {"include_tasks": TASK, "complexity_mode": "random", "max_token_length": 1500}
+    settings = {
+        "include_tasks": TASK,
+        "complexity_mode": "random",
+        "max_token_length": 1500,
+    }
     async with bench.environment(url, **settings) as env:
         drawn = [p.recipe.level for p in await problems(env, 100)]
     capped = [r.getMessage() for r in caplog.records if "capping" in r.getMessage()]
@@ -142,14 +170,20 @@ async def test_questions_that_do_not_fit_cap_the_ladder(
 
 async def test_one_long_question_caps_nothing(bench: Any, url: str) -> None:
     """Above level 0, most questions of the task fit into this budget and some don't."""
-    settings = {"include_tasks": "rearc", "complexity_mode": "random", "max_token_length": 2500}
+    settings = {
+        "include_tasks": "rearc",
+        "complexity_mode": "random",
+        "max_token_length": 2500,
+    }
     async with bench.environment(url, **settings) as env:
         drawn = [p.recipe.level for p in await problems(env, 150)]
     assert env.statistics.counts["sampling/prompts_too_long"] > 0
     assert set(drawn[-60:]) == set(range(7))
 
 
-async def test_the_first_level_is_found_where_all_above_are_too_long(bench: Any, url: str) -> None:
+async def test_the_first_level_is_found_where_all_above_are_too_long(
+    bench: Any, url: str
+) -> None:
     settings = {"complexity_mode": "fixed", "difficulty": 1.0, "max_token_length": 700}
     async with bench.environment(url, include_tasks=TASK, **settings) as env:
         levels = {p.recipe.level for p in await problems(env, 3)}

@@ -19,7 +19,11 @@ from reasoning_gym_environment.report.live import LiveIndex
 from reasoning_gym_environment.settings import EnvironmentSettings, default_settings
 from reasoning_gym_environment.storage.dumps import read_record, record_path
 
-BOTH = {"dump_rollouts": True, "dump_failed_rollouts": True, "include_tasks": "number_sorting"}
+BOTH = {
+    "dump_rollouts": True,
+    "dump_failed_rollouts": True,
+    "include_tasks": "number_sorting",
+}
 
 
 def deserving(score: float, answer: str | None) -> str:
@@ -38,12 +42,16 @@ async def collect(env: ReasoningGymEnv, script: Any, *scores: float) -> str:
 
 def dumped(folder: Path, env: ReasoningGymEnv, kind: str) -> list[dict[str, Any]]:
     """The rows of the first file of a kind; none where there is no file."""
-    file = folder / "dumps" / f"reasoning_gym_environment_{kind}_{env.run_id}_0000.jsonl"
+    file = (
+        folder / "dumps" / f"reasoning_gym_environment_{kind}_{env.run_id}_0000.jsonl"
+    )
     return read_dump(file).rows if file.exists() else []
 
 
 @pytest_asyncio.fixture(scope="module")
-async def dumping(module_bench: Any, module_script: Any) -> AsyncIterator[ReasoningGymEnv]:
+async def dumping(
+    module_bench: Any, module_script: Any
+) -> AsyncIterator[ReasoningGymEnv]:
     """An environment that dumps all groups and whose policy plays `module_script`."""
     async with module_bench.playing(module_script, **BOTH) as env:
         yield env
@@ -59,7 +67,10 @@ async def test_the_run_says_who_it_is_beside_its_dumps(
     assert record.settings["model_name"] == dumping.inference.model
     assert record.settings["server_type"] == "openai"
     assert record.settings["tasks"] == ["number_sorting"]
-    assert record.settings["library_versions"].keys() >= {"reasoning-gym", "transformers"}
+    assert record.settings["library_versions"].keys() >= {
+        "reasoning-gym",
+        "transformers",
+    }
     assert (record.failures, record.lost, record.ended) == (0, 0, "")
 
 
@@ -80,7 +91,11 @@ async def test_each_score_stands_by_its_conversation(
 async def test_a_group_is_on_disk_in_the_file_of_its_kind_when_it_is_done(
     dumping: ReasoningGymEnv, module_bench: Any, module_script: Any
 ) -> None:
-    kinds = {(0.0, 0.0): "FAILED_rollouts", (1.0, 0.0): "rollouts", (1.0, 1.0): "rollouts"}
+    kinds = {
+        (0.0, 0.0): "FAILED_rollouts",
+        (1.0, 0.0): "rollouts",
+        (1.0, 1.0): "rollouts",
+    }
     for scores, kind in kinds.items():
         before = dumped(module_bench.folder, dumping, kind)
         question = await collect(dumping, module_script, *scores)
@@ -109,7 +124,12 @@ async def test_a_row_says_which_run_made_it_and_how_to_make_its_problem_again(
         "verify_timeout": 5.0,
     }
     assert datetime.fromisoformat(row["time"]).tzinfo is not None
-    libraries = {"reasoning-gym-environment", "reasoning-gym", "atroposlib", "transformers"}
+    libraries = {
+        "reasoning-gym-environment",
+        "reasoning-gym",
+        "atroposlib",
+        "transformers",
+    }
     assert row["library_versions"].keys() == libraries
     assert {rollout["status"] for rollout in row["rollouts"]} == {"wrong"}
     assert {rollout["finish_reason"] for rollout in row["rollouts"]} == {"stop"}
@@ -142,7 +162,8 @@ async def test_a_worker_cancelled_while_it_dumps_leaves_one_row_and_its_group_is
         script.play("<answer>first</answer>")
         worker = asyncio.create_task(env.collect_trajectories(problem))
         await until(lambda: env.statistics.counts["groups/collected"])
-        worker.cancel()  # as Atropos does where it has enough groups; the problem comes again
+        # As Atropos does where it has enough groups; the problem comes again.
+        worker.cancel()
         with pytest.raises(asyncio.CancelledError):
             await worker
         script.play("<answer>second</answer>")
@@ -164,7 +185,10 @@ async def test_a_worker_cancelled_while_it_dumps_leaves_one_row_and_its_group_is
     ("settings", "kinds"),
     [
         ({}, ["rollouts", "FAILED_rollouts"]),
-        ({"dump_all_rollouts": True, "dump_rollouts": False}, ["rollouts", "FAILED_rollouts"]),
+        (
+            {"dump_all_rollouts": True, "dump_rollouts": False},
+            ["rollouts", "FAILED_rollouts"],
+        ),
         ({"dump_rollouts": True}, ["rollouts"]),
         ({"dump_failed_rollouts": True}, ["FAILED_rollouts"]),
         ({"dump_all_rollouts": False}, []),
@@ -190,7 +214,10 @@ async def test_a_row_has_the_trainers_step(bench: Any, script: Any) -> None:
         await collect(env, script, 1.0, 0.0)
         del env.env_id
         await collect(env, script, 1.0, 0.0)
-    assert [row.get("step") for row in dumped(bench.folder, env, "rollouts")] == [3, None]
+    assert [row.get("step") for row in dumped(bench.folder, env, "rollouts")] == [
+        3,
+        None,
+    ]
 
 
 async def test_a_run_whose_oldest_dumps_were_deleted_is_shown_as_one(
@@ -209,5 +236,7 @@ async def test_a_run_whose_oldest_dumps_were_deleted_is_shown_as_one(
 def test_only_dumps_that_nobody_asked_for_have_a_limit_by_default() -> None:
     assert EnvironmentSettings().max_dump_bytes == 2e9
     assert EnvironmentSettings(dump_rollouts=True).max_dump_bytes == math.inf
-    assert EnvironmentSettings(dump_all_rollouts=True, max_dump_gb=3).max_dump_bytes == 3e9
+    assert (
+        EnvironmentSettings(dump_all_rollouts=True, max_dump_gb=3).max_dump_bytes == 3e9
+    )
     assert default_settings("process").env.max_dump_bytes == math.inf

@@ -72,7 +72,11 @@ async def test_evaluate_needs_no_tokenizer(
     *, counts: bool, bench: Any, tokenizer: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = bench.folder / "evaluation"
-    settings = {"tokenizer_name": "", "eval_attempts": 2, "data_dir_to_save_evals": str(folder)}
+    settings = {
+        "tokenizer_name": "",
+        "eval_attempts": 2,
+        "data_dir_to_save_evals": str(folder),
+    }
     async with HostedServer(ONE, tokenizer) as server:
         server.counts = counts
         async with bench.unprepared(server.url, **settings) as env:
@@ -81,9 +85,16 @@ async def test_evaluate_needs_no_tokenizer(
     prompt, own = PROMPT_TOKENS, COMPLETION_TOKENS
     if not counts:
         conversation = rollouts[0]["conversation"]
-        prompt, own = sum(len(message["content"]) for message in conversation[:-1]), len(TEXT)
-    assert [rollout["conversation"][-1]["content"] for rollout in rollouts] == [TEXT] * 2
-    assert {(r["tokens"], r["completion_tokens"]) for r in rollouts} == {(prompt + own, own)}
+        prompt, own = (
+            sum(len(message["content"]) for message in conversation[:-1]),
+            len(TEXT),
+        )
+    assert [rollout["conversation"][-1]["content"] for rollout in rollouts] == [
+        TEXT
+    ] * 2
+    assert {(r["tokens"], r["completion_tokens"]) for r in rollouts} == {
+        (prompt + own, own)
+    }
     metrics = json.loads((folder / "metrics.json").read_text())["results"]["all"]
     assert metrics["eval/completion_tokens"] == own
     said = "reports no usage: lengths are in characters, not in tokens"
@@ -91,10 +102,16 @@ async def test_evaluate_needs_no_tokenizer(
 
 
 async def test_process_needs_no_tokenizer(bench: Any, tokenizer: Any) -> None:
-    settings = {"tokenizer_name": "", "dump_all_rollouts": True, "include_messages": True}
+    settings = {
+        "tokenizer_name": "",
+        "dump_all_rollouts": True,
+        "include_messages": True,
+    }
     async with (
         HostedServer(ONE, tokenizer) as server,
-        bench.unprepared(server.url, ensure_scores_are_not_same=False, **settings) as env,
+        bench.unprepared(
+            server.url, ensure_scores_are_not_same=False, **settings
+        ) as env,
     ):
         env.process_mode = True
         env.n_groups_to_process, env.group_size_to_process = 2, 4
@@ -110,7 +127,11 @@ async def test_what_needs_tokens_says_that_it_needs_a_tokenizer(bench: Any) -> N
     saves = {"data_path_to_save_groups": str(groups)}
     for run, settings, what in (
         (ReasoningGymEnv.env_manager, {}, "serve trains on tokens"),
-        (ReasoningGymEnv.process_manager, saves, "data_path_to_save_groups stores tokens"),
+        (
+            ReasoningGymEnv.process_manager,
+            saves,
+            "data_path_to_save_groups stores tokens",
+        ),
     ):
         settings = {"tokenizer_name": "", **settings}
         async with bench.unprepared("http://127.0.0.1:1", **settings) as env:
@@ -122,7 +143,9 @@ async def test_what_needs_tokens_says_that_it_needs_a_tokenizer(bench: Any) -> N
         assert not groups.exists()
 
 
-async def test_a_tokenizer_is_that_of_the_model_where_prompts_are_tokens(bench: Any) -> None:
+async def test_a_tokenizer_is_that_of_the_model_where_prompts_are_tokens(
+    bench: Any,
+) -> None:
     async with bench.playing(ONE, "vllm", tokenizer_name="") as env:
         group, _ = await env.collect_trajectories(await env.get_next_item())
     assert env.config.tokenizer_name == env.inference.model
@@ -152,7 +175,10 @@ def without_key(options: list[str]) -> list[str]:
 async def test_the_key_is_read_from_the_environment_and_shown_nowhere(
     bench: Any, tokenizer: Any
 ) -> None:
-    settings = {"tokenizer_name": "", "data_dir_to_save_evals": bench.folder / "evaluation"}
+    settings = {
+        "tokenizer_name": "",
+        "data_dir_to_save_evals": bench.folder / "evaluation",
+    }
     async with HostedServer(ONE, tokenizer) as server:
         server.key = KEY
         options = [*without_key(bench.options(server.url, **settings)), *VARIABLE]
@@ -224,7 +250,9 @@ async def test_training_sees_the_sampled_tokens_of_a_thought_in_a_field_of_its_o
 ) -> None:
     """As vLLM with a reasoning parser: the ids are those of the whole completion."""
     async with (
-        ScriptedServer(ONE, tokenizer, splits_reasoning=True, chat_tokens=True) as server,
+        ScriptedServer(
+            ONE, tokenizer, splits_reasoning=True, chat_tokens=True
+        ) as server,
         bench.environment(server.url, include_messages=True) as env,
     ):
         group, _ = await env.collect_trajectories(await env.get_next_item())
@@ -266,7 +294,9 @@ async def refusal_of(bench: Any, **settings: Any) -> str:
     return str(raised.value)
 
 
-async def test_a_base_model_is_refused_with_two_ways_out(bench: Any, base_folder: str) -> None:
+async def test_a_base_model_is_refused_with_two_ways_out(
+    bench: Any, base_folder: str
+) -> None:
     assert await refusal_of(bench, tokenizer_name=base_folder) == (
         f"the tokenizer {base_folder} has no chat template (base models have none): set "
         "--env.chat_template to plain for the built-in one, or to a file with another"
@@ -277,34 +307,50 @@ async def test_a_base_model_is_refused_with_two_ways_out(bench: Any, base_folder
     ("template", "prompt"),
     [
         ("plain", "Hm.\n\nUser: {}\n\nAssistant:"),
-        ("{% for m in messages %}{{ m.content }}\n{% endfor %}Solution:", "Hm.\n{}\nSolution:"),
+        (
+            "{% for m in messages %}{{ m.content }}\n{% endfor %}Solution:",
+            "Hm.\n{}\nSolution:",
+        ),
     ],
 )
 async def test_a_base_model_trains_with_either_template(
     template: str, prompt: str, bench: Any, base_folder: str, tokenizer: Any
 ) -> None:
     given = template if template == "plain" else template_file(bench.folder, template)
-    settings = {"tokenizer_name": base_folder, "chat_template": given, "system_prompt": "Hm."}
+    settings = {
+        "tokenizer_name": base_folder,
+        "chat_template": given,
+        "system_prompt": "Hm.",
+    }
     async with bench.playing(ONE, "vllm", **settings) as env:
         problem = await env.get_next_item()
         group, _ = await env.collect_trajectories(problem)
         await env.evaluate()
     tokens, masks = group["tokens"][0], group["masks"][0]
-    assert tokenizer.decode(tokens[: masks.count(-100)]) == prompt.format(problem.question)
+    assert tokenizer.decode(tokens[: masks.count(-100)]) == prompt.format(
+        problem.question
+    )
     assert tokenizer.decode([m for m in masks if m != -100]) == TEXT + TURN_END
     assert env.evaluation.report.default is not None
 
 
-async def test_a_template_that_does_not_work_is_refused(bench: Any, base_folder: str) -> None:
+async def test_a_template_that_does_not_work_is_refused(
+    bench: Any, base_folder: str
+) -> None:
     groups = bench.folder / "g.jsonl"
     settings = {"tokenizer_name": base_folder, "data_path_to_save_groups": str(groups)}
     missing = "([Errno 2] No such file or directory: 'plian'); did you mean plain?"
     for template, said in (
         ("plian", f"got 'plian' {missing}"),
-        ("{{ raise_exception('no system role') }}", "(no system role): set --env.chat_template"),
+        (
+            "{{ raise_exception('no system role') }}",
+            "(no system role): set --env.chat_template",
+        ),
         ("{% for", "(unexpected 'end of template'"),
     ):
-        given = template if "{" not in template else template_file(bench.folder, template)
+        given = (
+            template if "{" not in template else template_file(bench.folder, template)
+        )
         message = await refusal_of(bench, chat_template=given, **settings)
         assert not groups.exists()
         assert said in message
@@ -315,7 +361,9 @@ async def test_a_template_that_does_not_work_is_refused(bench: Any, base_folder:
 async def test_an_answer_in_a_thought_that_the_template_opened_does_not_count(
     kind: str, bench: Any, tokenizer: Any
 ) -> None:
-    opens = tokenizer.chat_template + "{% if add_generation_prompt %}<think>\n{% endif %}"
+    opens = (
+        tokenizer.chat_template + "{% if add_generation_prompt %}<think>\n{% endif %}"
+    )
     written = ["I try <answer>1</answer> hmm", "Or 2?</think><answer>1</answer>"]
     settings = {
         "chat_template": template_file(bench.folder, opens),
@@ -327,7 +375,9 @@ async def test_an_answer_in_a_thought_that_the_template_opened_does_not_count(
     async with bench.playing(ScriptedPolicy(written), kind, **settings) as env:
         group, _ = await env.collect_trajectories(await env.get_next_item())
         await env._run_evaluate()
-    for masks, messages, text in zip(group["masks"], group["messages"], 2 * written, strict=True):
+    for masks, messages, text in zip(
+        group["masks"], group["messages"], 2 * written, strict=True
+    ):
         assert tokenizer.decode([m for m in masks if m != -100]) == text + TURN_END
         assert messages[-1]["content"] == f"<think>{text}"
     evaluated = rollouts_of(bench.folder / "evaluation", "samples.jsonl")
@@ -347,4 +397,7 @@ async def test_a_tokenizer_that_leaves_think_tags_out_of_texts_is_refused(
     special.add_special_tokens({"additional_special_tokens": ["<think>", "</think>"]})
     special.save_pretrained(tmp_path / "special")
     said = await refusal_of(bench, tokenizer_name=str(tmp_path / "special"))
-    assert "leaves <think> and </think> out of texts, so that answers in a thought would" in said
+    assert (
+        "leaves <think> and </think> out of texts, so that answers in a thought would"
+        in said
+    )

@@ -18,7 +18,15 @@ pytestmark = pytest.mark.processes
 FOLDER = Path(reasoning_gym_environment.__file__).parent
 SCRIPT = FOLDER / "reasoning_gym_environment.py"
 CONSOLE = Path(sys.executable).with_name("reasoning-gym-environment")
-HEAVY = ("transformers", "atroposlib", "pydantic", "reasoning_gym", "wandb", "openai", "numpy")
+HEAVY = (
+    "transformers",
+    "atroposlib",
+    "pydantic",
+    "reasoning_gym",
+    "wandb",
+    "openai",
+    "numpy",
+)
 
 WAYS = {
     "script, from inside the package": ([sys.executable, SCRIPT.name], FOLDER),
@@ -35,7 +43,12 @@ def run(
     environment = {**os.environ, "PYTHONPATH": str(path)} if path else None
     command = [*program, *arguments]
     return subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+        command,
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
@@ -81,7 +94,9 @@ def test_every_import_gives_the_same_class(capsys: pytest.CaptureFixture[str]) -
 
 def test_the_help_and_the_import_of_the_package_import_nothing_heavy() -> None:
     heavy = f"print([name for name in {HEAVY!r} if name in sys.modules])"
-    help_ = "from reasoning_gym_environment.cli import main; assert not main(['--help'])"
+    help_ = (
+        "from reasoning_gym_environment.cli import main; assert not main(['--help'])"
+    )
     code = f"import sys, reasoning_gym_environment; {heavy}; {help_}; {heavy}"
     first, *_, last = python(code, Path("/")).splitlines()
     assert (first, last) == ("[]", "[]")
@@ -92,12 +107,17 @@ def test_the_tasks_are_listed_as_json_with_reasons() -> None:
     assert done.returncode == 0, done.stderr
     tasks = {task["name"]: task for task in json.loads(done.stdout)}
     assert len(tasks) == 106
-    assert {name: tasks[name]["category"] for name in known_categories()} == known_categories()
+    assert {
+        name: tasks[name]["category"] for name in known_categories()
+    } == known_categories()
     for task in tasks.values():
         assert task["used"] == (task["reason"] == "")
         assert len(task.get("levels", ())) >= 3 or task["name"] in ("bf", "composite")
     sums = tasks["chain_sum"]
-    assert sums.items() >= {"category": "arithmetic", "used": True, "origin": "curriculum"}.items()
+    assert (
+        sums.items()
+        >= {"category": "arithmetic", "used": True, "origin": "curriculum"}.items()
+    )
     assert all(level.keys() <= set(sums["parameters"]) for level in sums["levels"])
     assert not tasks["composite"]["used"]
     assert "full credit" in tasks["game_of_life_halting"]["reason"]
@@ -117,7 +137,9 @@ def test_a_ladder_is_shown_with_a_question_of_each_level() -> None:
     done = run(*WAYS["module"], "tasks", "--levels", "count_bits")
     assert done.returncode == 0, done.stderr
     levels = done.stdout.split("\n\nlevel ")
-    assert levels[0].startswith("count_bits: 4 levels (repaired) half of all bits are 1 too often")
+    assert levels[0].startswith(
+        "count_bits: 4 levels (repaired) half of all bits are 1 too often"
+    )
     assert [level.split()[:3] for level in levels[1:]] == [
         ["0", "difficulty", "0.00"],
         ["1", "difficulty", "0.33"],
@@ -127,7 +149,9 @@ def test_a_ladder_is_shown_with_a_question_of_each_level() -> None:
     assert all("binary representation" in level for level in levels[1:])
 
 
-def test_the_version_is_the_installed_packages(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_version_is_the_installed_packages(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert main(["--version"]) == 0
     installed = version("reasoning-gym-environment")
     assert capsys.readouterr().out == f"reasoning-gym-environment {installed}\n"

@@ -49,11 +49,17 @@ class Fragile(Counting):
 
 
 def lines(file: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    return (
+        [json.loads(line) for line in file.read_text().splitlines()]
+        if file.exists()
+        else []
+    )
 
 
 def metrics_of(folder: Path) -> dict[str, float]:
-    metrics: dict[str, float] = json.loads((folder / "metrics.json").read_text())["results"]["all"]
+    metrics: dict[str, float] = json.loads((folder / "metrics.json").read_text())[
+        "results"
+    ]["all"]
     return metrics
 
 
@@ -61,12 +67,18 @@ async def test_an_evaluation_that_is_killed_goes_on_where_it_was(
     bench: Any, tokenizer: Any
 ) -> None:
     folder, policy = bench.folder / "results", Counting()
-    settings = {"num_eval_samples_per_task": ITEMS, "eval_attempts": 2, "max_eval_workers": 2}
+    settings = {
+        "num_eval_samples_per_task": ITEMS,
+        "eval_attempts": 2,
+        "max_eval_workers": 2,
+    }
     settings |= {"data_dir_to_save_evals": str(folder)}
     async with ScriptedServer(policy, tokenizer, latency=0.5) as server:
         options = bench.options(server.url, **settings)
         async with bench.command("evaluate", *options) as command:
-            await command.until(lambda: len(lines(folder / "samples.partial.jsonl")) >= 3)
+            await command.until(
+                lambda: len(lines(folder / "samples.partial.jsonl")) >= 3
+            )
             command.process.kill()
             await command.process.wait()
         kept = lines(folder / "samples.partial.jsonl")
@@ -79,13 +91,16 @@ async def test_an_evaluation_that_is_killed_goes_on_where_it_was(
                 await env.evaluate()
     samples = lines(folder / "samples.jsonl")
     assert len(samples) == ITEMS
-    assert [sample for sample in samples if sample in kept] == sorted(kept, key=samples.index)
+    assert [sample for sample in samples if sample in kept] == sorted(
+        kept, key=samples.index
+    )
     assert all(len(sample["rollouts"]) == 2 for sample in samples)
     assert not (folder / "samples.partial.jsonl").exists()
     assert "api_key: withheld" in (folder / "evaluate_config.yaml").read_text()
     finished = {sample["rollouts"][0]["conversation"][1]["content"] for sample in kept}
     assert [policy.asked[question] for question in finished] == [1] * len(finished)
-    assert sum(policy.asked.values()) <= ITEMS + 1  # at most one was under way at the kill
+    # At most one was under way at the kill.
+    assert sum(policy.asked.values()) <= ITEMS + 1
     assert metrics_of(folder)["eval/items"] == ITEMS
     assert metrics_of(folder)["eval/pass@2"] == metrics_of(folder)["eval/solved"]
 
@@ -94,9 +109,15 @@ async def test_an_evaluation_that_is_killed_goes_on_where_it_was(
 async def test_a_disk_that_hangs_does_not_keep_an_evaluation_from_ending(
     bench: Any, tokenizer: Any
 ) -> None:
-    partial, pipe = bench.folder / "results/samples.partial.jsonl", bench.folder / "pipe"
+    partial, pipe = (
+        bench.folder / "results/samples.partial.jsonl",
+        bench.folder / "pipe",
+    )
     os.mkfifo(pipe)  # opening it blocks while nobody reads
-    settings = {"num_eval_samples_per_task": 500, "data_dir_to_save_evals": str(partial.parent)}
+    settings = {
+        "num_eval_samples_per_task": 500,
+        "data_dir_to_save_evals": str(partial.parent),
+    }
     async with ScriptedServer(ONE, tokenizer, latency=0.1) as server:
         options = bench.options(server.url, max_eval_workers=2, **settings)
         async with bench.command("evaluate", *options) as command:
@@ -104,7 +125,9 @@ async def test_a_disk_that_hangs_does_not_keep_an_evaluation_from_ending(
             pipe.replace(partial)
             await command.until_logged("waiting in memory, the run waits")
             command.process.terminate()
-            assert await asyncio.wait_for(command.exit_code(), 60) == 143, command.said()
+            assert await asyncio.wait_for(command.exit_code(), 60) == 143, (
+                command.said()
+            )
     assert f"The disk of {partial.parent} does not respond: " in command.said()
 
 
@@ -113,8 +136,13 @@ async def test_the_api_key_is_taken_out_even_where_the_environment_cannot_be_mad
 ) -> None:
     redact_api_keys(None)
     file = bench.folder / "evaluate_config.yaml"
-    file.write_text(yaml.safe_dump({"openai": [{"api_key": "k: #1", "model_name": "m"}]}))
-    settings = {"data_dir_to_save_evals": str(bench.folder), "tokenizer_name": "./nowhere"}
+    file.write_text(
+        yaml.safe_dump({"openai": [{"api_key": "k: #1", "model_name": "m"}]})
+    )
+    settings = {
+        "data_dir_to_save_evals": str(bench.folder),
+        "tokenizer_name": "./nowhere",
+    }
     with pytest.raises(ConfigurationError, match="tokenizer_name"):
         async with bench.unprepared("http://localhost:1/v1", **settings):
             pass
@@ -122,7 +150,9 @@ async def test_the_api_key_is_taken_out_even_where_the_environment_cannot_be_mad
     assert written == {"openai": [{"api_key": "withheld", "model_name": "m"}]}
 
 
-async def test_requests_that_fail_are_made_again_before_they_count_as_unscored(bench: Any) -> None:
+async def test_requests_that_fail_are_made_again_before_they_count_as_unscored(
+    bench: Any,
+) -> None:
     policy = Fragile()
     async with bench.playing(policy, "vllm", num_eval_samples_per_task=2) as env:
         await env.evaluate()
@@ -132,7 +162,9 @@ async def test_requests_that_fail_are_made_again_before_they_count_as_unscored(b
 
 async def test_every_evaluation_of_one_process_has_its_own_folder(bench: Any) -> None:
     policy, folders = Counting(), []
-    async with bench.playing(policy, data_dir_to_save_evals=str(bench.folder / "evals")) as env:
+    async with bench.playing(
+        policy, data_dir_to_save_evals=str(bench.folder / "evals")
+    ) as env:
         for step in (None, None, 25, 25):
             if step is not None:
                 env.env_id, env.curr_step = 0, step  # as in `serve`
@@ -141,17 +173,22 @@ async def test_every_evaluation_of_one_process_has_its_own_folder(bench: Any) ->
         del env.env_id
     names = ["evals", "evals-2", "evals/step-25", "evals/step-25-2"]
     assert folders == [bench.folder / name for name in names]
-    assert list(policy.asked.values()) == [4]  # the model may have changed under its name
+    # The model may have changed under its name.
+    assert list(policy.asked.values()) == [4]
     settings = [json.loads((f / "run.json").read_text())["settings"] for f in folders]
     assert [each["step"] for each in settings] == [None, None, 25, 25]
     rows = [read_results(folder).samples[0] for folder in folders]
     assert [each.step for each in rows] == [None, None, 25, 25]
 
 
-async def test_evaluate_records_the_step_of_the_checkpoint_that_it_is_told(bench: Any) -> None:
+async def test_evaluate_records_the_step_of_the_checkpoint_that_it_is_told(
+    bench: Any,
+) -> None:
     async with bench.playing(Counting(), eval_step=7) as env:
         await env.evaluate()
-    assert {sample.step for sample in read_results(env.evaluation.folder).samples} == {7}
+    assert {sample.step for sample in read_results(env.evaluation.folder).samples} == {
+        7
+    }
     settings = json.loads((env.evaluation.folder / "run.json").read_text())["settings"]
     assert (settings["step"], "eval_step" in settings) == (7, False)
 
@@ -161,19 +198,26 @@ async def test_the_command_ends_with_a_table(
 ) -> None:
     async with (
         PolicyServer(ONE, tokenizer) as server,
-        bench.unprepared(server.url, include_tasks="gcd,lcm", num_eval_samples_per_task=3) as env,
+        bench.unprepared(
+            server.url, include_tasks="gcd,lcm", num_eval_samples_per_task=3
+        ) as env,
     ):
         env.evaluation.settings = dataclasses.replace(env.evaluation.settings, limit=4)
         await env._run_evaluate()
     samples = lines(env.evaluation.folder / "samples.jsonl")
-    assert Counter(sample["recipe"]["task"] for sample in samples) == {"gcd": 2, "lcm": 2}
+    assert Counter(sample["recipe"]["task"] for sample in samples) == {
+        "gcd": 2,
+        "lcm": 2,
+    }
     shown = capsys.readouterr().out
     assert "tasks, worst first" in shown
     folder = env.evaluation.folder
     assert f"results: {folder}" in shown
     end = shown[shown.index("\nsolved ") :]
     assert "\nA wrong answer, in " in end
-    assert end.endswith(f"\nSee all answers: reasoning-gym-environment report {folder}\n")
+    assert end.endswith(
+        f"\nSee all answers: reasoning-gym-environment report {folder}\n"
+    )
 
 
 class RefusingAQuestion(PolicyServer):
@@ -196,10 +240,15 @@ async def test_the_command_ends_with_a_status_of_its_own_and_is_repeated(
     settings = {"data_dir_to_save_evals": folder, "num_eval_samples_per_task": 3}
     async with RefusingAQuestion(ONE, tokenizer) as server:
         async with bench.unprepared(server.url, **settings) as env:
-            with pytest.raises(IncompleteEvaluationError, match="repeat the command") as raised:
+            with pytest.raises(
+                IncompleteEvaluationError, match="repeat the command"
+            ) as raised:
                 await env._run_evaluate()
         assert raised.value.exit_status == 3
-        assert "the shares stand on 2 scored items; 1 of 3 not scored" in capsys.readouterr().out
+        assert (
+            "the shares stand on 2 scored items; 1 of 3 not scored"
+            in capsys.readouterr().out
+        )
         server.refused = None
         async with bench.unprepared(server.url, **settings) as env:
             await env._run_evaluate()
@@ -211,7 +260,9 @@ async def test_the_command_ends_with_a_status_of_its_own_and_is_repeated(
 async def evaluated(bench: Any, url: str, name: str, **changes: Any) -> Path:
     """The folder of an evaluation."""
     folder: Path = bench.folder / name
-    async with bench.environment(url, data_dir_to_save_evals=str(folder), **changes) as env:
+    async with bench.environment(
+        url, data_dir_to_save_evals=str(folder), **changes
+    ) as env:
         await env.evaluate()
     return folder
 
@@ -224,13 +275,16 @@ async def test_two_evaluations_are_compared(
         script.play("<answer>nope</answer>")
         before = await evaluated(bench, server.url, "before", **settings)
         script.play("<answer>1</answer>")
-        after = await evaluated(bench, server.url, "after", eval_temperature=0.5, **settings)
+        after = await evaluated(
+            bench, server.url, "after", eval_temperature=0.5, **settings
+        )
         other = await evaluated(
             bench, server.url, "other", eval_seed=7, solved_threshold=0.9, **settings
         )
     for name in ("chance", "no_reasoning_floor", "above_chance"):
         assert f"eval/{name}" in metrics_of(after)
-        assert f"eval/{name}" not in metrics_of(other)  # the floors are of another threshold
+        # The floors are of another threshold.
+        assert f"eval/{name}" not in metrics_of(other)
     solved = metrics_of(after)["eval/solved"]
     assert compare.main([str(before), str(after)]) == 0
     shown = capsys.readouterr().out
@@ -240,7 +294,9 @@ async def test_two_evaluations_are_compared(
     compared = json.loads(capsys.readouterr().out)
     assert compared["by_items"]["difference"]["value"] == pytest.approx(solved)
     assert compared["by_items"]["items"] == 3
-    with pytest.raises(FixableError, match=r"no scored item in common.*eval_seed \(123, 7\)"):
+    with pytest.raises(
+        FixableError, match=r"no scored item in common.*eval_seed \(123, 7\)"
+    ):
         compare.main([str(before), str(other)])
 
 
@@ -252,10 +308,16 @@ async def test_training_does_not_meet_the_evaluation_questions_of_the_tasks_it_d
     async with bench.playing(ONE, **settings) as env:
         assert len(env.evaluation.set) == 15
         drawn = [await env.get_next_item() for _ in range(12)]
-        kept = {task: await env.evaluation.set.questions(task) for task in tasks.split(",")}
+        kept = {
+            task: await env.evaluation.set.questions(task) for task in tasks.split(",")
+        }
         items = await env.evaluation.set.items()
-    assert not {question_hash(p.question) for p in drawn} & frozenset().union(*kept.values())
-    assert [item.problem.recipe for item in items] == evaluation_recipes(3, tasks.split(","), 5)
+    assert not {question_hash(p.question) for p in drawn} & frozenset().union(
+        *kept.values()
+    )
+    assert [item.problem.recipe for item in items] == evaluation_recipes(
+        3, tasks.split(","), 5
+    )
     for task, questions in kept.items():
         own = (item.problem for item in items if item.problem.recipe.task == task)
         assert {question_hash(problem.question) for problem in own} == questions

@@ -20,7 +20,8 @@ async def test_a_full_disk_costs_rows_and_checkpoints_but_no_training(
     bench: Any, tokenizer: Any
 ) -> None:
     with memory_disk(bench.folder / "env_checkpoints", "96k") as disk:
-        settings = {"data_dumps_dir": str(disk / "dumps")}  # groups are dumped by default
+        # Groups are dumped by default.
+        settings = {"data_dumps_dir": str(disk / "dumps")}
         async with serving(bench, tokenizer, HONEST, save_every=2, **settings) as (
             command,
             trainer,
@@ -35,13 +36,21 @@ async def test_a_full_disk_costs_rows_and_checkpoints_but_no_training(
             assert await command.exit_code() == 129, command.said()
         assert all(read_dump(file).torn == 0 for file in (disk / "dumps").iterdir())
     said = command.said()
-    assert re.search(r"ERROR .*Dumps can't be written to .*No space left on device", said)
-    assert re.search(r"ERROR .*The checkpoint of step \d+ was not saved: .*No space left", said)
     assert re.search(
-        r"WARNING .*Dumps are written to .* again after \d+ s, with \d+ groups?.* lost", said
+        r"ERROR .*Dumps can't be written to .*No space left on device", said
+    )
+    assert re.search(
+        r"ERROR .*The checkpoint of step \d+ was not saved: .*No space left", said
+    )
+    assert re.search(
+        r"WARNING .*Dumps are written to .* again after \d+ s, with \d+ groups?.* lost",
+        said,
     )
     assert re.search(r"\d+ checkpoints/failed.* \d+ dumps/lost", said)
-    assert f"To see the rollouts: reasoning-gym-environment report {disk / 'dumps'}\n" in said
+    assert (
+        f"To see the rollouts: reasoning-gym-environment report {disk / 'dumps'}\n"
+        in said
+    )
     assert "Traceback" not in said
 
 
@@ -49,14 +58,21 @@ async def test_a_full_disk_ends_an_evaluation_that_goes_on_where_it_was(
     bench: Any, tokenizer: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     long = ScriptedPolicy(["x" * 4000 + "<answer>1</answer>"])
-    settings = {"num_eval_samples_per_task": 30, "max_eval_workers": 1, "max_token_length": 8192}
+    settings = {
+        "num_eval_samples_per_task": 30,
+        "max_eval_workers": 1,
+        "max_token_length": 8192,
+    }
     async with PolicyServer(long, tokenizer) as server:
         with memory_disk(bench.folder / "small", "64k") as disk:
             folder = disk / "results"
             settings["data_dir_to_save_evals"] = str(folder)
-            for _ in range(2):  # the second finds what the first has written, and no room
+            # The second finds what the first has written, and no room.
+            for _ in range(2):
                 async with bench.environment(server.url, **settings) as env:
-                    with pytest.raises(FixableError, match=r"No space left on device.*free space"):
+                    with pytest.raises(
+                        FixableError, match=r"No space left on device.*free space"
+                    ):
                         await env.evaluate()
             rows, torn = read_dump(folder / "samples.partial.jsonl")
             assert 0 < len(rows) < 30
@@ -79,10 +95,15 @@ async def test_a_full_disk_ends_an_evaluation_that_goes_on_where_it_was(
     assert not said.exc_info
 
 
-async def test_a_groups_file_has_all_that_count_as_written_after_a_full_disk(bench: Any) -> None:
+async def test_a_groups_file_has_all_that_count_as_written_after_a_full_disk(
+    bench: Any,
+) -> None:
     with memory_disk(bench.folder / "small", "64k") as disk:
         file = disk / "groups.jsonl"
-        settings = {"data_path_to_save_groups": str(file), "ensure_scores_are_not_same": False}
+        settings = {
+            "data_path_to_save_groups": str(file),
+            "ensure_scores_are_not_same": False,
+        }
         async with bench.playing(HONEST, **settings) as env:
             problem, counts = await env.get_next_item(), env.statistics.counts
             group, _ = await env.collect_trajectories(problem)
@@ -110,5 +131,6 @@ async def test_a_groups_file_on_a_disk_that_hangs_blocks_neither_training_nor_th
         assert await env.delivery.write(group, must_end=False)
     assert env.statistics.counts["groups/not_written"] == 1
     assert (
-        "Groups missing in data_path_to_save_groups: 1 (its disk does not respond)" in caplog.text
+        "Groups missing in data_path_to_save_groups: 1 (its disk does not respond)"
+        in caplog.text
     )

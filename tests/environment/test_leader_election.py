@@ -52,14 +52,18 @@ def test_whoever_takes_over_makes_up_for_what_was_due(tmp_path: Path) -> None:
     assert not candidate(tmp_path).is_due(13)
 
 
-def test_a_replacement_makes_up_for_what_was_due_while_nobody_was_there(tmp_path: Path) -> None:
+def test_a_replacement_makes_up_for_what_was_due_while_nobody_was_there(
+    tmp_path: Path,
+) -> None:
     first = candidate(tmp_path)
     assert not first.is_due(3)
     first.close()
     assert candidate(tmp_path).is_due(14)
 
 
-def test_a_later_step_is_of_an_earlier_run_and_counts_for_nothing(tmp_path: Path) -> None:
+def test_a_later_step_is_of_an_earlier_run_and_counts_for_nothing(
+    tmp_path: Path,
+) -> None:
     first = candidate(tmp_path)
     first.is_due(0)
     first.record_done(200)

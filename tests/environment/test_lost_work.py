@@ -75,7 +75,9 @@ async def test_a_group_with_a_lie_in_it_is_lost_and_asked_again(asking: Asking) 
 
 
 @pytest.mark.parametrize("change", [one_fewer, one_more])
-async def test_a_completion_too_few_or_too_many_costs_no_group(asking: Asking, change: Any) -> None:
+async def test_a_completion_too_few_or_too_many_costs_no_group(
+    asking: Asking, change: Any
+) -> None:
     asking.server.change, requests = change, asking.server.requests
     group = await asking.group()
     asking.server.change = None
@@ -95,8 +97,13 @@ async def test_empty_completions_are_data_that_moves_nothing(asking: Asking) -> 
     assert group["statuses"][1:] == ["no_answer"] * 3
 
 
-async def test_fewer_texts_than_asked_for_cost_the_missing_ones(bench: Any, tokenizer: Any) -> None:
-    async with ScriptedServer(HONEST, tokenizer) as server, bench.environment(server.url) as env:
+async def test_fewer_texts_than_asked_for_cost_the_missing_ones(
+    bench: Any, tokenizer: Any
+) -> None:
+    async with (
+        ScriptedServer(HONEST, tokenizer) as server,
+        bench.environment(server.url) as env,
+    ):
         server.change = one_fewer
         group, _ = await env.collect_trajectories(await env.get_next_item())
     assert len(group["tokens"]) == 4
@@ -136,7 +143,9 @@ async def served(
         ApiServer() as api,
         proxy(api.url) as between,
         training(api, bench.folder, batch_size=8) as trainer,
-        bench.unprepared(server.url, "vllm", rollout_server_url=between.url, **settings) as env,
+        bench.unprepared(
+            server.url, "vllm", rollout_server_url=between.url, **settings
+        ) as env,
     ):
         serving = asyncio.create_task(env.env_manager())
         try:
@@ -154,7 +163,9 @@ def require_balance(env: ReasoningGymEnv) -> None:
     assert not any(env.statistics.unaccounted().values()), env.statistics.accounting()
     assert counts["groups/collected"] == sum(counts[f"groups/{end}"] for end in ENDS)
     assert counts["groups/started"] == (
-        counts["groups/collected"] + counts["groups/lost"] + counts["groups/interrupted"]
+        counts["groups/collected"]
+        + counts["groups/lost"]
+        + counts["groups/interrupted"]
     )
 
 
@@ -184,13 +195,16 @@ async def test_a_silent_server_is_said_and_its_groups_are_asked_again(
     [back] = [m for m in caplog.messages if m.startswith("Inference is back after ")]
     assert back.endswith(" s, 6 groups lost")
     assert (
-        f"Lost a group of gcd, 1 in a row: the inference server at {server.url}/v1" in caplog.text
+        f"Lost a group of gcd, 1 in a row: the inference server at {server.url}/v1"
+        in caplog.text
     )
     require_balance(env)
 
 
 @pytest.mark.nightly
-async def test_six_forgotten_requests_do_not_stop_the_run(bench: Any, tokenizer: Any) -> None:
+async def test_six_forgotten_requests_do_not_stop_the_run(
+    bench: Any, tokenizer: Any
+) -> None:
     async with (
         ScriptedServer(HONEST, tokenizer) as server,
         served(bench, server) as (env, trainer, _),
@@ -224,7 +238,9 @@ async def test_a_worker_that_runs_out_of_time_gives_its_problem_back(
 
 @pytest.mark.nightly
 @in_linux
-async def test_the_accounting_holds_under_every_fault_together(bench: Any, tokenizer: Any) -> None:
+async def test_the_accounting_holds_under_every_fault_together(
+    bench: Any, tokenizer: Any
+) -> None:
     """Each second another fault, from lying servers to killed hosts."""
     rng = random.Random(11)
     async with (
@@ -249,7 +265,9 @@ async def test_the_accounting_holds_under_every_fault_together(bench: Any, token
         faults = [
             lambda: setattr(between, "status", 503),
             lambda: setattr(between, "largest", 100),
-            lambda: setattr(server, "change", rng.choice([*LIES.values(), one_fewer, empty])),
+            lambda: setattr(
+                server, "change", rng.choice([*LIES.values(), one_fewer, empty])
+            ),
             lambda: setattr(server, "forgets", 2),
             server.awake.clear,
             kill_a_worker,

@@ -25,7 +25,9 @@ async def test_a_run_stores_the_digest_of_its_module_and_continues_with_no_other
         "complexity_mode": "curriculum",
         "dump_all_rollouts": True,
     }
-    async with PolicyServer(ScriptedPolicy(["<answer>1</answer>"]), tokenizer) as server:
+    async with PolicyServer(
+        ScriptedPolicy(["<answer>1</answer>"]), tokenizer
+    ) as server:
         async with bench.environment(server.url, **settings) as env:
             env.checkpoint_dir, env.wandb_prepend = str(tmp_path), "env_x"
             tasks = set()
@@ -37,13 +39,19 @@ async def test_a_run_stores_the_digest_of_its_module_and_continues_with_no_other
             assert env.categories == {"own_sums": "own_tasks", "gcd": "arithmetic"}
             env.save_checkpoint(3)
         groups = [
-            g for path in stored_files([bench.folder / "dumps"]) for g in read_groups(path)[0]
+            g
+            for path in stored_files([bench.folder / "dumps"])
+            for g in read_groups(path)[0]
         ]
         [digest] = {group.library_versions["own_tasks"] for group in groups}
         assert digest.startswith("sha256:")
         module.write_text(f"{module.read_text()}\n# another version\n")
         async with bench.environment(server.url, **settings) as env:
-            env.checkpoint_dir, env.wandb_prepend, env.curr_step = str(tmp_path), "env_x", 3
+            env.checkpoint_dir, env.wandb_prepend, env.curr_step = (
+                str(tmp_path),
+                "env_x",
+                3,
+            )
             with pytest.raises(
                 FixableError, match=f"module own_tasks has changed, from {digest} to"
             ):

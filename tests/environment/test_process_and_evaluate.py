@@ -35,7 +35,12 @@ class Impatient(ReasoningGymEnv):
 
 @asynccontextmanager
 async def processing(
-    bench: Any, url: str, of: type[ReasoningGymEnv], *, groups: int = GROUPS, **changes: Any
+    bench: Any,
+    url: str,
+    of: type[ReasoningGymEnv],
+    *,
+    groups: int = GROUPS,
+    **changes: Any,
 ) -> AsyncIterator[ReasoningGymEnv]:
     """An environment as Atropos's `process` command prepares it."""
     settings = {
@@ -57,7 +62,9 @@ def rows_of(path: Path) -> list[dict[str, Any]]:
 
 
 def dumped(folder: Path, pattern: str) -> list[dict[str, Any]]:
-    return [row for file in folder.glob(f"dumps/{pattern}") for row in read_dump(file).rows]
+    return [
+        row for file in folder.glob(f"dumps/{pattern}") for row in read_dump(file).rows
+    ]
 
 
 async def test_process_draws_other_problems_for_another_replica(bench: Any) -> None:
@@ -74,7 +81,11 @@ async def test_process_loses_no_group_to_a_rate_limit_and_ends_though_all_is_wro
     bench: Any, tokenizer: Any
 ) -> None:
     groups = bench.folder / "groups.jsonl"
-    settings = {"data_path_to_save_groups": groups, "total_steps": 8, "dump_failed_rollouts": True}
+    settings = {
+        "data_path_to_save_groups": groups,
+        "total_steps": 8,
+        "dump_failed_rollouts": True,
+    }
     async with ScriptedServer(WRONG, tokenizer, allowed=4, window=2) as server:
         options = bench.options(server.url, **settings)
         async with bench.command("process", *options) as command:
@@ -102,7 +113,9 @@ async def test_process_ends_with_a_policy_that_is_always_right(
 
         monkeypatch.setattr(env, "get_next_item", taught)
         await env.process_manager()
-    assert [row["scores"] for row in rows_of(bench.folder / "groups.jsonl")] == [[1.0] * 4] * GROUPS
+    assert [row["scores"] for row in rows_of(bench.folder / "groups.jsonl")] == [
+        [1.0] * 4
+    ] * GROUPS
     assert len(dumped(bench.folder, "*environment_rollouts_*.jsonl")) == GROUPS
 
 
@@ -116,7 +129,11 @@ async def test_process_ends_with_a_policy_that_is_always_right(
     ],
 )
 def test_process_says_why_it_wrote_nothing(
-    collected: int, wanted: Any, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    collected: int,
+    wanted: Any,
+    why: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     config = ReasoningGymEnvConfig(data_dumps_dir=str(tmp_path), **wanted)
     describe_output(config, "run", collected=collected)
@@ -144,12 +161,17 @@ async def test_process_without_messages_writes_groups_and_no_page(
         processing(bench, server.url, ReasoningGymEnv, include_messages=False) as env,
     ):
         await env.process_manager()
-    assert [row["messages"] for row in rows_of(bench.folder / "groups.jsonl")] == [None] * GROUPS
+    assert [row["messages"] for row in rows_of(bench.folder / "groups.jsonl")] == [
+        None
+    ] * GROUPS
     assert not (bench.folder / "groups.html").exists()
 
 
 async def test_process_names_its_files_though_the_page_cannot_be_written(
-    bench: Any, tokenizer: Any, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+    bench: Any,
+    tokenizer: Any,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     (bench.folder / "groups.html").mkdir()
     async with (
@@ -173,7 +195,9 @@ async def test_process_ends_when_the_inference_server_dies(
         processing_groups = asyncio.create_task(env.process_manager())
         await until(lambda: env.statistics.counts["groups/collected"])
         await server.close()
-        with pytest.raises(InferenceError, match="2 groups in a row were lost") as raised:
+        with pytest.raises(
+            InferenceError, match="2 groups in a row were lost"
+        ) as raised:
             await processing_groups
     assert server.url in str(raised.value)
     assert "nothing was collected" not in caplog.text  # the loss was said
@@ -193,7 +217,9 @@ class ByQuestion:
     """Answers each question in its own way, every time."""
 
     def sample(self, question: str, n: int) -> list[Sample]:
-        return [Sample(text=f"<answer>{zlib.crc32(question.encode()) % 2 + 1}</answer>")] * n
+        return [
+            Sample(text=f"<answer>{zlib.crc32(question.encode()) % 2 + 1}</answer>")
+        ] * n
 
 
 async def test_evaluate_writes_the_same_in_every_process_and_with_a_rate_limit(
@@ -216,14 +242,20 @@ async def test_evaluate_writes_the_same_in_every_process_and_with_a_rate_limit(
     [here] = bench.folder.glob("dumps/evaluation_*")
     metrics, samples = report_of(there)
     assert report_of(here)[0] == metrics
-    assert [question(sample) for sample in report_of(here)[1]] == [question(s) for s in samples]
-    assert [sample["item_id"] for sample in samples] == ["coin_flip"] * 20 + ["gcd"] * 20
+    assert [question(sample) for sample in report_of(here)[1]] == [
+        question(s) for s in samples
+    ]
+    assert [sample["item_id"] for sample in samples] == ["coin_flip"] * 20 + [
+        "gcd"
+    ] * 20
     assert not {question(sample) for sample in samples} & {p.question for p in trained}
     solved = [sample["rollouts"][0]["status"] == "solved" for sample in samples]
     assert 0 < sum(solved) < 40
     assert metrics["eval/percent_correct"] == pytest.approx(sum(solved) / 40)
     assert metrics["eval/task/gcd/solved"] == pytest.approx(sum(solved[20:]) / 20)
-    assert metrics["eval/category/probability/solved"] == pytest.approx(sum(solved[:20]) / 20)
+    assert metrics["eval/category/probability/solved"] == pytest.approx(
+        sum(solved[:20]) / 20
+    )
 
 
 class FailsOnce:
@@ -274,7 +306,8 @@ async def test_evaluation_asks_a_bounded_number_of_requests_at_once(
     settings = {"num_eval_samples_per_task": 20, "max_eval_workers": 3}
     async with (
         CrowdedServer(WRONG, tokenizer, latency=0.05) as server,
-        bench.environment(server.url, "trl", **settings) as env,  # trl's client does not probe
+        # Trl's client does not probe.
+        bench.environment(server.url, "trl", **settings) as env,
     ):
         await env.evaluate()
     assert server.requests == 20

@@ -41,14 +41,18 @@ async def test_an_environment_that_ignores_weights_takes_all_requests_and_no_oth
     async with (
         PolicyServer(HONEST, tokenizer) as server,
         ApiServer() as api,
-        bench.environment(server.url, rollout_server_url=api.url, inference_weight=-1) as env,
+        bench.environment(
+            server.url, rollout_server_url=api.url, inference_weight=-1
+        ) as env,
     ):
         await begin_training(api.url, tmp_path)
         await env.register_env()
         await env.get_status()  # of an API that knows no other weight
         other = await let_in(api.url, "other")
         await env.get_status()
-        status = await env.api.request("GET", "/status-env", {"env_id": other["env_id"]})
+        status = await env.api.request(
+            "GET", "/status-env", {"env_id": other["env_id"]}
+        )
     assert env.server.servers[0].sem.weight == 1
     assert status["env_weight"] == 1
 
@@ -62,13 +66,17 @@ async def test_one_of_two_replicas_evaluates_and_the_other_takes_over(
         training(tmp_path) as (api, _),
         bench.environment(server.url, rollout_server_url=api, **settings) as second,
     ):
-        async with bench.environment(server.url, rollout_server_url=api, **settings) as first:
+        async with bench.environment(
+            server.url, rollout_server_url=api, **settings
+        ) as first:
             for env in (first, second):
                 await env.register_env()
             for step in (0, 4, 10, 11, 23):
                 for env in (first, second):
                     await come_to(env, step)
-            folders = sorted(path.name for path in first.evaluation.folder.parent.glob("step-*"))
+            folders = sorted(
+                path.name for path in first.evaluation.folder.parent.glob("step-*")
+            )
             assert folders == ["step-10", "step-23"]
             assert second.eval_runner is None
         second._schedule._election._retry_at = 0.0  # as if five seconds had passed
@@ -81,7 +89,11 @@ async def test_one_of_two_replicas_evaluates_and_the_other_takes_over(
 async def test_a_replica_of_the_same_name_continues_where_the_other_ended(
     bench: Any, tokenizer: Any, tmp_path: Path
 ) -> None:
-    settings = {"replica": "east", "complexity_mode": "curriculum", "sampling": "signal"}
+    settings = {
+        "replica": "east",
+        "complexity_mode": "curriculum",
+        "sampling": "signal",
+    }
     async with PolicyServer(HONEST, tokenizer) as server:
         async with (
             training(tmp_path, step=SAVED_EVERY - 1) as (api, _),
@@ -123,7 +135,11 @@ async def test_a_checkpoint_that_cannot_be_continued_ends_the_start_in_one_sente
         for changes, text, said in (
             ({}, '{"stream_state": {"sam', "it is not valid JSON: "),
             ({}, '{"schema_version": 2}', "schema_version is 2, this program reads 1"),
-            ({}, '{"schema_version": 1, "stream_state": []}', "the value must be object, got []"),
+            (
+                {},
+                '{"schema_version": 1, "stream_state": []}',
+                "the value must be object, got []",
+            ),
             ({"seed": 7}, whole, "the state's seed is 42, but this run's is 7"),
             (lcm, whole, "this run uses none of the state's tasks, such as gcd"),
         ):
@@ -132,7 +148,9 @@ async def test_a_checkpoint_that_cannot_be_continued_ends_the_start_in_one_sente
                 with pytest.raises(FixableError) as raised:
                     await env.env_manager()
             assert raised.value.exit_status == 2
-            assert str(raised.value).startswith(f"the checkpoint {path} can't be continued: {said}")
+            assert str(raised.value).startswith(
+                f"the checkpoint {path} can't be continued: {said}"
+            )
             assert str(raised.value).endswith(
                 "; delete it to continue the one before it or, without one, to restart the "
                 "training stream"
@@ -148,7 +166,9 @@ async def test_a_checkpoint_folder_that_cannot_be_written_to_ends_the_start(
         training(tmp_path) as (api, _),
         bench.environment(server.url, rollout_server_url=api) as env,
     ):
-        with pytest.raises(FixableError, match=r"checkpoints can't be written to .*: make it"):
+        with pytest.raises(
+            FixableError, match=r"checkpoints can't be written to .*: make it"
+        ):
             await env.register_env()
 
 
@@ -169,7 +189,9 @@ async def test_a_killed_replica_loses_no_evaluation_and_its_place_is_taken(
     }
 
     def replica(name: str, log: str) -> Any:
-        options = bench.options(server.url, rollout_server_url=api, replica=name, **settings)
+        options = bench.options(
+            server.url, rollout_server_url=api, replica=name, **settings
+        )
         command = bench.command("serve", *options)
         command.log = tmp_path / log
         return command
@@ -191,7 +213,9 @@ async def test_a_killed_replica_loses_no_evaluation_and_its_place_is_taken(
         async with replica(name, "again.txt") as again:
             await again.until_logged("gcd:")
             await until_pulled(trainer, again, batches=60)
-    assert re.search(rf"Continued \S+/env_{name}/step-\d+\.json at the trainer's", again.said())
+    assert re.search(
+        rf"Continued \S+/env_{name}/step-\d+\.json at the trainer's", again.said()
+    )
     assert "This replica evaluates" not in again.said()
     assert "Traceback" not in again.said() + survivor.said()
 
@@ -201,8 +225,15 @@ async def test_killed_replicas_leave_no_process_and_no_ghost_behind(
     bench: Any, tokenizer: Any, tmp_path: Path
 ) -> None:
     """A stale would keep the batches from the trainer until the API is restarted."""
-    async with PolicyServer(HONEST, tokenizer) as server, training(tmp_path) as (api, trainer):
-        settings = {"rollout_server_url": api, "max_token_length": 2048, "total_steps": 100_000}
+    async with (
+        PolicyServer(HONEST, tokenizer) as server,
+        training(tmp_path) as (api, trainer),
+    ):
+        settings = {
+            "rollout_server_url": api,
+            "max_token_length": 2048,
+            "total_steps": 100_000,
+        }
         settings |= {"ensure_scores_are_not_same": False, "min_batch_allocation": 0.5}
         options = bench.options(server.url, replica="a", **settings)
         for life in range(2):
@@ -227,12 +258,18 @@ async def test_where_no_note_is_kept_the_start_says_what_a_killed_process_leaves
             settings = {"replica": replica, "min_batch_allocation": 0.5}
             async with (
                 ApiServer() as api,
-                bench.unprepared(server.url, rollout_server_url=api.url, **settings) as env,
+                bench.unprepared(
+                    server.url, rollout_server_url=api.url, **settings
+                ) as env,
             ):
                 await begin_training(api.url, folder)
                 caplog.clear()
                 await env.register_env()
-                [said] = [m for m in caplog.messages if m.startswith("If this process is killed")]
+                [said] = [
+                    m
+                    for m in caplog.messages
+                    if m.startswith("If this process is killed")
+                ]
                 assert said.endswith(
                     f'else POST {{"env_id": {env.env_id}}} to {api.url}/disconnect-env'
                 )
@@ -256,7 +293,9 @@ async def test_a_name_is_claimed_at_the_api_that_the_environment_registers_at(
         api._folder = tmp_path / "another"
         await api.start(step=0)
         taken.close()
-        with pytest.raises(LostStateError, match="another trainer has begun: start this environ"):
+        with pytest.raises(
+            LostStateError, match="another trainer has begun: start this environ"
+        ):
             await registering
         await env.close()
         assert await weight_of_a_newcomer(api.url) == 1.0

@@ -23,6 +23,8 @@ async def test_samples_of_an_evaluation_come_out_the_same(bench: Any) -> None:
         results = await rescore(groups, pool, scoring_settings(config), concurrency=2)
     assert len(groups) == 6
     assert [result.kept for result in results] == [""] * 6
-    assert [change.reason for result in results for change in result.changes] == [None] * 6
+    assert [change.reason for result in results for change in result.changes] == [
+        None
+    ] * 6
     for group, result in zip(groups, results, strict=True):
         assert replace(result.after, rollouts=[]) == replace(group, rollouts=[])

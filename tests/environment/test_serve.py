@@ -28,12 +28,18 @@ HOSTILE_ENDS = {
 HARMLESS = ("wrong", "verifier_error")
 """What becomes of them in verifiers that look at the text first."""
 HOSTILE = ScriptedPolicy(
-    [*(f"<answer>{a}</answer>" for a in HOSTILE_ENDS), "<answer>1</answer>", "I can't say."]
+    [
+        *(f"<answer>{a}</answer>" for a in HOSTILE_ENDS),
+        "<answer>1</answer>",
+        "I can't say.",
+    ]
 )
 
 
 @in_linux
-async def test_batches_arrive_until_a_signal_ends_it_all(bench: Any, tokenizer: Any) -> None:
+async def test_batches_arrive_until_a_signal_ends_it_all(
+    bench: Any, tokenizer: Any
+) -> None:
     async with serving(bench, tokenizer, HONEST) as (command, trainer, api_url):
         await until_pulled(trainer, command, batches=3)
         assert await weight_of_a_newcomer(api_url) == 0.5
@@ -73,7 +79,10 @@ async def test_the_end_of_training_ends_it_all_after_the_last_evaluation(
         assert await command.exit_code() == 0, command.said()
         assert await weight_of_a_newcomer(api_url) == 1.0
     assert await survivors(processes) == set()
-    assert "after an interruption, serving again starts the evaluation anew" in command.said()
+    assert (
+        "after an interruption, serving again starts the evaluation anew"
+        in command.said()
+    )
     folders = sorted((bench.folder / "evals").glob("step-*"))
     assert folders, command.said()
     assert all((folder / "metrics.json").exists() for folder in folders), command.said()
@@ -97,7 +106,11 @@ async def test_hostile_answers_cost_their_own_rollout_and_nothing_else(
     }
     async with serving(bench, tokenizer, HOSTILE, **settings) as (command, trainer, _):
         await until_pulled(trainer, command, batches=10)
-    rows = [row for file in bench.folder.glob("dumps/*.jsonl") for row in read_dump(file).rows]
+    rows = [
+        row
+        for file in bench.folder.glob("dumps/*.jsonl")
+        for row in read_dump(file).rows
+    ]
     rollouts = [rollout for row in rows for rollout in row["rollouts"]]
     assert len({row["item_id"] for row in rows}) > 4
     for answer, end in HOSTILE_ENDS.items():
@@ -122,21 +135,37 @@ async def test_the_example_trainer_can_pad_a_batch(bench: Any, tokenizer: Any) -
         {"batch": trainer.batch}, batch_size=4
     )
     assert [batch.shape for batch in tokens] == [batch.shape for batch in labels]
-    assert sum(len(batch) for batch in tokens) == sum(len(batch) for batch in advantages) == 8
+    assert (
+        sum(len(batch) for batch in tokens)
+        == sum(len(batch) for batch in advantages)
+        == 8
+    )
     assert {float(t) for batch in temperatures for t in batch.flatten()} == {1.0}
 
 
-async def test_serve_waits_for_a_trainer_which_the_demos_can_be(bench: Any, tokenizer: Any) -> None:
+async def test_serve_waits_for_a_trainer_which_the_demos_can_be(
+    bench: Any, tokenizer: Any
+) -> None:
     async with (
         PolicyServer(HONEST, tokenizer) as server,
         ApiServer() as api,
-        bench.command("serve", *bench.options(server.url, rollout_server_url=api.url)) as command,
+        bench.command(
+            "serve", *bench.options(server.url, rollout_server_url=api.url)
+        ) as command,
     ):
-        waiting = f"Waiting for a trainer, 0 s: start it with the Atropos API at {api.url}"
+        waiting = (
+            f"Waiting for a trainer, 0 s: start it with the Atropos API at {api.url}"
+        )
         await command.until_logged(waiting)
-        assert f"run `reasoning-gym-environment demo --trainer-only {api.url}`" in command.said()
+        assert (
+            f"run `reasoning-gym-environment demo --trainer-only {api.url}`"
+            in command.said()
+        )
         await asyncio.sleep(2.5)
-        logged = [int(seconds) for seconds in re.findall(r"Waiting .*, (\d+) s", command.said())]
+        logged = [
+            int(seconds)
+            for seconds in re.findall(r"Waiting .*, (\d+) s", command.said())
+        ]
         assert all(later >= 9 + former for former, later in pairwise(logged))
         demo = ("demo", "--trainer-only", api.url, "--seconds", "600")
         async with bench.command(*demo, within="trainer") as trainer:
@@ -144,9 +173,13 @@ async def test_serve_waits_for_a_trainer_which_the_demos_can_be(bench: Any, toke
             await command.end(signal.SIGHUP, api.url)
 
 
-async def test_a_start_is_short_and_a_summary_follows(bench: Any, tokenizer: Any) -> None:
+async def test_a_start_is_short_and_a_summary_follows(
+    bench: Any, tokenizer: Any
+) -> None:
     changes = {"include_tasks": "arithmetic", "complexity_mode": "random"}
-    async with serving(bench, tokenizer, HALF, flags=["--json-logs"], **changes) as served:
+    async with serving(
+        bench, tokenizer, HALF, flags=["--json-logs"], **changes
+    ) as served:
         command, _, api_url = served
         await command.until_logged(" with signal, ")
         said = [json.loads(line)["message"] for line in command.said().splitlines()]
@@ -154,13 +187,20 @@ async def test_a_start_is_short_and_a_summary_follows(bench: Any, tokenizer: Any
     first = next(number for number, line in enumerate(said) if " with signal, " in line)
     assert first <= 15, said
     assert said[0].startswith("serve: ")
-    assert any(line.startswith("18 of 106 tasks are used; 88 left out: not among") for line in said)
+    assert any(
+        line.startswith("18 of 106 tasks are used; 88 left out: not among")
+        for line in said
+    )
     summary = r"\d+ groups, [\d.]+/s, \d+% solved, .*% truncated, \d+% no answer, mean level [\d.]+"
     assert re.search(summary, said[first])
 
 
-async def test_wandb_without_a_login_is_refused_before_anything_starts(bench: Any) -> None:
-    options = bench.options("http://127.0.0.1:1", use_wandb=True, tokenizer_name="nowhere")
+async def test_wandb_without_a_login_is_refused_before_anything_starts(
+    bench: Any,
+) -> None:
+    options = bench.options(
+        "http://127.0.0.1:1", use_wandb=True, tokenizer_name="nowhere"
+    )
     running = bench.command("process", *options)
     del running.environment["WANDB_MODE"]
     running.environment |= {"HOME": str(bench.folder)}

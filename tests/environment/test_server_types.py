@@ -50,7 +50,12 @@ class Running:
 async def running(
     request: pytest.FixtureRequest, module_bench: Any, module_script: Any
 ) -> AsyncIterator[Running]:
-    settings = {"temperature": 0.7, "top_p": 0.9, "group_size": 7, "include_messages": True}
+    settings = {
+        "temperature": 0.7,
+        "top_p": 0.9,
+        "group_size": 7,
+        "include_messages": True,
+    }
     async with module_bench.playing(module_script, request.param, **settings) as env:
         yield Running(env, module_script, request.param)
 
@@ -76,14 +81,18 @@ async def group_of(env: ReasoningGymEnv, problem: Problem) -> dict[str, Any]:
     return group
 
 
-async def played(running: Running) -> tuple[Problem, list[tuple[Sample, str, float]], dict]:
+async def played(
+    running: Running,
+) -> tuple[Problem, list[tuple[Sample, str, float]], dict]:
     problem = await running.env.get_next_item()
     cases = samples_for(problem)
     running.script.play(*(sample for sample, _, _ in cases))
     return problem, cases, await group_of(running.env, problem)
 
 
-async def test_a_group_is_what_the_server_returned(running: Running, tokenizer: Any) -> None:
+async def test_a_group_is_what_the_server_returned(
+    running: Running, tokenizer: Any
+) -> None:
     problem, cases, group = await played(running)
     samples = [sample for sample, _, _ in cases]
     conversation = [
@@ -98,11 +107,17 @@ async def test_a_group_is_what_the_server_returned(running: Running, tokenizer: 
     assert group["overrides"] == [masked if s is TRUNCATED else {} for s in samples]
     assert group["generation_params"] == {"temperature": 0.7, "top_p": 0.9}
     prompt = "".join(
-        f"{TURN_START}{one['role']}\n{one['content']}{TURN_END}\n" for one in conversation
+        f"{TURN_START}{one['role']}\n{one['content']}{TURN_END}\n"
+        for one in conversation
     )
-    for tokens, masks, sample in zip(group["tokens"], group["masks"], samples, strict=True):
+    for tokens, masks, sample in zip(
+        group["tokens"], group["masks"], samples, strict=True
+    ):
         length = masks.count(-100)
-        assert tokenizer.decode(list(tokens[:length])) == f"{prompt}{TURN_START}assistant\n"
+        assert (
+            tokenizer.decode(list(tokens[:length]))
+            == f"{prompt}{TURN_START}assistant\n"
+        )
         assert list(tokens[length:]) == list(masks[length:])
         assert tokenizer.decode(list(masks[length:])) == (
             sample.text if sample is TRUNCATED else sample.text + TURN_END
@@ -110,7 +125,9 @@ async def test_a_group_is_what_the_server_returned(running: Running, tokenizer: 
     if running.kind == "openai":
         assert group["inference_logprobs"] == []
         return
-    for masks, logprobs in zip(group["masks"], group["inference_logprobs"], strict=True):
+    for masks, logprobs in zip(
+        group["masks"], group["inference_logprobs"], strict=True
+    ):
         expected = [1.0 if mask == -100 else -(1 + mask % 10) / 10 for mask in masks]
         assert logprobs == pytest.approx(expected)
 
@@ -126,7 +143,8 @@ async def test_evaluation_has_separate_request_limits(running: Running) -> None:
         problem.question, n=9, length_limit=length, sampling=sampling
     )
     assert len(server.request_timings) == trained
-    assert len(server.eval_request_timings) == evaluated + 2  # at most 8 completions a request
+    # At most 8 completions a request.
+    assert len(server.eval_request_timings) == evaluated + 2
 
 
 async def test_a_group_larger_than_one_request_is_complete(running: Running) -> None:
@@ -146,7 +164,8 @@ async def test_rows_stay_below_the_trainers_limit(running: Running, text: str) -
     prompt = group["masks"][0].count(-100)
     running.script.play(text)
     for room in (4, 5, 40):
-        running.env.max_token_len = prompt + room  # as Atropos reads it from the trainer
+        # As Atropos reads it from the trainer.
+        running.env.max_token_len = prompt + room
         group = await group_of(running.env, problem)
         lengths = {len(tokens) for tokens in group["tokens"]}
         assert max(lengths) < running.env.max_token_len
@@ -169,12 +188,16 @@ async def test_servers_of_several_types_each_speak_their_own(
             group = await group_of(env, await env.get_next_item())  # of four requests
     assert env.inference.server_type == f"{kind}, {other[1]}"
     assert (vllm.requests, sglang.requests) == (2, 2)
-    texts = Counter(tokenizer.decode([m for m in row if m != -100]) for row in group["masks"])
+    texts = Counter(
+        tokenizer.decode([m for m in row if m != -100]) for row in group["masks"]
+    )
     assert texts == {f"<answer>{n}</answer>{TURN_END}": 16 for n in (1, 2)}
     assert [*map(len, group["inference_logprobs"])] == [*map(len, group["tokens"])]
 
 
-async def test_the_tokenizer_is_by_default_that_of_the_first_server_with_tokens(bench: Any) -> None:
+async def test_the_tokenizer_is_by_default_that_of_the_first_server_with_tokens(
+    bench: Any,
+) -> None:
     url = "http://127.0.0.1:1"
     async with bench.unprepared(url, others=[(url, "vllm")], tokenizer_name="") as env:
         assert env.tokenizer is not None
@@ -198,7 +221,9 @@ async def test_a_server_that_is_down_at_the_start_is_asked_in_its_own_types_way(
     await sglang.close()
     async with (
         VllmServer(ONE, tokenizer) as vllm,
-        bench.environment(vllm.url, "vllm", others=[(sglang.url, "sglang")], group_size=32) as env,
+        bench.environment(
+            vllm.url, "vllm", others=[(sglang.url, "sglang")], group_size=32
+        ) as env,
     ):
         await sglang.start(int(sglang.url.rpartition(":")[2]))
         group = await group_of(env, await env.get_next_item())
@@ -207,7 +232,9 @@ async def test_a_server_that_is_down_at_the_start_is_asked_in_its_own_types_way(
     assert len(group["inference_logprobs"]) == 32
 
 
-async def test_truncated_completions_are_trained_on_if_configured(bench: Any, script: Any) -> None:
+async def test_truncated_completions_are_trained_on_if_configured(
+    bench: Any, script: Any
+) -> None:
     script.play(TRUNCATED, "<answer>1</answer>")
     async with bench.playing(script, mask_too_long_completions=False) as env:
         group = await group_of(env, await env.get_next_item())
@@ -215,7 +242,9 @@ async def test_truncated_completions_are_trained_on_if_configured(bench: Any, sc
     assert group["messages"] is None
 
 
-async def test_reasoning_content_is_the_thought(bench: Any, script: Any, tokenizer: Any) -> None:
+async def test_reasoning_content_is_the_thought(
+    bench: Any, script: Any, tokenizer: Any
+) -> None:
     async with (
         ScriptedServer(script, tokenizer, splits_reasoning=True) as server,
         bench.unprepared(server.url, include_messages=True) as env,
@@ -238,7 +267,9 @@ async def test_unpaired_surrogates_in_a_reply_are_trained_on_and_dumped(
 ) -> None:
     async with (
         BrokenTextServer(ScriptedPolicy([""]), tokenizer) as server,
-        bench.environment(server.url, dump_failed_rollouts=True, include_messages=True) as env,
+        bench.environment(
+            server.url, dump_failed_rollouts=True, include_messages=True
+        ) as env,
     ):
         group = await group_of(env, await env.get_next_item())
     mended = BROKEN.replace("\ud83d", "\ufffd")  # the API would choke on the half
@@ -249,7 +280,9 @@ async def test_unpaired_surrogates_in_a_reply_are_trained_on_and_dumped(
     assert env.statistics.counts["rollouts/broken_text"] == 4
     [dump] = bench.folder.glob("dumps/*.jsonl")
     [row] = read_dump(dump).rows
-    assert {rollout["conversation"][-1]["content"] for rollout in row["rollouts"]} == {BROKEN}
+    assert {rollout["conversation"][-1]["content"] for rollout in row["rollouts"]} == {
+        BROKEN
+    }
 
 
 async def test_an_endpoint_that_ignores_n_returns_complete_groups(
@@ -267,7 +300,11 @@ async def test_an_endpoint_that_ignores_n_returns_complete_groups(
 
 
 async def test_prompts_that_leave_no_room_are_counted_and_replaced(bench: Any) -> None:
-    settings = {"include_tasks": "gcd,sudoku", "system_prompt": "", "max_token_length": 120}
+    settings = {
+        "include_tasks": "gcd,sudoku",
+        "system_prompt": "",
+        "max_token_length": 120,
+    }
     async with bench.playing(ONE, **settings) as env:
         problems = [await env.get_next_item() for _ in range(20)]
         group = await group_of(env, problems[0])
@@ -278,7 +315,9 @@ async def test_prompts_that_leave_no_room_are_counted_and_replaced(bench: Any) -
 
 async def test_a_limit_below_every_prompt_is_an_error(bench: Any) -> None:
     async with bench.playing(ScriptedPolicy([""]), max_token_length=50) as env:
-        with pytest.raises(ConfigurationError, match="max_token_length 50 leaves no room"):
+        with pytest.raises(
+            ConfigurationError, match="max_token_length 50 leaves no room"
+        ):
             await env.get_next_item()
 
 
@@ -296,7 +335,9 @@ async def test_failing_requests_are_retried(bench: Any, tokenizer: Any) -> None:
     assert len(whole) + env.statistics.counts["groups/lost"] == 12
 
 
-async def test_a_group_without_completions_is_counted_as_lost(bench: Any, tokenizer: Any) -> None:
+async def test_a_group_without_completions_is_counted_as_lost(
+    bench: Any, tokenizer: Any
+) -> None:
     async with (
         ScriptedServer(ScriptedPolicy([""]), tokenizer, failure_rate=1.0) as server,
         bench.environment(server.url, "vllm", dump_failed_rollouts=True) as env,

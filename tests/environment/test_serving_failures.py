@@ -51,7 +51,9 @@ async def test_serve_waits_for_a_server_that_is_away_and_ends_where_asking_again
         await server.come_back()
         await command.until_logged("Inference is back after ")
         await until_pulled(trainer, command, batches=before + 3)
-        [back] = [line for line in command.said().splitlines() if "Inference is back" in line]
+        [back] = [
+            line for line in command.said().splitlines() if "Inference is back" in line
+        ]
         assert " lost" in back
         assert command.said().count("Lost a group of gcd") == 1
         server.refusal, server.body = web.HTTPUnauthorized, '{"error": "Invalid key."}'
@@ -91,7 +93,9 @@ async def test_serving_goes_on_after_an_outage_and_ends_with_what_else_can_not_h
         LeavingServer(HONEST, tokenizer) as server,
         ApiServer() as api,
         training(api, bench.folder, batch_size=8) as trainer,
-        bench.unprepared(server.url, kind, rollout_server_url=api.url, **settings) as env,
+        bench.unprepared(
+            server.url, kind, rollout_server_url=api.url, **settings
+        ) as env,
     ):
         job = asyncio.create_task(env.env_manager())
         await until(lambda: trainer.batches or job.done())
@@ -137,7 +141,8 @@ async def test_an_evaluation_while_serving_waits_for_a_server_that_is_away(
         server.refusal = web.HTTPBadGateway  # as routers reply whose server is away
         env.env_id = env.curr_step = 0  # as in `serve`
         evaluating = asyncio.create_task(env.evaluate())
-        await until(lambda: server.refused > 3 or evaluating.done())  # others have given up
+        # Others have given up.
+        await until(lambda: server.refused > 3 or evaluating.done())
         server.refusal = None
         await asyncio.wait_for(evaluating, timeout=60)
         del env.env_id

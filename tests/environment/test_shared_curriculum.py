@@ -49,20 +49,28 @@ async def test_replicas_ask_the_problems_of_one_stream_and_teach_it(
         assert len(set(seeds)) == len(seeds)
         assert first[0].recipe.level
         assert later[-1].recipe.level == 0
-        assert service.app.state.streams._streams["run"].problems.levels()["task_details"]
+        assert service.app.state.streams._streams["run"].problems.levels()[
+            "task_details"
+        ]
         counts = east.statistics.counts
         assert counts["curriculum/shared_problems"] == 7 * BATCH
         assert not counts["curriculum/shared_results_refused"]
 
 
 async def test_a_replica_asks_its_own_problems_while_the_service_is_gone(
-    bench: Any, tokenizer: Any, stock: WorkerStock, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    bench: Any,
+    tokenizer: Any,
+    stock: WorkerStock,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with (
         AsyncReasoningGym(processes=1, start_worker=stock.lend) as gym,
         PolicyServer(WRONG, tokenizer) as server,
     ):
-        async with RewardService(gym, ServiceSettings(port=0, streams=tmp_path)) as service:
+        async with RewardService(
+            gym, ServiceSettings(port=0, streams=tmp_path)
+        ) as service:
             url = f"{service.url}/run"
             env = bench.environment(server.url, **CURRICULUM, curriculum_url=url)
             opened = await env.__aenter__()
@@ -80,10 +88,15 @@ async def test_results_wait_for_a_service_that_is_gone(
     stock: WorkerStock, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with AsyncReasoningGym(processes=1, start_worker=stock.lend) as gym:
-        async with RewardService(gym, ServiceSettings(port=0, streams=tmp_path)) as service:
+        async with RewardService(
+            gym, ServiceSettings(port=0, streams=tmp_path)
+        ) as service:
             port = int(service.url.rpartition(":")[2])
             shared = SharedCurriculum(
-                f"{service.url}/run", {"tasks": ["gcd"], **CURRICULUM}, Counter(), pause=0.2
+                f"{service.url}/run",
+                {"tasks": ["gcd"], **CURRICULUM},
+                Counter(),
+                pause=0.2,
             )
             await shared.start()
             asked = [await shared.next() for _ in range(BATCH)]
@@ -97,7 +110,9 @@ async def test_results_wait_for_a_service_that_is_gone(
             while await shared.next() is None:
                 await asyncio.sleep(0.1)
             await shared.close()
-    assert any("The shared curriculum is back after" in message for message in caplog.messages)
+    assert any(
+        "The shared curriculum is back after" in message for message in caplog.messages
+    )
     assert not [message for message in caplog.messages if "did not reach" in message]
 
 
@@ -122,7 +137,9 @@ async def test_a_service_that_refuses_the_stream_or_is_absent_stops_the_start(
                     pass
 
 
-async def test_a_service_that_hangs_is_waited_for_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_service_that_hangs_is_waited_for_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     replies, asked = asyncio.Event(), 0
 
     async def problems(request: web.Request) -> web.Response:
@@ -132,7 +149,9 @@ async def test_a_service_that_hangs_is_waited_for_once(caplog: pytest.LogCapture
             await replies.wait()
         seeds = range(asked * BATCH, (asked + 1) * BATCH)
         recipes = [{"task": "gcd", "seed": seed} for seed in seeds]
-        listed = [{"recipe": each, "question": "?", "asked_again": False} for each in recipes]
+        listed = [
+            {"recipe": each, "question": "?", "asked_again": False} for each in recipes
+        ]
         return web.json_response({"problems": listed, "sampling": {}})
 
     async with serving([web.post("/problems", problems)]) as url:

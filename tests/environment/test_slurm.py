@@ -64,22 +64,30 @@ async def test_a_job_runs_replicas_and_reward_services_until_slurm_ends_it(
             total_steps=100_000,
         )
         config = bench.folder / "environment.yaml"
-        config.write_text(yaml.safe_dump({"env": settings, "openai": bench.server(server.url)}))
+        config.write_text(
+            yaml.safe_dump({"env": settings, "openai": bench.server(server.url)})
+        )
         for name, value in {
             "API_URL": api.url,
             "INFERENCE_URL": f"{server.url}/v1",
             "SERVICES": "2",
             "PORT": str(first_of_two_free_ports()),
             "REASONING_GYM_REWARDS_TOKEN": "of sixteen signs or more",
-            "PATH": os.pathsep.join([str(programs), str(INSTALLED), os.environ["PATH"]]),
+            "PATH": os.pathsep.join(
+                [str(programs), str(INSTALLED), os.environ["PATH"]]
+            ),
         }.items():
             monkeypatch.setenv(name, value)
         async with bench.program(str(JOB), str(config)) as command:
             await until_pulled(trainer, command, batches=4)
             dumps = bench.folder / "dumps"
-            await command.until(lambda: {path.name for path in dumps.glob("*")} == {"0", "1"})
+            await command.until(
+                lambda: {path.name for path in dumps.glob("*")} == {"0", "1"}
+            )
             await command.until(lambda: command.said().count("Ready") == 2)
             command.process.send_signal(signal.SIGTERM)
             await command.exit_code()
-    ends = sorted(line for line in command.printed().splitlines() if "ended with" in line)
+    ends = sorted(
+        line for line in command.printed().splitlines() if "ended with" in line
+    )
     assert ends == ["ended with 0"] * 2 + ["ended with 143"] * 2, command.said()

@@ -54,14 +54,20 @@ class CountingServer(PolicyServer):
 
     async def _chat(self, request: web.Request) -> web.Response:
         reply = json.loads((await super()._chat(request)).text or "")
-        return web.json_response({**reply, "usage": {"prompt_tokens": self.prompt_tokens}})
+        return web.json_response(
+            {**reply, "usage": {"prompt_tokens": self.prompt_tokens}}
+        )
 
 
 class ForeignServer(PolicyServer):
     """Has another tokenizer."""
 
     def _ids(self, prompt: Any) -> list[int]:
-        return [token + 1 for token in super()._ids(prompt)] if isinstance(prompt, str) else prompt
+        return (
+            [token + 1 for token in super()._ids(prompt)]
+            if isinstance(prompt, str)
+            else prompt
+        )
 
 
 async def refusal_of(bench: Any, server: Any, kind: str, **changes: Any) -> str:
@@ -88,7 +94,8 @@ async def test_chat_completions_with_token_ids_keep_the_servers_tokens(
         sampled = [mask for mask in masks if mask != -100]
         assert tokenizer.decode(sampled) == f"<answer>1</answer>{TURN_END}"
         assert logprobs == pytest.approx(
-            [1.0] * (len(tokens) - len(sampled)) + [-(1 + token % 10) / 10 for token in sampled]
+            [1.0] * (len(tokens) - len(sampled))
+            + [-(1 + token % 10) / 10 for token in sampled]
         )
     assert (
         "returns token ids through /v1/chat/completions with token ids; its logprobs are of the "
@@ -137,7 +144,11 @@ async def test_the_dialect_is_logged(
     async with bench.playing(ONE, kind, temperature=0.7 if is_text else 1.0) as env:
         group, _ = await env.collect_trajectories(await env.get_next_item())
     assert len(group["inference_logprobs"]) == (0 if is_text else 4)
-    said = "returns only text" if is_text else "returns token ids through vLLM's /v1/completions"
+    said = (
+        "returns only text"
+        if is_text
+        else "returns token ids through vLLM's /v1/completions"
+    )
     assert caplog.text.count(said) == 1
 
 
@@ -145,7 +156,9 @@ async def test_the_dialect_is_logged(
 async def test_raw_logprobs_end_the_start_at_another_temperature(
     kind: str, bench: Any, tokenizer: Any
 ) -> None:
-    async with ScriptedServer(ONE, tokenizer, raw_logprobs=True, chat_tokens=True) as server:
+    async with ScriptedServer(
+        ONE, tokenizer, raw_logprobs=True, chat_tokens=True
+    ) as server:
         said = await refusal_of(bench, server, kind, temperature=0.7)
         path = "" if kind == "trl" else "/v1"
         assert said == (
@@ -155,7 +168,9 @@ async def test_raw_logprobs_end_the_start_at_another_temperature(
             "--env.top_p 1"
         )
         if kind == "vllm":
-            assert "start it with `vllm serve --logprobs-mode processed_logprobs`" in said
+            assert (
+                "start it with `vllm serve --logprobs-mode processed_logprobs`" in said
+            )
         await refusal_of(bench, server, kind, top_p=0.9)
         async with bench.environment(server.url, kind):
             pass
@@ -215,7 +230,9 @@ async def test_a_trainers_small_limit_is_named_and_not_ours(
     async with (
         PolicyServer(ONE, tokenizer) as server,
         ApiServer() as api,
-        bench.environment(server.url, rollout_server_url=api.url, max_token_length=100) as env,
+        bench.environment(
+            server.url, rollout_server_url=api.url, max_token_length=100
+        ) as env,
     ):
         await begin_training(api.url, tmp_path, max_token_len=60)
         await env.register_env()
@@ -231,14 +248,18 @@ async def test_a_trainers_small_limit_is_named_and_not_ours(
 
 
 @pytest.mark.parametrize("kind", ["vllm", "trl"])
-async def test_another_tokenizer_ends_the_start(kind: str, bench: Any, tokenizer: Any) -> None:
+async def test_another_tokenizer_ends_the_start(
+    kind: str, bench: Any, tokenizer: Any
+) -> None:
     async with ForeignServer(ONE, tokenizer) as server:
         said = await refusal_of(bench, server, kind)
     assert "has another tokenizer: its token ids of a text begin [" in said
     assert said.endswith("set --env.tokenizer_name to its model's tokenizer")
 
 
-async def test_https_to_a_server_without_it_ends_the_start(bench: Any, tokenizer: Any) -> None:
+async def test_https_to_a_server_without_it_ends_the_start(
+    bench: Any, tokenizer: Any
+) -> None:
     async with PolicyServer(ONE, tokenizer) as server:
         with pytest.raises(ConfigurationError, match=r"https://.* is unusable: .*SSL"):
             async with bench.environment(server.url.replace("http:", "https:"), "vllm"):

@@ -54,7 +54,11 @@ class Plain(ReasoningGymEnv):
         ids = self.tokenizer.encode(f"{item} <answer>1</answer>")
         rows = self.config.group_size
         scores = [np.float64(number) for number in range(rows)]
-        return {"tokens": [ids] * rows, "masks": [[-100, *ids[1:]]] * rows, "scores": scores}, []
+        return {
+            "tokens": [ids] * rows,
+            "masks": [[-100, *ids[1:]]] * rows,
+            "scores": scores,
+        }, []
 
 
 class Several(Plain):
@@ -62,8 +66,14 @@ class Several(Plain):
 
     async def collect_trajectories(self, item: Any) -> Any:
         group, _ = await super().collect_trajectories(item)
-        halves = [{name: rows[at : at + 2] for name, rows in group.items()} for at in (0, 2)]
-        return [group, None, *({**h, "group_overrides": {"group_size": 2}} for h in halves)], None
+        halves = [
+            {name: rows[at : at + 2] for name, rows in group.items()} for at in (0, 2)
+        ]
+        return [
+            group,
+            None,
+            *({**h, "group_overrides": {"group_size": 2}} for h in halves),
+        ], None
 
 
 class OneByOne(ReasoningGymEnv):
@@ -73,7 +83,11 @@ class OneByOne(ReasoningGymEnv):
 
     async def collect_trajectory(self, item: Any) -> Any:
         ids = self.tokenizer.encode(item.question)
-        return {"tokens": ids, "masks": ids, "scores": float(next(self.numbers) % 3)}, []
+        return {
+            "tokens": ids,
+            "masks": ids,
+            "scores": float(next(self.numbers) % 3),
+        }, []
 
 
 class TakesAtropossOwn(OneByOne):
@@ -98,7 +112,9 @@ class Asks(Plain):
             "tokens": [node.tokens for node in nodes],
             "masks": [node.masked_tokens for node in nodes],
             "inference_logprobs": [node.logprobs for node in nodes],
-            "scores": [float(len(c.message.content) + i) for i, c in enumerate(reply.choices)],
+            "scores": [
+                float(len(c.message.content) + i) for i, c in enumerate(reply.choices)
+            ],
         }, []
 
 
@@ -111,7 +127,9 @@ class OneProblem(ReasoningGymEnv):
     async def get_next_item(self) -> Any:
         self.problem = self.problem or await super().get_next_item()
         wording = next(self.numbers) % 2
-        return replace(self.problem, question=f"{self.problem.question}{' Be brief.' * wording}")
+        return replace(
+            self.problem, question=f"{self.problem.question}{' Be brief.' * wording}"
+        )
 
 
 WORKING = [OwnReward, Plain, Several, OneByOne, TakesAtropossOwn, Asks, OneProblem]
@@ -126,7 +144,9 @@ async def served(
         ApiServer() as api,
         training(api, bench.folder, batch_size=8) as trainer,
         PolicyServer(policy, tokenizer) as server,
-        bench.unprepared(server.url, "vllm", of=of, rollout_server_url=api.url, **changes) as env,
+        bench.unprepared(
+            server.url, "vllm", of=of, rollout_server_url=api.url, **changes
+        ) as env,
     ):
         job = asyncio.create_task(env.env_manager())
         try:
@@ -141,11 +161,21 @@ async def test_serving_ends_with_the_training_without_an_evaluation(
     bench: Any, tokenizer: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
-    async with served(bench, tokenizer, ReasoningGymEnv, total_steps=1) as (env, _, job):
+    async with served(bench, tokenizer, ReasoningGymEnv, total_steps=1) as (
+        env,
+        _,
+        job,
+    ):
         await asyncio.wait_for(job, 120)
     assert env.eval_runner is None
-    assert "This environment ends after step 1, the trainer wants 1000: set --env." in caplog.text
-    assert f"Training ends at step {env.curr_step}, with what waits past total_st" in caplog.text
+    assert (
+        "This environment ends after step 1, the trainer wants 1000: set --env."
+        in caplog.text
+    )
+    assert (
+        f"Training ends at step {env.curr_step}, with what waits past total_st"
+        in caplog.text
+    )
 
 
 @asynccontextmanager
@@ -153,7 +183,11 @@ async def processed(
     bench: Any, tokenizer: Any, of: Any, *, groups: int = 3, **changes: Any
 ) -> AsyncIterator[ReasoningGymEnv]:
     """An environment as the `process` command prepares it."""
-    settings = {"ensure_scores_are_not_same": False, "include_messages": True, **changes}
+    settings = {
+        "ensure_scores_are_not_same": False,
+        "include_messages": True,
+        **changes,
+    }
     path = str(bench.folder / "groups.jsonl")
     async with (
         PolicyServer(HONEST, tokenizer) as server,
@@ -162,7 +196,10 @@ async def processed(
         ) as env,
     ):
         env.process_mode = True
-        env.n_groups_to_process, env.group_size_to_process = groups, env.config.group_size
+        env.n_groups_to_process, env.group_size_to_process = (
+            groups,
+            env.config.group_size,
+        )
         yield env
     assert not any(env.statistics.unaccounted().values()), env.statistics.accounting()
 
@@ -185,7 +222,9 @@ async def test_a_trainer_gets_the_groups_of_a_subclass(
 
 
 @pytest.mark.parametrize("of", WORKING)
-async def test_process_writes_the_groups_of_a_subclass(bench: Any, tokenizer: Any, of: Any) -> None:
+async def test_process_writes_the_groups_of_a_subclass(
+    bench: Any, tokenizer: Any, of: Any
+) -> None:
     async with processed(bench, tokenizer, of) as env:
         await env.process_manager()
     assert not env._groups._orphaned_saves  # nothing is kept of a problem that is done
@@ -204,7 +243,9 @@ class EndsSoon(Plain):
         self.words = itertools.chain(["one", "two"], itertools.repeat(None))
 
 
-async def test_none_drops_a_group_and_ends_the_items(bench: Any, tokenizer: Any) -> None:
+async def test_none_drops_a_group_and_ends_the_items(
+    bench: Any, tokenizer: Any
+) -> None:
     async with processed(bench, tokenizer, DropsAll) as env:
         await env.process_manager()
     assert env.statistics.counts["groups/dropped"] == 3
@@ -317,7 +358,9 @@ async def test_process_counts_no_group_that_it_has_not_written(
     bench: Any, tokenizer: Any, of: Any, reason: str
 ) -> None:
     async with processed(bench, tokenizer, of, groups=3) as env:
-        with pytest.raises(ConfigurationError, match=f"for 50 items in a row, {reason}"):
+        with pytest.raises(
+            ConfigurationError, match=f"for 50 items in a row, {reason}"
+        ):
             await asyncio.wait_for(env.process_manager(), 60)
 
 
@@ -328,7 +371,9 @@ async def test_a_managed_server_needs_a_server_that_completes_tokens(
         PolicyServer(HONEST, tokenizer) as server,
         bench.unprepared(server.url, of=Asks) as env,
     ):
-        with pytest.raises(InferenceError, match=r"set --openai.server_type to vllm or sglang"):
+        with pytest.raises(
+            InferenceError, match=r"set --openai.server_type to vllm or sglang"
+        ):
             await env.collect_trajectories("one")
 
 
@@ -341,7 +386,9 @@ def test_overrides_without_effect_are_refused_when_the_class_is_built() -> None:
         "Mine.score must take (self, problem, completions) and return a GroupResult, got (self: "
         "Any, rollout_group_data: Any) -> None: see docs/subclass.md"
     )
-    with pytest.raises(ConfigurationError, match="never be called: override handle_send_to_api,"):
+    with pytest.raises(
+        ConfigurationError, match="never be called: override handle_send_to_api,"
+    ):
         type("Mine", (ReasoningGymEnv,), {"_send_scored_data_to_api": score})
     collects = {"score": score, "collect_trajectories": Plain.collect_trajectories}
     assert type("Mine", (ReasoningGymEnv,), collects)
@@ -360,7 +407,9 @@ class Counts(ReasoningGymEnv):
         super().save_checkpoint(step, {**(data or {}), "asked": self.asked})
 
 
-async def test_checkpoints_keep_what_a_subclass_adds(bench: Any, tokenizer: Any) -> None:
+async def test_checkpoints_keep_what_a_subclass_adds(
+    bench: Any, tokenizer: Any
+) -> None:
     async with PolicyServer(HONEST, tokenizer) as server:
         for step in (2, 3):
             async with bench.unprepared(server.url, of=Counts) as env:
@@ -402,7 +451,9 @@ asyncio.run(main())
 async def test_the_originals_python_example_runs_and_its_log_is_seen(
     tokenizer: Any, tmp_path: Path
 ) -> None:
-    async with PolicyServer(ScriptedPolicy(["<answer>1</answer>"]), tokenizer) as server:
+    async with PolicyServer(
+        ScriptedPolicy(["<answer>1</answer>"]), tokenizer
+    ) as server:
         done = await asyncio.to_thread(
             subprocess.run,
             [sys.executable, "-c", NOTEBOOK, f"{server.url}/v1"],
@@ -412,4 +463,7 @@ async def test_the_originals_python_example_runs_and_its_log_is_seen(
         )
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("WARNING reasoning_gym_environment.x: seen") == 2
-    assert "DEBUG reasoning_gym_environment.scoring.grading: gcd: answer '1'" in done.stderr
+    assert (
+        "DEBUG reasoning_gym_environment.scoring.grading: gcd: answer '1'"
+        in done.stderr
+    )

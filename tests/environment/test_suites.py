@@ -35,9 +35,18 @@ async def test_evaluate_runs_a_suite_and_the_leaderboard_takes_it(
     assert (run["system_prompt"], run["max_token_length"]) == ("Answer.", 99)
     lines = (bench.folder / "results" / "samples.jsonl").read_text().splitlines()
     rows = [json.loads(line) for line in lines]
-    assert [row["recipe"]["seed"] for row in rows] == [recipe.seed for recipe in RECIPES]
+    assert [row["recipe"]["seed"] for row in rows] == [
+        recipe.seed for recipe in RECIPES
+    ]
     table = bench.folder / "table.md"
-    arguments = ["table", str(bench.folder / "results"), "--suite", name, "-o", str(table)]
+    arguments = [
+        "table",
+        str(bench.folder / "results"),
+        "--suite",
+        name,
+        "-o",
+        str(table),
+    ]
     assert suite.main(arguments) == 0
     assert "| 1 | " in table.read_text()
 
@@ -52,7 +61,9 @@ async def test_a_suite_with_another_question_stops_before_the_first_request(
         PolicyServer(SCRIPT, tokenizer) as server,
         bench.unprepared(server.url, **with_suite({}, given)) as env,
     ):
-        env.evaluation.settings = dataclasses.replace(env.evaluation.settings, suite=given)
+        env.evaluation.settings = dataclasses.replace(
+            env.evaluation.settings, suite=given
+        )
         said = "1 of the 5 items of tiny have another quest"
         with pytest.raises(FixableError, match=said) as raised:
             await env._run_evaluate()
@@ -61,5 +72,7 @@ async def test_a_suite_with_another_question_stops_before_the_first_request(
 
 
 def test_a_suite_is_for_evaluate_alone() -> None:
-    with pytest.raises(ConfigurationError, match="--suite is for `evaluate` alone, got 'small'"):
+    with pytest.raises(
+        ConfigurationError, match="--suite is for `evaluate` alone, got 'small'"
+    ):
         checked("serve", "--suite", "small")

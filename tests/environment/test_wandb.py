@@ -41,13 +41,16 @@ def rows_of(run: Any, table: str) -> list[dict[str, Any]]:
     """The rows of the last table of this name, as wandb has stored it."""
     group, _, name = table.partition("/")
     files = sorted(
-        Path(run.dir).glob(f"media/table/{group}/{name}_*.table.json"), key=os.path.getmtime
+        Path(run.dir).glob(f"media/table/{group}/{name}_*.table.json"),
+        key=os.path.getmtime,
     )
     stored = json.loads(files[-1].read_text())
     return [dict(zip(stored["columns"], row, strict=True)) for row in stored["data"]]
 
 
-async def test_groups_and_rollouts_are_logged(bench: Any, script: Any, run: Any) -> None:
+async def test_groups_and_rollouts_are_logged(
+    bench: Any, script: Any, run: Any
+) -> None:
     settings = {
         "use_wandb": True,
         "group_size": 2,
@@ -62,7 +65,11 @@ async def test_groups_and_rollouts_are_logged(bench: Any, script: Any, run: Any)
         right = [f"<answer>{problem.oracle}</answer>" for problem in problems]
         for problem, samples in zip(
             problems,
-            [(right[0], right[0]), (right[1], "<answer>nope</answer>"), (truncated, "4")],
+            [
+                (right[0], right[0]),
+                (right[1], "<answer>nope</answer>"),
+                (truncated, "4"),
+            ],
             strict=True,
         ):
             script.play(*samples)
@@ -85,7 +92,9 @@ async def test_groups_and_rollouts_are_logged(bench: Any, script: Any, run: Any)
         "perf/groups/collected": 3,
     }
     assert {name: logged.get(name) for name in expected} == pytest.approx(expected)
-    solved = {(row["kind"], row["name"]): row["solved"] for row in rows_of(run, "train/tasks")}
+    solved = {
+        (row["kind"], row["name"]): row["solved"] for row in rows_of(run, "train/tasks")
+    }
     assert solved == {("category", "arithmetic"): 1 / 2, ("task", "gcd"): 1 / 2}
     counts = {row["event"]: row["count"] for row in rows_of(run, "perf/counts")}
     assert counts["groups/accepted"] == 3
@@ -116,7 +125,14 @@ async def test_a_group_of_which_a_subclass_keeps_two_rows_is_in_the_table(
     async with bench.playing(script, **settings) as env:
         problem = await env.get_next_item()
         group, _ = await env.collect_trajectories(problem)
-        columns = ("tokens", "masks", "scores", "overrides", "inference_logprobs", "messages")
+        columns = (
+            "tokens",
+            "masks",
+            "scores",
+            "overrides",
+            "inference_logprobs",
+            "messages",
+        )
         kept = {name: (group[name] or [])[:2] for name in columns}
         kept["group_overrides"] = {"group_size": 2}
         await env.handle_send_to_api({**group, **kept}, problem, do_send_to_api=False)
@@ -125,7 +141,9 @@ async def test_a_group_of_which_a_subclass_keeps_two_rows_is_in_the_table(
     assert [(row["status"], row["answer"]) for row in rows] == [(None, None)] * 2
 
 
-async def test_means_are_of_the_time_since_the_last_log(bench: Any, script: Any, run: Any) -> None:
+async def test_means_are_of_the_time_since_the_last_log(
+    bench: Any, script: Any, run: Any
+) -> None:
     async with bench.playing(script, use_wandb=True) as env:
         for env.curr_step, right in enumerate([True, False]):
             problem = await env.get_next_item()
@@ -175,7 +193,9 @@ async def test_a_replica_logs_the_curriculum_under_the_same_keys_as_any_other(
     assert {name: logged.get(name) for name in expected} == pytest.approx(expected)
     levels = {row["name"]: row["level"] for row in rows_of(run, "curriculum/tasks")}
     assert levels == {"gcd": details["level"], "arithmetic": None}
-    [at_level] = [row for row in rows_of(run, "train/tasks") if row["level"] is not None]
+    [at_level] = [
+        row for row in rows_of(run, "train/tasks") if row["level"] is not None
+    ]
     assert (at_level["name"], at_level["level"]) == ("gcd", problem.recipe.level)
     assert at_level["groups/none_solved"] == 1
 
@@ -185,7 +205,9 @@ async def test_what_a_shared_curriculum_asks_again_teaches_no_level_of_this_repl
 ) -> None:
     async def problems(_: web.Request) -> web.Response:
         recipes = [{"task": "gcd", "seed": seed} for seed in range(8)]
-        listed = [{"recipe": each, "question": "?", "asked_again": True} for each in recipes]
+        listed = [
+            {"recipe": each, "question": "?", "asked_again": True} for each in recipes
+        ]
         return web.json_response({"problems": listed, "sampling": {}})
 
     async def observe(_: web.Request) -> web.Response:
@@ -219,7 +241,8 @@ def logged_keys(file: Path) -> set[str]:
         at += 7 + length
         if kind in (1, 4):  # a whole record, or the last part of one
             items = Record.FromString(record).history.item
-            keys |= {item.key or item.nested_key[0] for item in items}  # a table is nested
+            # A table is nested.
+            keys |= {item.key or item.nested_key[0] for item in items}
             record = b""
     return {key for key in keys if not key.startswith("_")}
 
@@ -249,8 +272,12 @@ async def test_a_run_has_at_most_80_keys_and_each_is_explained(
     [file] = tmp_path.glob("wandb/offline-run-*/*.wandb")
     keys = logged_keys(file)
     page = (ROOT / "docs" / "data.md").read_text(encoding="utf-8")
-    explained = [re.sub("<.*?>", "[^/]+", name) for name in re.findall(r"`([a-z]+/[^`]+)`", page)]
-    assert {key for key in keys if not any(re.fullmatch(name, key) for name in explained)} == set()
+    explained = [
+        re.sub("<.*?>", "[^/]+", name) for name in re.findall(r"`([a-z]+/[^`]+)`", page)
+    ]
+    assert {
+        key for key in keys if not any(re.fullmatch(name, key) for name in explained)
+    } == set()
     assert {key.partition("/")[0] for key in keys} == {
         *("train", "eval", "sampling", "curriculum", "perf")
     }
@@ -263,7 +290,11 @@ async def test_training_goes_on_without_wandb_whose_process_is_killed(
     bench: Any, tokenizer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("WANDB_SERVICE", raising=False)  # that of this process
-    async with serving(bench, tokenizer, HONEST, use_wandb=True) as (command, trainer, _):
+    async with serving(bench, tokenizer, HONEST, use_wandb=True) as (
+        command,
+        trainer,
+        _,
+    ):
         await until_pulled(trainer, command, batches=2)
         [service] = [
             pid
@@ -271,7 +302,9 @@ async def test_training_goes_on_without_wandb_whose_process_is_killed(
             if b"wandb-core" in Path(f"/proc/{pid}/cmdline").read_bytes()
         ]
         os.kill(service, signal.SIGKILL)
-        await command.until_logged("wandb fails, 1 reports lost so far, training continues: ")
+        await command.until_logged(
+            "wandb fails, 1 reports lost so far, training continues: "
+        )
         await until_pulled(trainer, command, batches=trainer.batches + 3)
         command.process.send_signal(signal.SIGTERM)
         assert await command.exit_code() == 143
@@ -285,7 +318,11 @@ async def test_a_full_disk_of_wandb_costs_only_what_is_logged_meanwhile(
 ) -> None:
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_SILENT", "true")
-    settings = {"use_wandb": True, "ensure_scores_are_not_same": False, "max_token_length": 512}
+    settings = {
+        "use_wandb": True,
+        "ensure_scores_are_not_same": False,
+        "max_token_length": 512,
+    }
     with memory_disk(bench.folder / "small", "8m") as disk:
         async with bench.playing(HONEST, **settings) as env:
             with wandb.init(project="test", dir=disk) as run:
@@ -294,7 +331,10 @@ async def test_a_full_disk_of_wandb_costs_only_what_is_logged_meanwhile(
                     problem = await env.get_next_item()
                     group, _ = await env.collect_trajectories(problem)
                     await env.handle_send_to_api(group, problem, do_send_to_api=False)
-                    with ballast.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+                    with (
+                        ballast.open("wb", buffering=0) as file,
+                        contextlib.suppress(OSError),
+                    ):
                         while env.curr_step == 1 and file.write(bytes(4096)):
                             pass
                     await env.wandb_log()

@@ -29,7 +29,8 @@ def evaluation(**tasks: Scores) -> list[StoredGroup]:
 
 def test_differences_are_of_the_second_from_the_first() -> None:
     compared = compare(
-        evaluation(gcd=[1.0, 0.0, 0.0], lcm=[0.0]), evaluation(gcd=[1.0, 1.0, 0.0], lcm=[1.0])
+        evaluation(gcd=[1.0, 0.0, 0.0], lcm=[0.0]),
+        evaluation(gcd=[1.0, 1.0, 0.0], lcm=[1.0]),
     )
     assert (compared.by_items.before, compared.by_items.after) == (0.25, 0.75)
     assert compared.by_items.difference.value == 0.5
@@ -46,7 +47,9 @@ def test_items_pair_by_their_key_wherever_they_stand() -> None:
 
 
 def test_what_only_one_has_and_what_was_not_scored_is_left_out_and_counted() -> None:
-    compared = compare(evaluation(gcd=[1.0, 1.0, 1.0]), evaluation(gcd=[0.0, None], lcm=[1.0]))
+    compared = compare(
+        evaluation(gcd=[1.0, 1.0, 1.0]), evaluation(gcd=[0.0, None], lcm=[1.0])
+    )
     assert (compared.only_before, compared.only_after, compared.unscored) == (1, 1, 1)
     assert compared.by_items.items == 1
     assert compared.tasks.keys() == {"gcd"}
@@ -66,7 +69,9 @@ def test_evaluations_without_a_scored_item_in_common_cannot_be_compared() -> Non
 
 def test_a_task_that_changed_beyond_noise_comes_first_in_the_table() -> None:
     before = evaluation(gcd=[0.0] * 12, lcm=[0.0] * 12, ab=[1.0] * 12)
-    after = evaluation(gcd=[1.0] * 12, lcm=[0.0] * 11 + [1.0], ab=[0.0] * 2 + [1.0] * 10)
+    after = evaluation(
+        gcd=[1.0] * 12, lcm=[0.0] * 11 + [1.0], ab=[0.0] * 2 + [1.0] * 10
+    )
     compared = compare(before, after)
     assert [t for t, change in compared.tasks.items() if change.beyond_noise] == ["gcd"]
     lines = comparison_table(compared).splitlines()
@@ -77,7 +82,9 @@ def test_a_task_that_changed_beyond_noise_comes_first_in_the_table() -> None:
 
 
 def test_an_incomplete_evaluation_stands_above_the_table() -> None:
-    compared = compare(evaluation(gcd=[0.0, None, None]), evaluation(gcd=[1.0, 1.0, 0.0]))
+    compared = compare(
+        evaluation(gcd=[0.0, None, None]), evaluation(gcd=[1.0, 1.0, 0.0])
+    )
     lines = comparison_table(compared).splitlines()
     assert lines[0] == "INCOMPLETE: before stands on 1 scored items; 2 of 3 not scored"
     assert "after stands" not in "\n".join(lines)
@@ -88,9 +95,13 @@ def test_an_incomplete_evaluation_stands_above_the_table() -> None:
 
 
 def test_too_few_items_are_not_said_to_show_no_change() -> None:
-    compared = compare(evaluation(gcd=[0.0] * 5, lcm=[0.0]), evaluation(gcd=[1.0] * 5, lcm=[1.0]))
+    compared = compare(
+        evaluation(gcd=[0.0] * 5, lcm=[0.0]), evaluation(gcd=[1.0] * 5, lcm=[1.0])
+    )
     lines = comparison_table(compared).splitlines()
-    [said] = [line for line in lines if line.startswith("too few items per task for a test")]
+    [said] = [
+        line for line in lines if line.startswith("too few items per task for a test")
+    ]
     assert said.endswith(
         "(at least 6): evaluate both with a higher --limit (--env.num_eval_samples_per_task)"
     )
@@ -100,11 +111,15 @@ def test_too_few_items_are_not_said_to_show_no_change() -> None:
 
 
 @pytest.mark.parametrize("items", [1, 12])
-def test_of_many_tasks_within_noise_only_the_largest_changes_are_listed(items: int) -> None:
+def test_of_many_tasks_within_noise_only_the_largest_changes_are_listed(
+    items: int,
+) -> None:
     tasks = [f"t{n:03}" for n in range(100)]
     compared = compare(
         evaluation(**dict.fromkeys(tasks, [0.0] * items)),
-        evaluation(**{t: [float(t in ("t007", "t093"))] + [0.0] * (items - 1) for t in tasks}),
+        evaluation(
+            **{t: [float(t in ("t007", "t093"))] + [0.0] * (items - 1) for t in tasks}
+        ),
     )
     assert len(compared.tasks) == 100
     lines = comparison_table(compared).splitlines()
@@ -140,7 +155,9 @@ def test_models_that_no_paired_test_tells_apart_share_a_rank() -> None:
         standing("second", gcd=[1] * 38 + [0] * 2),
         standing("first", gcd=[1] * 39 + [0]),
     ]
-    _, _, *rows, _, _ = leaderboard_table(standings, CATEGORIES, {"gcd": 0.25}).splitlines()
+    _, _, *rows, _, _ = leaderboard_table(
+        standings, CATEGORIES, {"gcd": 0.25}
+    ).splitlines()
     cells = [row.split(" | ") for row in rows]
     assert [(row[0], row[1], row[4]) for row in cells] == [
         ("| 1", "first", "72.5%"),
@@ -155,7 +172,10 @@ def test_a_task_without_twenty_common_items_has_neither_weight_nor_column() -> N
     other = standing("other", gcd=[0] + [1] * 20, lcm=[0] * 19 + [None], ab=[1])
     table = leaderboard_table([one, other], CATEGORIES, {"gcd": 0.0})
     head, _, first, second, _, said = table.splitlines()
-    assert head == "| rank | model | solved (20) | 95 % | above chance | tokens | arithmetic (20) |"
+    assert (
+        head
+        == "| rank | model | solved (20) | 95 % | above chance | tokens | arithmetic (20) |"
+    )
     assert first.startswith("| 1 | one | 100.0% |")
     assert second.startswith("| 1 | other | 95.0% |")
     assert said == (
@@ -167,11 +187,18 @@ def test_a_task_without_twenty_common_items_has_neither_weight_nor_column() -> N
 def test_where_no_task_of_a_suite_has_twenty_items_all_have_a_weight() -> None:
     """A category has a column from twenty items on."""
     tasks = {f"t{number}": [1] * 4 + [0] for number in range(4)}
-    table = leaderboard_table([standing("one", **tasks, gcd=[0] * 5)], CATEGORIES, {"gcd": 0.0})
+    table = leaderboard_table(
+        [standing("one", **tasks, gcd=[0] * 5)], CATEGORIES, {"gcd": 0.0}
+    )
     head, _, row, _, said = table.splitlines()
-    assert head == "| rank | model | solved (25) | 95 % | above chance | tokens | other (20) |"
+    assert (
+        head
+        == "| rank | model | solved (25) | 95 % | above chance | tokens | other (20) |"
+    )
     assert row.startswith("| 1 | one | 64.0% | ")
     assert row.endswith(" |  |  | 80.0% |")
     assert said == "In brackets: items, the same for all models. 5 tasks weigh alike."
-    with pytest.raises(FixableError, match="no task has 20 items that all evaluations have scored"):
+    with pytest.raises(
+        FixableError, match="no task has 20 items that all evaluations have scored"
+    ):
         common_items([standing("one", gcd=[1] * 20), standing("none", gcd=[None] * 20)])

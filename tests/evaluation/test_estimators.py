@@ -32,10 +32,14 @@ def test_pass_at_k_is_the_share_of_all_draws_that_hold_a_solved_attempt(
 
 
 @given(clusters)
-def test_the_clustered_error_sums_over_all_pairs_of_one_item(groups: list[list[float]]) -> None:
+def test_the_clustered_error_sums_over_all_pairs_of_one_item(
+    groups: list[list[float]],
+) -> None:
     count = sum(map(len, groups))
     mean = sum(map(sum, groups)) / count
-    pairs = sum((one - mean) * (other - mean) for g in groups for one in g for other in g)
+    pairs = sum(
+        (one - mean) * (other - mean) for g in groups for one in g for other in g
+    )
     expected = math.sqrt(max(0.0, pairs) * len(groups) / (len(groups) - 1)) / count
     estimate = share(groups)
     assert estimate.value == pytest.approx(mean)
@@ -43,9 +47,13 @@ def test_the_clustered_error_sums_over_all_pairs_of_one_item(groups: list[list[f
 
 
 @given(st.lists(values, min_size=2, max_size=20))
-def test_with_one_attempt_an_item_the_error_is_the_usual_one(scores: list[float]) -> None:
+def test_with_one_attempt_an_item_the_error_is_the_usual_one(
+    scores: list[float],
+) -> None:
     expected = statistics.stdev(scores) / math.sqrt(len(scores))
-    assert share([[s] for s in scores]).standard_error == pytest.approx(expected, abs=1e-7)
+    assert share([[s] for s in scores]).standard_error == pytest.approx(
+        expected, abs=1e-7
+    )
 
 
 @example([0.09425126312031121] * 2, 3)  # their mean is another number, by rounding
@@ -56,7 +64,9 @@ def test_equal_attempts_do_not_narrow_the_interval(scores: list[float], k: int) 
 
 
 @given(st.lists(clusters, min_size=1, max_size=5))
-def test_by_tasks_every_task_has_the_same_weight(tasks: list[list[list[float]]]) -> None:
+def test_by_tasks_every_task_has_the_same_weight(
+    tasks: list[list[list[float]]],
+) -> None:
     each = [share(groups) for groups in tasks]
     errors = [e.standard_error or 0.0 for e in each]
     estimate = macro_share(tasks)
@@ -66,7 +76,9 @@ def test_by_tasks_every_task_has_the_same_weight(tasks: list[list[list[float]]])
 
 
 @given(clusters)
-def test_an_interval_holds_its_value_and_stays_between_0_and_1(groups: list[list[float]]) -> None:
+def test_an_interval_holds_its_value_and_stays_between_0_and_1(
+    groups: list[list[float]],
+) -> None:
     for estimate in (share(groups), macro_share([groups, groups])):
         assert 0.0 <= estimate.low <= estimate.value + 1e-9
         assert estimate.value - 1e-9 <= estimate.high <= 1.0
@@ -84,7 +96,9 @@ def test_a_task_of_one_item_varies_like_an_item_of_the_others() -> None:
     expected = math.sqrt(1 / 3 / 4 + 1 / 3) / 2
     assert macro_share([many, [[1.0]]]).standard_error == pytest.approx(expected)
     alone = macro_share([[[1.0]], [[0.0]], [[0.5, 0.0]]])
-    assert alone.standard_error == pytest.approx(share([[1.0], [0.0], [0.25]]).standard_error)
+    assert alone.standard_error == pytest.approx(
+        share([[1.0], [0.0], [0.25]]).standard_error
+    )
 
 
 @pytest.mark.parametrize("sizes", [[50] * 40 + [1] * 5, [10] * 8 + [1]])
@@ -93,7 +107,9 @@ def test_tasks_of_one_item_do_not_double_the_interval(sizes: list[int]) -> None:
     for _ in range(200):
         skills = [rng.betavariate(0.5, 0.5) for _ in sizes]
         pairs = list(zip(skills, sizes, strict=True))
-        estimate = macro_share([[[float(rng.random() < s)] for _ in range(n)] for s, n in pairs])
+        estimate = macro_share(
+            [[[float(rng.random() < s)] for _ in range(n)] for s, n in pairs]
+        )
         covered += estimate.low <= statistics.mean(skills) <= estimate.high
         width += (estimate.high - estimate.low) / 200
         error += math.sqrt(sum(s * (1 - s) / n for s, n in pairs)) / len(sizes) / 200
@@ -102,7 +118,8 @@ def test_tasks_of_one_item_do_not_double_the_interval(sizes: list[int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("items", "chance", "covered"), [(3, 0.05, 0.857), (5, 0.02, 0.904), (20, 0.02, 0.940)]
+    ("items", "chance", "covered"),
+    [(3, 0.05, 0.857), (5, 0.02, 0.904), (20, 0.02, 0.940)],
 )
 def test_how_often_an_interval_of_few_items_covers_a_small_share(
     items: int, chance: float, covered: float
@@ -112,7 +129,11 @@ def test_how_often_an_interval_of_few_items_covers_a_small_share(
     for right in range(items + 1):
         estimate = share([[1.0]] * right + [[0.0]] * (items - right))
         if estimate.low <= chance <= estimate.high:
-            found += math.comb(items, right) * chance**right * (1 - chance) ** (items - right)
+            found += (
+                math.comb(items, right)
+                * chance**right
+                * (1 - chance) ** (items - right)
+            )
     assert found == pytest.approx(covered, abs=0.001)
 
 
@@ -123,7 +144,8 @@ def test_few_items_that_agree_are_no_certainty() -> None:
 
 
 @pytest.mark.parametrize(
-    ("freedom", "expected"), [(1, 12.7062), (2, 4.3027), (9, 2.2622), (30, 2.0423), (10**6, 1.96)]
+    ("freedom", "expected"),
+    [(1, 12.7062), (2, 4.3027), (9, 2.2622), (30, 2.0423), (10**6, 1.96)],
 )
 def test_the_quantiles_are_those_of_the_tables(freedom: int, expected: float) -> None:
     assert student_quantile(freedom) == pytest.approx(expected, abs=1e-4)
@@ -137,7 +159,8 @@ def test_wilsons_interval_is_that_of_his_formula() -> None:
 
 
 @pytest.mark.parametrize(
-    ("items", "attempts", "a", "b"), [(5, 4, 1.0, 1.0), (20, 1, 0.2, 2.0), (60, 4, 0.3, 0.3)]
+    ("items", "attempts", "a", "b"),
+    [(5, 4, 1.0, 1.0), (20, 1, 0.2, 2.0), (60, 4, 0.3, 0.3)],
 )
 def test_intervals_cover_the_true_share_at_the_promised_rate(
     items: int, attempts: int, a: float, b: float
@@ -146,13 +169,17 @@ def test_intervals_cover_the_true_share_at_the_promised_rate(
     rng, covered = random.Random(f"{items} {attempts} {a}"), 0
     for _ in range(400):
         skills = [rng.betavariate(a, b) for _ in range(items)]
-        estimate = share([[float(rng.random() < s) for _ in range(attempts)] for s in skills])
+        estimate = share(
+            [[float(rng.random() < s) for _ in range(attempts)] for s in skills]
+        )
         covered += estimate.low <= a / (a + b) <= estimate.high
     assert covered / 400 >= 0.95 - 4 * math.sqrt(0.95 * 0.05 / 400)
 
 
 @pytest.mark.parametrize(("a", "b"), [(0.05, 0.05), (0.3, 0.3), (1.0, 1.0)])
-def test_items_with_more_attempts_do_not_make_intervals_too_narrow(a: float, b: float) -> None:
+def test_items_with_more_attempts_do_not_make_intervals_too_narrow(
+    a: float, b: float
+) -> None:
     """As above, with 10 items of 8 attempts and 30 of which a single one was scored."""
     rng, covered, tasks_covered = random.Random(f"{a} {b}"), 0, 0
     for _ in range(400):

@@ -40,7 +40,9 @@ def report(*items: StoredGroup, attempts: int = 2) -> dict[str, float]:
 
 
 def test_shares_are_given_overall_by_category_and_by_task() -> None:
-    metrics = report(item(1.0), item(0.0), item(1.0, task="lcm"), item(0.2, task="sudoku"))
+    metrics = report(
+        item(1.0), item(0.0), item(1.0, task="lcm"), item(0.2, task="sudoku")
+    )
     assert metrics["eval/percent_correct"] == metrics["eval/solved"] == 0.5
     assert metrics["eval/score"] == pytest.approx(0.55)
     assert metrics["eval/category/arithmetic/solved"] == pytest.approx(2 / 3)
@@ -77,7 +79,9 @@ def test_every_estimate_comes_with_its_error_and_interval() -> None:
 
 
 @given(st.lists(items, min_size=1, max_size=5))
-def test_pass_at_k_is_the_mean_over_items_with_enough_attempts(several: list[StoredGroup]) -> None:
+def test_pass_at_k_is_the_mean_over_items_with_enough_attempts(
+    several: list[StoredGroup],
+) -> None:
     metrics = report(*several, attempts=3)
     counts = [(len(i.scored), sum(o.solved for o in i.scored)) for i in several]
     for k in (1, 2, 3):
@@ -90,14 +94,25 @@ def test_pass_at_k_is_the_mean_over_items_with_enough_attempts(several: list[Sto
 
 
 @given(st.lists(items, min_size=1, max_size=5))
-def test_unscored_attempts_count_in_their_own_share_alone(several: list[StoredGroup]) -> None:
+def test_unscored_attempts_count_in_their_own_share_alone(
+    several: list[StoredGroup],
+) -> None:
     lost = item(None, None, task=several[0].task)
     alone, beside = report(*several), report(*several, lost)
     for name, value in alone.items():
         kind = name.rpartition("/")[2]
-        if kind not in ("unscored", "items", "truncated", "completion_tokens", "format_failures"):
+        if kind not in (
+            "unscored",
+            "items",
+            "truncated",
+            "completion_tokens",
+            "format_failures",
+        ):
             assert "/status/" in name or beside[name] == pytest.approx(value), name
-    assert beside["eval/unscored"] > alone["eval/unscored"] or alone["eval/unscored"] == 1.0
+    assert (
+        beside["eval/unscored"] > alone["eval/unscored"]
+        or alone["eval/unscored"] == 1.0
+    )
 
 
 def test_lengths_are_those_of_existing_completions() -> None:
@@ -116,7 +131,9 @@ def test_an_evaluation_without_any_score_has_no_share_of_correct_answers() -> No
 
 
 def test_what_is_solved_is_set_against_the_best_constant_answer() -> None:
-    metrics = report(item(1.0), item(0.0), item(1.0, task="lcm"), item(1.0, task="sudoku"))
+    metrics = report(
+        item(1.0), item(0.0), item(1.0, task="lcm"), item(1.0, task="sudoku")
+    )
     assert metrics["eval/task/gcd/chance"] == 0.4
     assert metrics["eval/task/gcd/above_chance"] == pytest.approx(0.1)
     assert "eval/task/lcm/chance" not in metrics  # nothing is known of it
@@ -142,19 +159,29 @@ def test_what_is_solved_is_set_against_the_higher_floor() -> None:
     assert numbers["eval/task/gcd/above_chance"] == pytest.approx(0.5 - 0.4)
     assert numbers["eval/task/sudoku/above_chance"] == pytest.approx(1.0 - 0.3)
     assert numbers["eval/task/lcm/above_chance"] == pytest.approx(1.0 - 0.2)
-    assert numbers["eval/no_reasoning_floor"] == pytest.approx((0.1 + 0.1 + 0.2 + 0.3) / 4)
-    assert numbers["eval/above_chance"] == pytest.approx(0.75 - (0.4 + 0.4 + 0.2 + 0.3) / 4)
+    assert numbers["eval/no_reasoning_floor"] == pytest.approx(
+        (0.1 + 0.1 + 0.2 + 0.3) / 4
+    )
+    assert numbers["eval/above_chance"] == pytest.approx(
+        0.75 - (0.4 + 0.4 + 0.2 + 0.3) / 4
+    )
     assert "eval/task/gcd/no_reasoning_floor" not in report(item(1.0))
 
 
 def test_the_table_shows_both_floors_and_marks_what_is_not_above_them() -> None:
-    lines = evaluation_table(against(*[item(0.0, task="sudoku")] * 2, item(1.0))).splitlines()
-    [gcd, sudoku] = (next(li for li in lines if task in li) for task in ("  gcd", "  sudoku"))
+    lines = evaluation_table(
+        against(*[item(0.0, task="sudoku")] * 2, item(1.0))
+    ).splitlines()
+    [gcd, sudoku] = (
+        next(li for li in lines if task in li) for task in ("  gcd", "  sudoku")
+    )
     assert gcd.split()[6:8] == ["40.0%!", "10.0%"]
     assert sudoku.split()[6:8] == ["0.0%!", "30.0%!"]
     [all_solved] = [
         line
-        for line in evaluation_table(against(*[item(1.0, task="sudoku")] * 40)).splitlines()
+        for line in evaluation_table(
+            against(*[item(1.0, task="sudoku")] * 40)
+        ).splitlines()
         if "  sudoku" in line
     ]
     assert all_solved.split()[6:8] == ["0.0%", "30.0%"]
@@ -168,23 +195,31 @@ def test_other_difficulties_leave_the_plain_numbers_as_they_are() -> None:
     assert beside["eval/difficulty/0.75/solved"] == 0.0
     assert beside["eval/difficulty/0.75/task/gcd/solved"] == 0.0
     assert beside["eval/difficulty/1/macro/solved"] == 1.0
-    assert "eval/difficulty/0.75/chance" not in beside  # the floors are of default items
+    # The floors are of default items.
+    assert "eval/difficulty/0.75/chance" not in beside
 
 
 def test_items_with_parameters_of_their_own_have_no_floor() -> None:
-    harder = replace(item(1.0), recipe=Recipe(task="gcd", seed=0, parameters={"min_numbers": 3}))
+    harder = replace(
+        item(1.0), recipe=Recipe(task="gcd", seed=0, parameters={"min_numbers": 3})
+    )
     assert "eval/chance" not in report(harder)
     assert "eval/chance" in report(harder, item(1.0))
 
 
 def test_at_a_difficulty_chance_is_that_of_the_levels() -> None:
     levels = stored_snapshot()["ladders"]["gcd"]["levels"]
-    recipes = [Recipe(task="gcd", seed=0, level=n, parameters=p) for n, p in enumerate(levels)]
-    drawn = [replace(item(1.0, difficulty=0.5), recipe=recipe) for recipe in recipes[:2]]
+    recipes = [
+        Recipe(task="gcd", seed=0, level=n, parameters=p) for n, p in enumerate(levels)
+    ]
+    drawn = [
+        replace(item(1.0, difficulty=0.5), recipe=recipe) for recipe in recipes[:2]
+    ]
     known = [level_chance(recipe) or 0.0 for recipe in recipes[:2]]
     numbers = report(*drawn, item(0.0, difficulty=0.5))
     assert 0 < numbers["eval/difficulty/0.5/chance"] == pytest.approx(sum(known) / 2)
-    assert "eval/difficulty/0.5/above_chance" not in numbers  # the best copy isn't known there
+    # The best copy isn't known there.
+    assert "eval/difficulty/0.5/above_chance" not in numbers
     lenient = [replace(one, scoring={"solved_threshold": 0.5}) for one in drawn]
     assert "eval/difficulty/0.5/chance" not in report(*lenient)
 
@@ -197,7 +232,10 @@ def test_all_numbers_are_finite(several: list[StoredGroup]) -> None:
 def test_curves_are_kept_of_what_single_tasks_solve_and_score() -> None:
     kept = measured(item(1.0), item(0.5)).curves()
     for of in ("task/gcd", "category/arithmetic"):
-        assert {name for name in kept if of in name} == {f"eval/{of}/solved", f"eval/{of}/score"}
+        assert {name for name in kept if of in name} == {
+            f"eval/{of}/solved",
+            f"eval/{of}/score",
+        }
     assert {"eval/solved_low", "eval/macro/solved"} <= kept.keys()
     assert "eval/macro/score_high" not in kept
 
@@ -211,7 +249,9 @@ def test_the_headline_says_what_is_known() -> None:
 
 
 def test_every_headline_says_how_many_items_it_stands_on() -> None:
-    some = measured(item(1.0), item(0.0), item(None), item(None, 1.0), item(None, task="lcm"))
+    some = measured(
+        item(1.0), item(0.0), item(None), item(None, 1.0), item(None, task="lcm")
+    )
     stands_on = "3 scored items; 2 of 5 not scored"
     assert headline(some).endswith(f", of {stands_on}")
     lines = evaluation_table(some).splitlines()
@@ -231,7 +271,9 @@ def table(*items: StoredGroup, **categories: str) -> list[str]:
     return evaluation_table(evaluation_report(items, baselines)).splitlines()
 
 
-def test_with_own_tasks_there_are_figures_by_source_and_chance_from_their_proof() -> None:
+def test_with_own_tasks_there_are_figures_by_source_and_chance_from_their_proof() -> (
+    None
+):
     own = replace(item(1.0, 0.0, task="mine"), source="my_tasks", chance=0.125)
     metrics = report(own, item(1.0))
     assert metrics["eval/source/my_tasks/solved"] == 0.5
@@ -272,9 +314,13 @@ def test_of_many_tasks_the_table_shows_the_ends() -> None:
         (30, 0, ["best 10"]),
     ],
 )
-def test_the_best_have_no_unsolved_task(solved: int, unscored: int, headings: list[str]) -> None:
+def test_the_best_have_no_unsolved_task(
+    solved: int, unscored: int, headings: list[str]
+) -> None:
     scores = [1.0] * solved + [0.0] * (30 - solved - unscored) + [None] * unscored
-    lines = table(*(item(score, task=f"t{n:02}") for n, score in enumerate(scores)), t00="x")
+    lines = table(
+        *(item(score, task=f"t{n:02}") for n, score in enumerate(scores)), t00="x"
+    )
     assert [line for line in lines if line.startswith(("worst", "best"))] == headings
 
 

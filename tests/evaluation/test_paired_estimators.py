@@ -72,10 +72,14 @@ def test_many_items_are_tested_by_the_normal_distribution() -> None:
 
 
 @given(st.dictionaries(st.text(max_size=3), st.floats(0.0, 1.0), min_size=1))
-def test_discoveries_are_the_most_that_the_rate_allows(p_values: dict[str, float]) -> None:
+def test_discoveries_are_the_most_that_the_rate_allows(
+    p_values: dict[str, float],
+) -> None:
     found = discoveries(p_values)
     ranked = sorted(p_values.values())
-    allowed = [n for n in range(1, len(ranked) + 1) if ranked[n - 1] <= 0.05 * n / len(ranked)]
+    allowed = [
+        n for n in range(1, len(ranked) + 1) if ranked[n - 1] <= 0.05 * n / len(ranked)
+    ]
     assert len(found) == max(allowed, default=0)
     rest = [p for name, p in p_values.items() if name not in found]
     assert all(p_values[name] <= p for name in found for p in rest)
@@ -98,7 +102,8 @@ def evaluations(
 
 
 @pytest.mark.parametrize(
-    ("items", "attempts", "gain"), [(5, 4, 0.4), (20, 1, 0.2), (20, 8, 0.0), (100, 4, 0.1)]
+    ("items", "attempts", "gain"),
+    [(5, 4, 0.4), (20, 1, 0.2), (20, 8, 0.0), (100, 4, 0.1)],
 )
 def test_intervals_cover_the_true_difference_at_the_promised_rate(
     items: int, attempts: int, gain: float
@@ -111,27 +116,38 @@ def test_intervals_cover_the_true_difference_at_the_promised_rate(
         covered += estimate.low <= truth <= estimate.high
     slack = 4 * math.sqrt(0.95 * 0.05 / RUNS)
     assert covered / RUNS >= 0.95 - slack
-    if items >= 20:  # with fewer, the smallest error that is taken makes intervals wider
+    # With fewer, the smallest error that is taken makes intervals wider.
+    if items >= 20:
         assert covered / RUNS <= 0.95 + slack
 
 
-@pytest.mark.parametrize(("items", "changed"), [(30, 0.03), (10, 0.05), (5, 0.1), (30, 0.1)])
-def test_equal_attempts_do_not_make_intervals_too_narrow(items: int, changed: float) -> None:
+@pytest.mark.parametrize(
+    ("items", "changed"), [(30, 0.03), (10, 0.05), (5, 0.1), (30, 0.1)]
+)
+def test_equal_attempts_do_not_make_intervals_too_narrow(
+    items: int, changed: float
+) -> None:
     """A policy that answers alike each time solves the share `changed` of items that it didn't."""
     rng, covered, tasks_covered = random.Random(f"{items} {changed}"), 0, 0
     for _ in range(RUNS):
-        tasks = [[float(rng.random() < changed) for _ in range(items)] for _ in range(2)]
+        tasks = [
+            [float(rng.random() < changed) for _ in range(items)] for _ in range(2)
+        ]
         alone, both = mean_difference(tasks[0]), mean_difference(*tasks)
         covered += alone.low <= changed <= alone.high
         tasks_covered += both.low <= changed <= both.high
-    assert min(covered, tasks_covered) / RUNS >= 0.95 - 4 * math.sqrt(0.95 * 0.05 / RUNS)
+    assert min(covered, tasks_covered) / RUNS >= 0.95 - 4 * math.sqrt(
+        0.95 * 0.05 / RUNS
+    )
 
 
 def test_equal_policies_are_rarely_told_apart() -> None:
     """In at most 5 % of comparisons of 20 tasks is any discovered, give or take 4 errors."""
     rng, wrong = random.Random(5), 0
     for _ in range(100):
-        p_values = {str(n): sign_flip_p(evaluations(rng, 10, 2, 0.0)[0]) for n in range(20)}
+        p_values = {
+            str(n): sign_flip_p(evaluations(rng, 10, 2, 0.0)[0]) for n in range(20)
+        }
         wrong += bool(discoveries(p_values))
     assert wrong / 100 <= 0.05 + 4 * math.sqrt(0.05 * 0.95 / 100)
 

@@ -33,7 +33,14 @@ from reasoning_gym_environment.problems.held_out import question_hash
 from reasoning_gym_environment.problems.sampler import evaluation_recipes
 from reasoning_gym_environment.problems.sets import make_problems, set_recipes
 from reasoning_gym_environment.problems.stream import skip_faulty
-from reasoning_gym_environment.records import Completion, Ladder, Problem, Recipe, Status, Verdict
+from reasoning_gym_environment.records import (
+    Completion,
+    Ladder,
+    Problem,
+    Recipe,
+    Status,
+    Verdict,
+)
 from reasoning_gym_environment.sandbox.pool import MAX_TIMEOUTS, TaskPool
 from reasoning_gym_environment.scoring.grading import ScoringSettings
 from reasoning_gym_environment.tasks.facts import DISGUISES_ITS_ANSWER
@@ -67,7 +74,9 @@ class Numbered:
 
     async def generate(self, recipe: Recipe) -> Problem:
         self.made += 1
-        return Problem(recipe=recipe, question=str(self.made - 1), oracle="1", entry=b"")
+        return Problem(
+            recipe=recipe, question=str(self.made - 1), oracle="1", entry=b""
+        )
 
 
 class AlwaysRight:
@@ -166,7 +175,9 @@ def question_of(sample: dict[str, Any]) -> int:
     return int(sample["rollouts"][0]["conversation"][-2]["content"])
 
 
-async def test_the_evaluation_set_is_made_in_the_order_of_its_recipes(pool: TaskPool) -> None:
+async def test_the_evaluation_set_is_made_in_the_order_of_its_recipes(
+    pool: TaskPool,
+) -> None:
     tasks = ["gcd", "sudoku", "coin_flip"]
     made = await EvaluationSet(pool.generate, plan(*tasks, per_task=4)).items()
     assert [item.problem.recipe for item in made] == evaluation_recipes(5, tasks, 4)
@@ -176,7 +187,9 @@ async def test_the_evaluation_set_is_made_in_the_order_of_its_recipes(pool: Task
 async def test_an_item_that_cannot_be_generated_is_skipped_with_a_warning(
     pool: TaskPool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    made = await EvaluationSet(pool.generate, plan("gcd", "no_such_task", "coin_flip")).items()
+    made = await EvaluationSet(
+        pool.generate, plan("gcd", "no_such_task", "coin_flip")
+    ).items()
     assert [item.problem.recipe.task for item in made] == ["gcd", "coin_flip"]
     assert caplog.text.count("The evaluation set lacks an item: no_such_task") == 1
 
@@ -196,9 +209,13 @@ async def test_items_at_a_difficulty_are_made_of_its_levels(
 
 async def test_a_tasks_questions_are_generated_on_demand_and_only_once() -> None:
     source = Numbered()
-    made = EvaluationSet(source.generate, plan("gcd", "coin_flip", per_task=2, difficulties=[0.5]))
+    made = EvaluationSet(
+        source.generate, plan("gcd", "coin_flip", per_task=2, difficulties=[0.5])
+    )
     assert (len(made), source.made) == (6, 0)
-    assert await made.questions("gcd") == {question_hash(str(number)) for number in range(4)}
+    assert await made.questions("gcd") == {
+        question_hash(str(number)) for number in range(4)
+    }
     assert await made.questions("gcd") == await made.questions("gcd")
     assert source.made == 4
     problems = [item.problem for item in await made.items()]
@@ -209,13 +226,17 @@ async def test_a_tasks_questions_are_generated_on_demand_and_only_once() -> None
 
 
 async def test_a_disguised_answer_is_held_out_with_its_question() -> None:
-    made = EvaluationSet(Numbered().generate, plan("sentence_reordering", "gcd", per_task=1))
+    made = EvaluationSet(
+        Numbered().generate, plan("sentence_reordering", "gcd", per_task=1)
+    )
     shuffled = await made.questions("sentence_reordering")
     assert shuffled == {question_hash("0"), question_hash("1")}  # the oracle is 1
     assert await made.questions("gcd") == {question_hash("1")}
 
 
-async def test_no_level_is_emptied_by_the_disguised_answers_held_out(pool: TaskPool) -> None:
+async def test_no_level_is_emptied_by_the_disguised_answers_held_out(
+    pool: TaskPool,
+) -> None:
     generate, ladders = skip_faulty(pool.generate, Counter()), await pool.ladders()
     for task in DISGUISES_ITS_ANSWER:
         levels = {task: ladders[task].levels}
@@ -225,7 +246,9 @@ async def test_no_level_is_emptied_by_the_disguised_answers_held_out(pool: TaskP
             recipes = set_recipes("train", 5, task, level, parameters)
             counts: Counter[str] = Counter()
             count = functools.partial(counts.update, "x")
-            await make_problems(generate, recipes, 20, excluded=held_out, on_excluded=count)
+            await make_problems(
+                generate, recipes, 20, excluded=held_out, on_excluded=count
+            )
             assert counts["x"] <= 20, (task, level)
 
 
@@ -277,18 +300,22 @@ def test_between_two_levels_the_items_mix_them() -> None:
     }
     assert set(levels[0.0]) == {0.0}
     assert set(levels[1.0]) == {2.0}
-    assert levels[0.1].count(1.0) / 400 == pytest.approx(0.2, abs=0.08)  # 4 standard errors
+    # 4 standard errors.
+    assert levels[0.1].count(1.0) / 400 == pytest.approx(0.2, abs=0.08)
     assert set(levels[0.1]) == {0.0, 1.0}
 
 
 @pytest.mark.parametrize(
-    ("concurrency", "attempts", "most"), [(1, 1, 1), (3, 1, 3), (100, 1, 40), (7, 2, 3), (3, 8, 1)]
+    ("concurrency", "attempts", "most"),
+    [(1, 1, 1), (3, 1, 3), (100, 1, 40), (7, 2, 3), (3, 8, 1)],
 )
 async def test_concurrent_completions_are_limited(
     concurrency: int, attempts: int, most: int, tmp_path: Path
 ) -> None:
     policy = Policy()
-    evaluation = await prepared(policy, tmp_path, 40, attempts=attempts, concurrency=concurrency)
+    evaluation = await prepared(
+        policy, tmp_path, 40, attempts=attempts, concurrency=concurrency
+    )
     kept = await samples(evaluation)
     assert [question_of(sample) for sample in kept] == list(range(40))
     assert policy.most == most
@@ -332,8 +359,12 @@ async def test_beyond_two_percent_without_a_score_an_evaluation_is_incomplete(
     completed.require_complete()
 
 
-async def test_prompts_that_are_too_long_are_not_asked_for_again(tmp_path: Path) -> None:
-    policy = Policy(frozenset({0, 1}), lambda _: InferenceError(f"{NO_ROOM} in 9 tokens"))
+async def test_prompts_that_are_too_long_are_not_asked_for_again(
+    tmp_path: Path,
+) -> None:
+    policy = Policy(
+        frozenset({0, 1}), lambda _: InferenceError(f"{NO_ROOM} in 9 tokens")
+    )
     evaluation = await prepared(policy, tmp_path, 5)
     await samples(evaluation)
     with pytest.raises(IncompleteEvaluationError) as raised:
@@ -347,7 +378,9 @@ async def test_prompts_that_are_too_long_are_not_asked_for_again(tmp_path: Path)
 
 async def test_an_evaluation_without_any_score_is_incomplete(tmp_path: Path) -> None:
     evaluation = await prepared(Policy(frozenset(range(5))), tmp_path, 5)
-    with pytest.raises(IncompleteEvaluationError, match=r"^5 of 5 items could not be scored"):
+    with pytest.raises(
+        IncompleteEvaluationError, match=r"^5 of 5 items could not be scored"
+    ):
         await samples(evaluation)
 
 
@@ -357,14 +390,18 @@ async def test_an_evaluation_without_any_item_says_so(tmp_path: Path) -> None:
 
     evaluation = await prepared(Policy(), tmp_path, 5)
     evaluation.prepare(fails, {"gcd": "arithmetic"}, {})
-    with pytest.raises(IncompleteEvaluationError, match=r"^no item of the evaluation set could be"):
+    with pytest.raises(
+        IncompleteEvaluationError, match=r"^no item of the evaluation set could be"
+    ):
         await samples(evaluation)
 
 
 async def test_an_evaluation_ends_when_the_server_refuses_for_good(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    policy = Policy(frozenset(range(10, 60)), functools.partial(InferenceError, is_transient=False))
+    policy = Policy(
+        frozenset(range(10, 60)), functools.partial(InferenceError, is_transient=False)
+    )
     evaluation = await prepared(policy, tmp_path, 60, concurrency=1)
     with pytest.raises(InferenceError) as raised:
         await samples(evaluation)
@@ -374,22 +411,33 @@ async def test_an_evaluation_ends_when_the_server_refuses_for_good(
         "5 items in a row were refused: no answer to 14; then repeat the command with "
         f"--env.data_dir_to_save_evals {tmp_path} to complete it"
     )
-    assert len([m for m in caplog.messages if m.startswith("Evaluation of gcd: no answer")]) == 1
+    assert (
+        len(
+            [m for m in caplog.messages if m.startswith("Evaluation of gcd: no answer")]
+        )
+        == 1
+    )
 
 
-@pytest.mark.parametrize(("count", "after"), [(60, ["the first 50", "all 60"]), (50, ["all 50"])])
+@pytest.mark.parametrize(
+    ("count", "after"), [(60, ["the first 50", "all 60"]), (50, ["all 50"])]
+)
 async def test_replies_without_answers_are_warned_of(
     count: int, after: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     evaluation = await prepared(Policy(answers=False), tmp_path, count, concurrency=1)
     await samples(evaluation)
     warned = [m for m in caplog.messages if "of the completions of" in m]
-    assert [m.partition("completions of ")[2].partition(" items")[0] for m in warned] == after
+    assert [
+        m.partition("completions of ")[2].partition(" items")[0] for m in warned
+    ] == after
     said = " are empty: the results measure the format, not the model. The model wrote:"
     assert said in warned[0]
 
 
-async def test_any_other_failure_ends_an_evaluation_and_cancels_its_samples(tmp_path: Path) -> None:
+async def test_any_other_failure_ends_an_evaluation_and_cancels_its_samples(
+    tmp_path: Path,
+) -> None:
     policy = Policy(frozenset({19}), error=ZeroDivisionError)
     evaluation = await prepared(policy, tmp_path, 40, concurrency=40)
     with pytest.raises(ZeroDivisionError):
@@ -397,7 +445,9 @@ async def test_any_other_failure_ends_an_evaluation_and_cancels_its_samples(tmp_
     assert policy.ended == 40
 
 
-async def results(folder: Path, *, max_token_length: int, length_limit: int) -> EvaluationResults:
+async def results(
+    folder: Path, *, max_token_length: int, length_limit: int
+) -> EvaluationResults:
     evaluation = await prepared(Policy(), folder, 2, max_token_length=max_token_length)
     scoring = ScoringSettings(max_token_length=max_token_length).to_json()
     identity = {"library_versions": {}, "scoring": scoring}
@@ -405,7 +455,9 @@ async def results(folder: Path, *, max_token_length: int, length_limit: int) -> 
     return read_results(folder)
 
 
-async def test_another_option_and_another_limit_of_the_trainer_differ(tmp_path: Path) -> None:
+async def test_another_option_and_another_limit_of_the_trainer_differ(
+    tmp_path: Path,
+) -> None:
     """A trainer may allow fewer tokens than `max_token_length`, which the length penalty uses."""
     first = await results(tmp_path / "a", max_token_length=200, length_limit=100)
     limit = await results(tmp_path / "b", max_token_length=200, length_limit=50)
@@ -447,7 +499,10 @@ class SometimesBusy(Numbered):
         self.missed: list[Recipe] = []
 
     async def generate(self, recipe: Recipe) -> Problem:
-        if recipe == evaluation_recipes(5, ["gcd"], 4)[2] and len(self.missed) < MAX_TIMEOUTS:
+        if (
+            recipe == evaluation_recipes(5, ["gcd"], 4)[2]
+            and len(self.missed) < MAX_TIMEOUTS
+        ):
             self.missed.append(recipe)
             raise GenerationTimeoutError("the machine is busy")
         return await super().generate(recipe)

@@ -42,7 +42,12 @@ def row(seed: int, score: float | None = 1.0) -> dict[str, Any]:
         "completion_tokens": 2,
     }
     recipe = {"task": "gcd", "seed": seed, "level": None, "parameters": {}}
-    known = {"item_id": "gcd", "rollouts": [rollout], "schema_version": 1, "recipe": recipe}
+    known = {
+        "item_id": "gcd",
+        "rollouts": [rollout],
+        "schema_version": 1,
+        "recipe": recipe,
+    }
     return {**known, "oracle": None, "difficulty": None}
 
 
@@ -61,7 +66,9 @@ async def begun(folder: Path, *samples: StoredGroup) -> EvaluationStore:
     return store
 
 
-async def test_an_interrupted_evaluation_resumes_with_its_finished_samples(tmp_path: Path) -> None:
+async def test_an_interrupted_evaluation_resumes_with_its_finished_samples(
+    tmp_path: Path,
+) -> None:
     folder = tmp_path / "a" / "b"
     await begun(folder, sample(1), sample(2))
     lines = (folder / PARTIAL_SAMPLES).read_text().splitlines()
@@ -75,7 +82,9 @@ async def test_an_interrupted_evaluation_resumes_with_its_finished_samples(tmp_p
 async def test_samples_written_at_once_are_whole_lines(tmp_path: Path) -> None:
     store = EvaluationStore(tmp_path, SETTINGS)
     await asyncio.gather(*(store.add(sample(n)) for n in range(50)))
-    assert [each.to_json() for each in samples_in(tmp_path)] == [row(n) for n in range(50)]
+    assert [each.to_json() for each in samples_in(tmp_path)] == [
+        row(n) for n in range(50)
+    ]
 
 
 async def test_a_torn_line_loses_only_its_own_sample(tmp_path: Path) -> None:
@@ -98,7 +107,9 @@ async def test_a_complete_evaluation_needs_no_other_file(tmp_path: Path) -> None
     assert seeds(EvaluationStore(tmp_path, SETTINGS)) == [1]
 
 
-async def test_a_finished_evaluation_rerun_keeps_every_sample_twice(tmp_path: Path) -> None:
+async def test_a_finished_evaluation_rerun_keeps_every_sample_twice(
+    tmp_path: Path,
+) -> None:
     """Whatever empties `samples.jsonl` then loses nothing."""
     store = await begun(tmp_path, sample(1), sample(2))
     store.complete([sample(1), sample(2)], RESULTS)
@@ -110,7 +121,9 @@ async def test_a_finished_evaluation_rerun_keeps_every_sample_twice(tmp_path: Pa
 async def test_other_settings_are_refused_by_name(tmp_path: Path) -> None:
     await begun(tmp_path, sample(1))
     other = {"eval_seed": 1, "model_name": "b", "eval_attempts": 4}
-    with pytest.raises(ConfigurationError, match="another eval_attempts, model_name") as raised:
+    with pytest.raises(
+        ConfigurationError, match="another eval_attempts, model_name"
+    ) as raised:
         EvaluationStore(tmp_path, other)
     assert "'model_name': 'a'" in str(raised.value)
     assert "data_dir_to_save_evals" in str(raised.value)
@@ -162,10 +175,16 @@ async def test_results_are_read_from_any_folder_and_from_a_file(tmp_path: Path) 
     assert alone.differing(results) == {}
 
 
-def test_scoring_settings_in_samples_override_those_of_their_folder(tmp_path: Path) -> None:
+def test_scoring_settings_in_samples_override_those_of_their_folder(
+    tmp_path: Path,
+) -> None:
     EvaluationStore(tmp_path, {**SETTINGS, "score_mode": "partial"})
     again, other = tmp_path / "samples.rescored.jsonl", tmp_path / "other.jsonl"
-    binary = {**row(1), "scoring": {"score_mode": "binary"}, "library_versions": {"a": "2"}}
+    binary = {
+        **row(1),
+        "scoring": {"score_mode": "binary"},
+        "library_versions": {"a": "2"},
+    }
     again.write_text(json.dumps(binary) + "\n")
     expected = {**SETTINGS, "score_mode": "binary", "library_versions": {"a": "2"}}
     assert read_results(again).settings == expected
@@ -177,7 +196,9 @@ def test_scoring_settings_in_samples_override_those_of_their_folder(tmp_path: Pa
 
 
 @pytest.mark.parametrize("content", [None, "", '{"no": "sample"}\n', "torn"])
-def test_the_error_for_another_file_names_it(content: str | None, tmp_path: Path) -> None:
+def test_the_error_for_another_file_names_it(
+    content: str | None, tmp_path: Path
+) -> None:
     path = tmp_path / "samples.jsonl"
     if content is not None:
         path.write_text(content)
@@ -186,13 +207,20 @@ def test_the_error_for_another_file_names_it(content: str | None, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    "changes", [{"rollouts": []}, {"rollouts": [{}]}, {"recipe": "gcd"}, {"rollouts": ["x"]}]
+    "changes",
+    [{"rollouts": []}, {"rollouts": [{}]}, {"recipe": "gcd"}, {"rollouts": ["x"]}],
 )
-def test_a_row_of_another_shape_is_named(changes: dict[str, Any], tmp_path: Path) -> None:
+def test_a_row_of_another_shape_is_named(
+    changes: dict[str, Any], tmp_path: Path
+) -> None:
     path = tmp_path / SAMPLES
-    path.write_text("".join(json.dumps(each) + "\n" for each in (row(1), row(2) | changes)))
+    path.write_text(
+        "".join(json.dumps(each) + "\n" for each in (row(1), row(2) | changes))
+    )
     for opened in (path, tmp_path):
-        with pytest.raises(FixableError, match=f"{path}: row 2 is not an evaluation sample"):
+        with pytest.raises(
+            FixableError, match=f"{path}: row 2 is not an evaluation sample"
+        ):
             read_results(opened)
 
 
@@ -208,13 +236,17 @@ def test_a_row_of_another_kind_is_refused(tmp_path: Path) -> None:
 def test_settings_that_cannot_be_read_are_named(content: str, tmp_path: Path) -> None:
     (tmp_path / SAMPLES).write_text(json.dumps(row(1)) + "\n")
     (tmp_path / "run.json").write_text(content, encoding="latin-1")
-    with pytest.raises(FixableError, match=rf"{tmp_path}/run.json can't be read .*delete"):
+    with pytest.raises(
+        FixableError, match=rf"{tmp_path}/run.json can't be read .*delete"
+    ):
         read_results(tmp_path)
 
 
 def test_samples_that_cannot_be_opened_are_named(tmp_path: Path) -> None:
     (tmp_path / SAMPLES).mkdir()
-    with pytest.raises(FixableError, match=f"{tmp_path / SAMPLES} can't be read: Is a directory"):
+    with pytest.raises(
+        FixableError, match=f"{tmp_path / SAMPLES} can't be read: Is a directory"
+    ):
         read_results(tmp_path)
 
 
@@ -229,7 +261,9 @@ with locked(Path(sys.argv[1])):
 
 
 @pytest.mark.processes
-def test_one_process_evaluates_into_a_folder_and_a_kill_releases_it(tmp_path: Path) -> None:
+def test_one_process_evaluates_into_a_folder_and_a_kill_releases_it(
+    tmp_path: Path,
+) -> None:
     folder = tmp_path / "evals"
     command = [sys.executable, "-c", HOLDS, str(folder)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as other:

@@ -14,7 +14,10 @@ from reasoning_gym_environment import AsyncReasoningGym, ReasoningGym
 from reasoning_gym_environment.errors import ConfigurationError
 from reasoning_gym_environment.gym.asynchronous import AsyncProblemStream
 from reasoning_gym_environment.integrations.nemo_gym import nemo_gym_row
-from reasoning_gym_environment.integrations.shared import evaluation_problems, parse_recipe
+from reasoning_gym_environment.integrations.shared import (
+    evaluation_problems,
+    parse_recipe,
+)
 from reasoning_gym_environment.records import Problem, Recipe
 from reasoning_gym_environment.sandbox.pool import PoolSettings
 from reasoning_gym_environment.scoring.grading import ScoringSettings
@@ -22,9 +25,14 @@ from reasoning_gym_environment.settings import EnvironmentSettings
 from reasoning_gym_environment.tasks.facts import LIBRARY
 
 RIGHT = Problem(
-    recipe=Recipe(task="gcd", seed=4), question="How many? " * 30, oracle="4", entry=b"\x80\x04"
+    recipe=Recipe(task="gcd", seed=4),
+    question="How many? " * 30,
+    oracle="4",
+    entry=b"\x80\x04",
 )
-OLD = dataclasses.replace(RIGHT, recipe=Recipe(task="gcd", seed=4, library_version="0.1.0"))
+OLD = dataclasses.replace(
+    RIGHT, recipe=Recipe(task="gcd", seed=4, library_version="0.1.0")
+)
 MESSAGE = {"role": "assistant", "content": "<answer>4</answer>"}
 
 
@@ -49,9 +57,15 @@ OPTIONS_OF_A_STREAM: list[tuple[dict[str, Any], str]] = [
     ({"modus": 1}, "unknown setting 'modus'; see StreamOptions"),
     ({"seed": "x"}, "seed must be an integer ≥ 0 and < 9007199254740992, "),
     ({"seed": -1}, "seed must be an integer ≥ 0 and "),
-    ({"task_weights": {"gcd": "x"}}, "task_weights.gcd must be a valid number, got 'x'"),
+    (
+        {"task_weights": {"gcd": "x"}},
+        "task_weights.gcd must be a valid number, got 'x'",
+    ),
     ({"task_weights": ["gcd"]}, "task_weights must be a mapping, got ['gcd"),
-    ({"task_parameters": {"gcd": 3}}, "task_parameters.gcd must be a valid dictionary, got 3"),
+    (
+        {"task_parameters": {"gcd": 3}},
+        "task_parameters.gcd must be a valid dictionary, got 3",
+    ),
     ({"difficulty": "hard"}, "difficulty must be a number from 0 to 1, got "),
     ({"reserved": "what?"}, "reserved must be a list, got 'what?'"),
     ({"reserved": [RIGHT]}, "reserved.0 must be a valid string, got Problem"),
@@ -64,7 +78,12 @@ MISTAKES: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
     ("problems", ("gcd",), {"level": "3"}, "level must be an integer ≥ 0, got '3'"),
     ("problems", ("gcd",), {"level": 1.5}, "level must be an integer ≥ 0, got 1.5"),
     ("problems", ("gcd",), {"level": True}, "level must be an integer ≥ 0, got True"),
-    ("problems", (["gcd", "lcm"],), {}, "task must be one task, got ['gcd', 'lcm']: call it for "),
+    (
+        "problems",
+        (["gcd", "lcm"],),
+        {},
+        "task must be one task, got ['gcd', 'lcm']: call it for ",
+    ),
     ("problems", (None,), {}, "task must be text, got None"),
     (
         "problems",
@@ -75,33 +94,93 @@ MISTAKES: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
     ("problems", ("gcd",), {"count": -1}, "count must be an integer ≥ 0, got -1"),
     ("problems", ("gcd",), {"count": 2.0}, "count must be an integer ≥ 0, got 2.0"),
     ("problems", ("gcd",), {"seed": None}, "seed must be an integer, got None"),
-    ("problems", ("gcd",), {"parameters": [1]}, "parameters must be a mapping, got [1]"),
-    ("problem", ('{"task": "gcd"}',), {}, "invalid recipe: a recipe must be an object, got '{\"ta"),
+    (
+        "problems",
+        ("gcd",),
+        {"parameters": [1]},
+        "parameters must be a mapping, got [1]",
+    ),
+    (
+        "problem",
+        ('{"task": "gcd"}',),
+        {},
+        "invalid recipe: a recipe must be an object, got '{\"ta",
+    ),
     ("problem", (RIGHT,), {}, "): pass its attribute recipe"),
-    ("problem", ("gcd",), {}, "invalid recipe: got 'gcd': gym.problems makes problems of a task"),
-    ("problem", ({"task": "gcd"},), {}, "invalid recipe: a recipe needs a seed, got {'task': 'gcd"),
+    (
+        "problem",
+        ("gcd",),
+        {},
+        "invalid recipe: got 'gcd': gym.problems makes problems of a task",
+    ),
+    (
+        "problem",
+        ({"task": "gcd"},),
+        {},
+        "invalid recipe: a recipe needs a seed, got {'task': 'gcd",
+    ),
     (
         "problem",
         ({"task": "gcd", "seed": 2, "levle": 3},),
         {},
         "invalid recipe: a recipe has no field 'levle'; did you mean level?",
     ),
-    ("score", ([RIGHT], "4"), {}, "problem must be one Problem or its recipe, got [Problem("),
+    (
+        "score",
+        ([RIGHT], "4"),
+        {},
+        "problem must be one Problem or its recipe, got [Problem(",
+    ),
     ("score", ("4", RIGHT), {}, "problem must be one Problem or its recipe, got '4'"),
     ("score", (RIGHT, MESSAGE), {}, "'role': 'assistant'}: pass its content"),
-    ("score", (RIGHT, [MESSAGE]), {}, "'role': 'assistant'}]: pass the last message's content"),
+    (
+        "score",
+        (RIGHT, [MESSAGE]),
+        {},
+        "'role': 'assistant'}]: pass the last message's content",
+    ),
     ("score", (RIGHT, None), {}, "completion must be text, got None"),
     ("score", (RIGHT, b"4"), {}, "completion must be text, got b'4': decode it"),
     ("score", (OLD, "4"), {}, f"problem was made with {LIBRARY} 0.1.0, but "),
-    ("score_many", ([RIGHT],), {}, "pairs[0] must be a problem and its completion, got Problem("),
-    ("score_many", ([(RIGHT, "4"), (RIGHT, "4", 1)],), {}, "pairs[1] must be a problem and its "),
+    (
+        "score_many",
+        ([RIGHT],),
+        {},
+        "pairs[0] must be a problem and its completion, got Problem(",
+    ),
+    (
+        "score_many",
+        ([(RIGHT, "4"), (RIGHT, "4", 1)],),
+        {},
+        "pairs[1] must be a problem and its ",
+    ),
     ("score_many", (3,), {}, "pairs must be a list, got 3"),
 ]
 STREAM_MISTAKES: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
-    ("observe", (RIGHT,), {"solved": "3", "attempts": 8}, "solved must be an integer ≥ 0, got '3'"),
-    ("observe", (RIGHT,), {"solved": 0.5, "attempts": 1}, "solved must be an integer ≥ 0, got 0.5"),
-    ("observe", (RIGHT,), {"solved": 9, "attempts": 8}, "solved must be from 0 to attempts (8), "),
-    ("observe", ([RIGHT],), {"solved": 1, "attempts": 8}, "problem must be one Problem or its re"),
+    (
+        "observe",
+        (RIGHT,),
+        {"solved": "3", "attempts": 8},
+        "solved must be an integer ≥ 0, got '3'",
+    ),
+    (
+        "observe",
+        (RIGHT,),
+        {"solved": 0.5, "attempts": 1},
+        "solved must be an integer ≥ 0, got 0.5",
+    ),
+    (
+        "observe",
+        (RIGHT,),
+        {"solved": 9, "attempts": 8},
+        "solved must be from 0 to attempts (8), ",
+    ),
+    (
+        "observe",
+        ([RIGHT],),
+        {"solved": 1, "attempts": 8},
+        "problem must be one Problem or its re",
+    ),
     (
         "observe",
         (Recipe(task="lcm", seed=2),),
@@ -109,7 +188,12 @@ STREAM_MISTAKES: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
         "problem is of lcm, which this stream never draws",
     ),
     ("state_dict", (RIGHT,), {}, "unfinished must be a list, got Problem("),
-    ("state_dict", ([RIGHT.recipe],), {}, "unfinished[0] must be a Problem, got Recipe("),
+    (
+        "state_dict",
+        ([RIGHT.recipe],),
+        {},
+        "unfinished[0] must be a Problem, got Recipe(",
+    ),
     ("load_state_dict", ("x",), {}, "state: the value must be object, got 'x'"),
     ("load_state_dict", ({},), {}, "state: object missing required field `sampler`"),
 ]
@@ -149,9 +233,18 @@ async def test_a_wrong_argument_of_a_stream_is_named(
         ({"task_modules": [5]}, "task_modules must be text or paths, got 5"),
         ({"processes": "2"}, "processes must be an integer ≥ 1, got '2'"),
         ({"processes": 0}, "processes must be an integer ≥ 1, got 0"),
-        ({"solved_threshold": 2}, "solved_threshold must be a number > 0 and ≤ 1, got 2"),
-        ({"verify_timeout": float("inf")}, "verify_timeout must be a number > 0, got inf"),
-        ({"answer_tolerance": "no"}, "answer_tolerance must be true or false, got 'no'"),
+        (
+            {"solved_threshold": 2},
+            "solved_threshold must be a number > 0 and ≤ 1, got 2",
+        ),
+        (
+            {"verify_timeout": float("inf")},
+            "verify_timeout must be a number > 0, got inf",
+        ),
+        (
+            {"answer_tolerance": "no"},
+            "answer_tolerance must be true or false, got 'no'",
+        ),
     ],
 )
 async def test_a_wrong_option_of_a_gym_is_named(
@@ -189,12 +282,20 @@ async def test_the_blocking_gym_checks_as_well() -> None:
             lambda: evaluation_problems(ReasoningGym(), per_task=0),
             "per_task must be an integer ≥ 1, got 0",
         ),
-        (lambda: parse_recipe("x" * 999), "must be the text of a JSON object, got 'xxxx"),
-        (lambda: nemo_gym_row(RIGHT, "hi"), "messages must be a list of messages, got 'hi'"),  # type: ignore[arg-type]  # what is tested
+        (
+            lambda: parse_recipe("x" * 999),
+            "must be the text of a JSON object, got 'xxxx",
+        ),
+        (
+            lambda: nemo_gym_row(RIGHT, "hi"),
+            "messages must be a list of messages, got 'hi'",
+        ),  # type: ignore[arg-type]  # what is tested
         (lambda: nemo_gym_row([RIGHT], []), "problem must be a Problem, got [Problem("),  # type: ignore[arg-type]  # what is tested
     ],
 )
-async def test_adapters_name_a_wrong_argument(call: Callable[[], object], says: str) -> None:
+async def test_adapters_name_a_wrong_argument(
+    call: Callable[[], object], says: str
+) -> None:
     with pytest.raises(ConfigurationError) as refused:
         call()
     assert says in str(refused.value)
@@ -202,7 +303,9 @@ async def test_adapters_name_a_wrong_argument(call: Callable[[], object], says: 
 
 
 async def test_the_integers_of_numpy_are_taken(gym: AsyncReasoningGym) -> None:
-    asked = await gym.problems("gcd", level=np.int64(1), count=np.int32(2), seed=np.uint8(3))  # type: ignore[arg-type]  # what is tested
+    asked = await gym.problems(
+        "gcd", level=np.int64(1), count=np.int32(2), seed=np.uint8(3)
+    )  # type: ignore[arg-type]  # what is tested
     assert asked == await gym.problems("gcd", level=1, count=2, seed=3)
 
 

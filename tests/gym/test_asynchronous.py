@@ -28,7 +28,9 @@ def right(problem: Problem) -> str:
     return f"<think>easy</think><answer>{problem.oracle}</answer>"
 
 
-async def test_the_same_arguments_give_the_same_problems(gym: AsyncReasoningGym) -> None:
+async def test_the_same_arguments_give_the_same_problems(
+    gym: AsyncReasoningGym,
+) -> None:
     first = await gym.problems("chain_sum", level=2, count=3, seed=5)
     assert first == await gym.problems("chain_sum", level=2, count=3, seed=5)
     assert [p.recipe.level for p in first] == [2, 2, 2]
@@ -52,18 +54,34 @@ async def test_parameters_override_the_level(gym: AsyncReasoningGym) -> None:
 async def test_a_completion_is_scored_as_in_training(gym: AsyncReasoningGym) -> None:
     [problem] = await gym.problems("gcd")
     score = await gym.score(problem, right(problem))
-    assert (score.score, score.status, score.answer) == (1.0, Status.SOLVED, problem.oracle)
+    assert (score.score, score.status, score.answer) == (
+        1.0,
+        Status.SOLVED,
+        problem.oracle,
+    )
     assert score.solved
     assert score.to_json()["status"] == "solved"
     none = await gym.score(problem, "It is four.")
     assert (none.score, none.status, none.answer) == (0.0, Status.NO_ANSWER, None)
 
 
-async def test_scores_are_in_the_order_of_the_completions(gym: AsyncReasoningGym) -> None:
+async def test_scores_are_in_the_order_of_the_completions(
+    gym: AsyncReasoningGym,
+) -> None:
     one, other = await gym.problems("gcd", count=2)
-    pairs = [(one, right(one)), (other, "nothing"), (one, "nothing"), (other, right(other))]
+    pairs = [
+        (one, right(one)),
+        (other, "nothing"),
+        (one, "nothing"),
+        (other, right(other)),
+    ]
     statuses = [score.status for score in await gym.score_many(pairs)]
-    assert statuses == [Status.SOLVED, Status.NO_ANSWER, Status.NO_ANSWER, Status.SOLVED]
+    assert statuses == [
+        Status.SOLVED,
+        Status.NO_ANSWER,
+        Status.NO_ANSWER,
+        Status.SOLVED,
+    ]
 
 
 async def test_problems_of_one_recipe_and_different_entries_are_scored_by_their_own(
@@ -74,7 +92,9 @@ async def test_problems_of_one_recipe_and_different_entries_are_scored_by_their_
     edited = dataclasses.replace(other, recipe=one.recipe)
     pairs = [(one, right(one)), (edited, right(edited)), (one.recipe, right(one))]
     assert [s.status for s in await gym.score_many(pairs)] == [Status.SOLVED] * 3
-    assert not (await gym.score_many([(one, right(one)), (edited, right(one))]))[1].solved
+    assert not (await gym.score_many([(one, right(one)), (edited, right(one))]))[
+        1
+    ].solved
 
 
 async def longest_stall(scoring: Awaitable[Score]) -> float:
@@ -97,7 +117,9 @@ async def longest_stall(scoring: Awaitable[Score]) -> float:
     return max(stalls) / seconds
 
 
-async def test_ten_megabytes_of_tags_do_not_stall_the_event_loop(gym: AsyncReasoningGym) -> None:
+async def test_ten_megabytes_of_tags_do_not_stall_the_event_loop(
+    gym: AsyncReasoningGym,
+) -> None:
     [problem] = await gym.problems("gcd")
     tags = f"{'<think>' * 400_000}</think>{right(problem)}"
     for _ in range(3):
@@ -129,7 +151,9 @@ async def test_a_recipe_of_another_version_is_said_once(stock: WorkerStock) -> N
         await gym.problem({**stored, "seed": 4})  # would fail: warnings are errors
 
 
-async def test_completions_of_a_failed_problem_are_unscored(gym: AsyncReasoningGym) -> None:
+async def test_completions_of_a_failed_problem_are_unscored(
+    gym: AsyncReasoningGym,
+) -> None:
     code = {"symbols": ["__import__('os').system('true')"]}
     recipe = Recipe(task="simple_integration", seed=2, parameters=code)
     score = await gym.score(recipe, "<answer>x</answer>")
@@ -142,7 +166,10 @@ async def test_completions_of_a_failed_problem_are_unscored(gym: AsyncReasoningG
     [
         ({"task": "gdc"}, "task: unknown task 'gdc'; did you mean gcd?"),
         ({"task": "gcd", "level": 99}, "level of gcd must be from 0 to "),
-        ({"task": "gcd", "split": "test"}, "split must be one of train, eval, got 'test'"),
+        (
+            {"task": "gcd", "split": "test"},
+            "split must be one of train, eval, got 'test'",
+        ),
         (
             {"task": "gcd", "parameters": {"size_of_it": 1}},
             "unknown parameter 'size_of_it'; the task has min_numbers, max_numbers, min_value, ",
@@ -162,13 +189,19 @@ async def test_invalid_arguments_are_refused(
     [
         ({"complexity_mode": "hard"}, "complexity_mode must be one of random, "),
         ({"complexity_mode": "fixed"}, "difficulty must be a number from 0 to 1 with "),
-        ({"difficulty": 0.5}, "difficulty must be unset with complexity_mode unset, got 0.5"),
+        (
+            {"difficulty": 0.5},
+            "difficulty must be unset with complexity_mode unset, got 0.5",
+        ),
         ({"sampling": "best"}, "sampling must be one of uniform, signal, got 'best'"),
         (
             {"curriculum_target_accuracy": 1},
             "curriculum_target_accuracy must be a number > 0 and <",
         ),
-        ({"tasks": ["gdc"]}, "include_tasks: unknown task or category 'gdc'; did you mean gcd?"),
+        (
+            {"tasks": ["gdc"]},
+            "include_tasks: unknown task or category 'gdc'; did you mean gcd?",
+        ),
     ],
 )
 async def test_invalid_stream_options_are_refused(
@@ -179,9 +212,13 @@ async def test_invalid_stream_options_are_refused(
     assert says in str(refused.value)
 
 
-async def test_an_invalid_recipe_is_refused_and_nothing_is_scored(gym: AsyncReasoningGym) -> None:
+async def test_an_invalid_recipe_is_refused_and_nothing_is_scored(
+    gym: AsyncReasoningGym,
+) -> None:
     [problem] = await gym.problems("gcd")
-    with pytest.raises(ConfigurationError, match=r"invalid recipe: seed must be .* got 'x'"):
+    with pytest.raises(
+        ConfigurationError, match=r"invalid recipe: seed must be .* got 'x'"
+    ):
         await gym.score_many([(problem, "4"), ({"task": "gcd", "seed": "x"}, "4")])
 
 
@@ -192,24 +229,38 @@ async def test_a_stream_asks_problems_with_signal_again(gym: AsyncReasoningGym) 
         problems.append(await stream.next())
         stream.observe(problems[-1], solved=4, attempts=8)
     again = [problem for problem in problems if problem.replayed]
-    assert {problem.question for problem in again} < {one.question for one in problems[:50]}
+    assert {problem.question for problem in again} < {
+        one.question for one in problems[:50]
+    }
     account = stream.sampling()
     assert account["sampling/asked_again"] == len(again) / len(problems) > 0
     assert account["sampling/rollouts_per_group_with_signal"] == 8
     stream.close()
 
 
-async def test_a_stream_learns_from_the_scores_of_its_gym(gym: AsyncReasoningGym) -> None:
-    options: dict[str, Any] = {"tasks": ["gcd"], "complexity_mode": "curriculum", "seed": 3}
+async def test_a_stream_learns_from_the_scores_of_its_gym(
+    gym: AsyncReasoningGym,
+) -> None:
+    options: dict[str, Any] = {
+        "tasks": ["gcd"],
+        "complexity_mode": "curriculum",
+        "seed": 3,
+    }
     told, fed, learned = (
         await gym.open_stream(StreamOptions(**options)),
         await gym.stream(**options, group_size=4),
         await gym.open_stream(StreamOptions(**options)),
     )
     for _ in range(20):
-        problem, other, third = await told.next(), await fed.next(), await learned.next()
+        problem, other, third = (
+            await told.next(),
+            await fed.next(),
+            await learned.next(),
+        )
         told.observe(problem, solved=4, attempts=4)
-        learned.report_scores(third.recipe, scores := [await gym.score(third, right(third))] * 4)
+        learned.report_scores(
+            third.recipe, scores := [await gym.score(third, right(third))] * 4
+        )
         assert all(score.solved for score in scores)
         half = [(other.recipe, right(other))] * 2
         await asyncio.gather(gym.score_many(half), gym.score_many(half))
@@ -222,7 +273,11 @@ async def test_a_stream_learns_from_the_scores_of_its_gym(gym: AsyncReasoningGym
 
 
 async def test_a_stream_follows_its_results_and_resumes(gym: AsyncReasoningGym) -> None:
-    options: dict[str, Any] = {"tasks": ["gcd"], "complexity_mode": "curriculum", "seed": 3}
+    options: dict[str, Any] = {
+        "tasks": ["gcd"],
+        "complexity_mode": "curriculum",
+        "seed": 3,
+    }
     stream = await gym.stream(**options)
     for _ in range(20):
         stream.observe(await stream.next(), solved=8, attempts=8)
@@ -233,7 +288,9 @@ async def test_a_stream_follows_its_results_and_resumes(gym: AsyncReasoningGym) 
     other.load_state_dict(state)
     following = [last] + [await stream.next() for _ in range(3)]
     assert [await other.next() for _ in range(4)] == following
-    with pytest.raises(ValueError, match=r"solved must be from 0 to attempts \(8\), got 9"):
+    with pytest.raises(
+        ValueError, match=r"solved must be from 0 to attempts \(8\), got 9"
+    ):
         stream.observe(last, solved=9, attempts=8)
     stream.close()
     other.close()
@@ -281,14 +338,21 @@ async def test_concurrent_callers_start_the_workers_once(stock: WorkerStock) -> 
 async def test_solved_means_right_whatever_the_verifier_pays(
     gym: AsyncReasoningGym, stock: WorkerStock
 ) -> None:
-    lenient = AsyncReasoningGym(processes=1, start_worker=stock.lend, solved_threshold=0.5)
+    lenient = AsyncReasoningGym(
+        processes=1, start_worker=stock.lend, solved_threshold=0.5
+    )
     async with lenient as upstream:
         [problem] = await gym.problems("rectangle_count")
         near, decimal = f"{int(problem.oracle or 0) + 1}", f"{problem.oracle}.0"
         right, wrong, other_form = await gym.score_many(
-            (problem, f"<answer>{text}</answer>") for text in (problem.oracle, near, decimal)
+            (problem, f"<answer>{text}</answer>")
+            for text in (problem.oracle, near, decimal)
         )
-        assert [score.solved for score in (right, wrong, other_form)] == [True, False, True]
+        assert [score.solved for score in (right, wrong, other_form)] == [
+            True,
+            False,
+            True,
+        ]
         assert 0.5 <= (wrong.score or 0.0) < 1.0
         assert (other_form.score or 0.0) < 1.0
         assert (await upstream.score(problem, f"<answer>{near}</answer>")).solved
@@ -309,7 +373,11 @@ async def test_with_tolerance_a_right_number_in_another_form_is_paid_in_full(
 
 async def test_own_tasks_are_offered_like_the_librarys(stock: WorkerStock) -> None:
     module = Path(__file__).parents[1] / "support" / "programs" / "own_tasks.py"
-    options: Any = {"processes": 1, "start_worker": stock.lend, "task_modules": [module]}
+    options: Any = {
+        "processes": 1,
+        "start_worker": stock.lend,
+        "task_modules": [module],
+    }
     async with AsyncReasoningGym(**options) as gym:
         [own] = [task for task in await gym.tasks() if task.name == "own_sums"]
         assert (own.category, own.levels) == ("own_tasks", 3)
@@ -317,11 +385,17 @@ async def test_own_tasks_are_offered_like_the_librarys(stock: WorkerStock) -> No
         [problem] = await gym.problems("own_sums", level=1, seed=3)
         assert (await gym.score(problem, right(problem))).solved
         assert (await gym.score(problem.recipe.to_json(), right(problem))).solved
-        with pytest.raises(UnknownTaskError, match="'own_tasks' is a category: name one"):
+        with pytest.raises(
+            UnknownTaskError, match="'own_tasks' is a category: name one"
+        ):
             await gym.problems("own_tasks")
-        with pytest.raises(ConfigurationError, match=r"unbuildable can't be .*no data here"):
+        with pytest.raises(
+            ConfigurationError, match=r"unbuildable can't be .*no data here"
+        ):
             await gym.problems("unbuildable")
-        stream = await gym.stream(["own_tasks"], complexity_mode="curriculum", group_size=1)
+        stream = await gym.stream(
+            ["own_tasks"], complexity_mode="curriculum", group_size=1
+        )
         drawn = await stream.next()
         assert (await gym.score(drawn, right(drawn))).solved
         assert stream.levels()["task_details"].keys() == {"own_sums"}

@@ -35,7 +35,9 @@ def gym() -> Iterator[ReasoningGym]:
 def right(gym: ReasoningGym) -> bool:
     [problem] = gym.problems("gcd", level=1)
     thought = "I try one thing. " * 10_000  # so long that it is read in a thread
-    return gym.score(problem, f"<think>{thought}</think><answer>{problem.oracle}</answer>").solved
+    return gym.score(
+        problem, f"<think>{thought}</think><answer>{problem.oracle}</answer>"
+    ).solved
 
 
 def test_help_says_what_a_method_does() -> None:
@@ -69,7 +71,9 @@ def test_a_stream_is_iterated_and_continued(
     other = gym.stream(["gcd"], complexity_mode="curriculum", seed=2)
     other.load_state_dict(state)
     assert [other.next(), other.next()] == [first, stream.next()]
-    assert caplog.messages[0].startswith("group_size is not set, so that scores teach this stream")
+    assert caplog.messages[0].startswith(
+        "group_size is not set, so that scores teach this stream"
+    )
 
 
 @contextlib.contextmanager
@@ -116,7 +120,8 @@ ENDS = {
     "kill -9": "os.kill(os.getpid(), 9)",
     "kill -9 while a fork lives on": (
         "if os.fork():\n    os.kill(os.getpid(), 9)\n"
-        "os.close(0)\nos.close(1)\ntime.sleep(600)"  # else the program's end would wait for them
+        # Else the program's end would wait for them.
+        "os.close(0)\nos.close(1)\ntime.sleep(600)"
     ),
 }
 USES_A_GYM = """
@@ -157,7 +162,9 @@ def test_a_closed_gym_raises() -> None:
 
 
 def test_an_unknown_option_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="unknown setting 'prozesses'; did you mean proc"):
+    with pytest.raises(
+        ConfigurationError, match="unknown setting 'prozesses'; did you mean proc"
+    ):
         ReasoningGym(prozesses=2)
 
 
@@ -202,6 +209,8 @@ def test_an_event_loop_closes_its_gym_and_another_is_told(gym: ReasoningGym) -> 
     stream = asyncio.run(start())
     assert children(os.getpid()) == before
     for call in (own.tasks, stream.next):
-        with pytest.raises(PoolClosedError, match="this gym belongs to another event loop; create"):
+        with pytest.raises(
+            PoolClosedError, match="this gym belongs to another event loop; create"
+        ):
             asyncio.run(call())
     asyncio.run(own.close())

@@ -23,14 +23,23 @@ from hostile_answers import CASES
 from process_tree import children, descendants, in_linux, survivors
 
 from reasoning_gym_environment import ContainedFunction, Status, contain
-from reasoning_gym_environment.errors import ConfigurationError, PoolClosedError, WorkerStartError
+from reasoning_gym_environment.errors import (
+    ConfigurationError,
+    PoolClosedError,
+    WorkerStartError,
+)
 from reasoning_gym_environment.sandbox import _fork_server, functions
 
 TIMEOUT = 1.0
 HANGS = {"loops", "computes_in_c", "sleeps", "catches_everything", "waits_for_input"}
 MEMORY = {"allocates", "allocates_bit_by_bit"}
 CRASHES = {
-    *("overflows_the_stack", "reads_a_null_pointer", "exits_at_once", "closes_everything"),
+    *(
+        "overflows_the_stack",
+        "reads_a_null_pointer",
+        "exits_at_once",
+        "closes_everything",
+    ),
     *("closes_everything_and_waits", "writes_to_every_descriptor"),
 }
 STATUSES = {
@@ -58,13 +67,17 @@ def misbehaving() -> Iterator[ContainedFunction]:
 @pytest.mark.processes
 def test_a_function_scores_texts(reward: ContainedFunction) -> None:
     assert [reward("4", "4"), reward("5", "4")] == [1.0, 0.0]
-    verdicts = reward.score_many([("a", "a"), ("b", "a"), ("ü\ud800", "ü\ud800"), ("x", None)])
+    verdicts = reward.score_many(
+        [("a", "a"), ("b", "a"), ("ü\ud800", "ü\ud800"), ("x", None)]
+    )
     assert [v.status.value for v in verdicts] == ["solved", "wrong", "solved", "wrong"]
     assert all(v.seconds > 0 for v in verdicts)
 
 
 @pytest.mark.processes
-async def test_it_can_be_awaited_beside_blocking_calls(reward: ContainedFunction) -> None:
+async def test_it_can_be_awaited_beside_blocking_calls(
+    reward: ContainedFunction,
+) -> None:
     pairs = [(str(n % 2), "1") for n in range(20)]
     scored = await asyncio.gather(*(reward.score_async(*pair) for pair in pairs))
     assert [verdict.score for verdict in scored] == [0.0, 1.0] * 10
@@ -113,13 +126,17 @@ def test_what_a_function_does_is_a_verdict_in_time(
 
 @where_filtered
 @pytest.mark.processes
-def test_misbehavior_costs_no_worker_and_no_other_call(misbehaving: ContainedFunction) -> None:
+def test_misbehavior_costs_no_worker_and_no_other_call(
+    misbehaving: ContainedFunction,
+) -> None:
     misbehaving.start()
     workers = descendants(os.getpid())
     names = ["raises", "loops", "exits_at_once", "a list", "allocates", "raises"]
     before = misbehaving.counts
     verdicts = misbehaving.score_many((name, None) for name in names)
-    assert [verdict.status for verdict in verdicts] == [STATUSES[name] for name in names]
+    assert [verdict.status for verdict in verdicts] == [
+        STATUSES[name] for name in names
+    ]
     assert "sandbox/restarts" not in misbehaving.counts
     assert misbehaving.counts["verifier_error"] == before.get("verifier_error", 0) + 3
     assert descendants(os.getpid()) == workers
@@ -144,7 +161,11 @@ def test_errors_say_what_was_wrong(misbehaving: ContainedFunction) -> None:
 def test_errors_are_logged_as_they_multiply(caplog: pytest.LogCaptureFixture) -> None:
     with contain(contained_functions.misbehave, processes=2) as reward:
         reward.score_many([("nothing", None)] * 12)
-    lines = [record.getMessage() for record in caplog.records if "returned" in record.getMessage()]
+    lines = [
+        record.getMessage()
+        for record in caplog.records
+        if "returned" in record.getMessage()
+    ]
     path = "contained_functions:misbehave returned None, which is not a number"
     assert lines == [f"{path} (error 1)", f"{path} (error 10)"]
 
@@ -158,7 +179,9 @@ def test_hostile_texts_that_are_executed_touch_nothing(tmp_path: Path) -> None:
     texts = [answer.replace("{canary}", str(tmp_path / "canary")) for answer in answers]
     with contain(contained_functions.evaluate, timeout=TIMEOUT, processes=2) as reward:
         begin = time.monotonic()
-        verdicts = reward.score_many((each, 4) for text in texts for each in (text, "2 + 2"))
+        verdicts = reward.score_many(
+            (each, 4) for text in texts for each in (text, "2 + 2")
+        )
         assert time.monotonic() - begin < (TIMEOUT + 1) * len(texts)
         assert [verdict.score for verdict in verdicts[1::2]] == [1.0] * len(texts)
         assert [t for t, v in zip(texts, verdicts[::2], strict=True) if v.score] == []
@@ -176,7 +199,9 @@ def test_what_verifiers_need_goes_on() -> None:
 
 @pytest.fixture
 def url() -> Iterator[str]:
-    server = http.server.HTTPServer(("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler)
+    server = http.server.HTTPServer(
+        ("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler
+    )
     server.RequestHandlerClass.log_message = lambda *_: None  # type: ignore[method-assign]  # the server would print
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -197,10 +222,15 @@ def test_each_option_allows_one_thing(option: str, url: str) -> None:
 
 @where_filtered
 @pytest.mark.processes
-async def test_programs_that_a_function_started_end_with_its_call(tmp_path: Path) -> None:
+async def test_programs_that_a_function_started_end_with_its_call(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "pids"
     with contain(
-        contained_functions.with_a_child, timeout=2, processes=1, allow=["processes", "write"]
+        contained_functions.with_a_child,
+        timeout=2,
+        processes=1,
+        allow=["processes", "write"],
     ) as reward:
         assert reward.score("x", str(file)).status is Status.TIMEOUT
         assert await survivors(map(int, file.read_text().split())) == set()
@@ -209,8 +239,14 @@ async def test_programs_that_a_function_started_end_with_its_call(tmp_path: Path
 @pytest.mark.processes
 def test_bounds_are_the_callers() -> None:
     path = "contained_functions:misbehave"
-    with contain(path, bounds=(-1, 2), solved_threshold=1.5, timeout=2, processes=1) as reward:
-        assert [reward("too much"), reward("too little"), reward("infinity")] == [2.0, -0.5, -1.0]
+    with contain(
+        path, bounds=(-1, 2), solved_threshold=1.5, timeout=2, processes=1
+    ) as reward:
+        assert [reward("too much"), reward("too little"), reward("infinity")] == [
+            2.0,
+            -0.5,
+            -1.0,
+        ]
         assert [reward("sleeps"), reward("nothing")] == [-1.0, -1.0]
         assert reward.score("too much").status is Status.SOLVED
 
@@ -218,10 +254,14 @@ def test_bounds_are_the_callers() -> None:
 @pytest.mark.processes
 def test_a_warm_up_runs_once_for_all_calls() -> None:
     path = "contained_functions:earlier_calls"
-    with contain(path, warm_up=[("a", None), ("b", {"c": 1})], bounds=(0, 9), processes=1) as it:
+    with contain(
+        path, warm_up=[("a", None), ("b", {"c": 1})], bounds=(0, 9), processes=1
+    ) as it:
         assert [it("x"), it("y")] == [2.0, 2.0]
     broken = contain("contained_functions:misbehave", warm_up=[("raises", 0)])
-    with pytest.raises(WorkerStartError, match=r"warm_up: .*:misbehave raised ValueError"):
+    with pytest.raises(
+        WorkerStartError, match=r"warm_up: .*:misbehave raised ValueError"
+    ):
         broken.start()
 
 
@@ -232,7 +272,9 @@ def test_a_function_sees_named_variables_and_the_callers_folder(
     monkeypatch.setenv("API_TOKEN", "hush")
     monkeypatch.chdir(tmp_path)
     for names, seen in (([], 0.0), (["API_TOKEN", "UNSET"], 1.0)):
-        with contain("contained_functions:variable", environment=names, processes=1) as reward:
+        with contain(
+            "contained_functions:variable", environment=names, processes=1
+        ) as reward:
             assert reward("API_TOKEN", "hush") == seen
     with contain("contained_functions:folder", processes=1) as reward:
         assert reward("x", str(tmp_path)) == 1.0
@@ -255,25 +297,52 @@ def local() -> Any:
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (lambda text, data: 1.0, "<lambda> cannot be imported by its name: define it with def"),
-        (local(), r"local.<locals>.function cannot be imported by its name: define it with def"),
-        (of_main, r"__main__ is the running program .*: put it into a module of its own and name"),
-        ("__main__:verify", r"__main__ is the running program or notebook, which worker processes"),
-        ("my_rewards.verify", r"must be a path such as 'package.module:function' or .* got 'my_"),
-        ("no_module:verify", "function: there is no module no_module: install it, or write its"),
+        (
+            lambda text, data: 1.0,
+            "<lambda> cannot be imported by its name: define it with def",
+        ),
+        (
+            local(),
+            r"local.<locals>.function cannot be imported by its name: define it with def",
+        ),
+        (
+            of_main,
+            r"__main__ is the running program .*: put it into a module of its own and name",
+        ),
+        (
+            "__main__:verify",
+            r"__main__ is the running program or notebook, which worker processes",
+        ),
+        (
+            "my_rewards.verify",
+            r"must be a path such as 'package.module:function' or .* got 'my_",
+        ),
+        (
+            "no_module:verify",
+            "function: there is no module no_module: install it, or write its",
+        ),
         ("os:system; import", r"must be a path"),
         (7, "must be a function or its path, such as 'package.module:function', got 7"),
-        (contain(equal), r"must be a function or its path.*got contain\('contained_functions:eq"),
+        (
+            contain(equal),
+            r"must be a function or its path.*got contain\('contained_functions:eq",
+        ),
     ],
 )
-def test_only_functions_that_can_be_imported_are_accepted(function: Any, message: str) -> None:
+def test_only_functions_that_can_be_imported_are_accepted(
+    function: Any, message: str
+) -> None:
     with pytest.raises(ConfigurationError, match=message):
         contain(function)
 
 
-def test_a_name_that_is_something_else_by_now_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_that_is_something_else_by_now_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(contained_functions, "equal", print)
-    with pytest.raises(ConfigurationError, match="equal is not the function that was passed"):
+    with pytest.raises(
+        ConfigurationError, match="equal is not the function that was passed"
+    ):
         contain(equal)
 
 
@@ -286,14 +355,29 @@ def test_a_name_that_is_something_else_by_now_is_refused(monkeypatch: pytest.Mon
             "memory must be a size from 16 MiB to 1 PiB, such as '512MB', got '1kB'",
         ),
         ({"memory": "lots"}, "memory must be a size from 16 MiB.*got 'lots'"),
-        ({"memory": "9999PB"}, "memory must be a size from 16 MiB to 1 PiB.*got '9999PB'"),
+        (
+            {"memory": "9999PB"},
+            "memory must be a size from 16 MiB to 1 PiB.*got '9999PB'",
+        ),
         ({"timeout": 1e9}, "timeout must be a number"),
-        ({"solved_threshold": 2}, r"solved_threshold must be within bounds, \(0.0, 1.0\), got 2"),
+        (
+            {"solved_threshold": 2},
+            r"solved_threshold must be within bounds, \(0.0, 1.0\), got 2",
+        ),
         ({"processes": 0}, "processes must be an integer ≥ 1, got 0"),
-        ({"bounds": (1, 0)}, r"bounds must be two finite numbers, the lower one first, got \(1.0"),
+        (
+            {"bounds": (1, 0)},
+            r"bounds must be two finite numbers, the lower one first, got \(1.0",
+        ),
         ({"bounds": (0, float("nan"))}, "bounds must be"),
-        ({"allow": ["fly"]}, "allow.0 must be 'network', 'processes' or 'write', got 'fly'"),
-        ({"allow": "write"}, "allow must be one of network, processes, write, got 'write'"),
+        (
+            {"allow": ["fly"]},
+            "allow.0 must be 'network', 'processes' or 'write', got 'fly'",
+        ),
+        (
+            {"allow": "write"},
+            "allow must be one of network, processes, write, got 'write'",
+        ),
         ({"time_out": 1}, "unknown setting 'time_out'; did you mean timeout"),
         ({"warm_up": ["x"]}, r"warm_up\[0\] must be a text and its data, got 'x'"),
         ({"warm_up": [("x" * 10**6, 0)]}, "warm_up must have at most 100000 bytes"),
@@ -317,7 +401,10 @@ def test_data_must_be_plain_json(reward: ContainedFunction) -> None:
     ("path", "message"),
     [
         ("contained_functions:nothing", "cannot import .*:nothing: AttributeError"),
-        ("contained_functions:coroutine", "must be a plain function of a text and data"),
+        (
+            "contained_functions:coroutine",
+            "must be a plain function of a text and data",
+        ),
         ("contained_functions:CALLS", "must be a plain function"),
         ("contained_rewards:reward", "is what contain.. returned: name the function"),
     ],
@@ -325,7 +412,9 @@ def test_data_must_be_plain_json(reward: ContainedFunction) -> None:
 def test_a_function_that_cannot_be_loaded_stops_the_first_call(
     path: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module = "from reasoning_gym_environment import contain\nreward = contain('os:system')\n"
+    module = (
+        "from reasoning_gym_environment import contain\nreward = contain('os:system')\n"
+    )
     (tmp_path / "contained_rewards.py").write_text(module)
     monkeypatch.syspath_prepend(tmp_path)
     before = children(os.getpid())
@@ -430,7 +519,9 @@ def test_a_system_without_a_filter_is_named_and_refused_on_demand(
             "function processes: No system call filter: left out."
         ]
     refused = contain(equal, processes=1, require_containment=True)
-    with pytest.raises(ConfigurationError, match=r"the sandbox is incomplete .function processes"):
+    with pytest.raises(
+        ConfigurationError, match=r"the sandbox is incomplete .function processes"
+    ):
         refused.start()
 
 
@@ -451,7 +542,8 @@ async def test_no_process_outlives_a_caller_that_is_killed() -> None:
     )
     assert caller.stdout is not None
     assert await caller.stdout.readline() == b"0.0\n"
-    while len(family := descendants(caller.pid)) < 5:  # server, hosts and their children
+    # Server, hosts and their children.
+    while len(family := descendants(caller.pid)) < 5:
         await asyncio.sleep(0.05)
     caller.kill()
     await caller.wait()
@@ -485,7 +577,9 @@ async def test_an_import_that_hangs_ends_with_its_caller(tmp_path: Path) -> None
 
 
 @pytest.mark.processes
-def test_an_import_has_a_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_import_has_a_deadline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "hanging_rewards.py").write_text(HANGING_IMPORT)
     monkeypatch.syspath_prepend(tmp_path)
     for seconds in (5.0, 20.0, 80.0):  # until the import has begun

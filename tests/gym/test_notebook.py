@@ -28,6 +28,8 @@ async def test_the_notebook_reproduces_its_stored_outputs(tmp_path: Path) -> Non
     nbformat.validate(notebook)
     stored = shown(notebook)
     assert sum(bool(text or given) for text, given in stored) >= 6
-    client = NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}})
+    client = NotebookClient(
+        notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}}
+    )
     await client.async_execute()
     assert shown(notebook) == stored

@@ -13,19 +13,34 @@ from reasoning_gym_environment.inference.dialects import (
 )
 
 
-def decode_by_reference(dialect: Dialect, body: bytes, request: GenerationRequest) -> Any:
+def decode_by_reference(
+    dialect: Dialect, body: bytes, request: GenerationRequest
+) -> Any:
     """Tokens, logprobs and finish reason of each completion; None if one is invalid."""
     try:
         rows = ROWS[type(dialect)](json.loads(body), request)
         return [sound(*row, request) for row in rows]
-    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ):
         return None
 
 
 def sound(tokens: Any, logprobs: Any, reason: Any, request: GenerationRequest) -> Any:
     require(len(items(tokens)) == len(items(logprobs)) <= request.max_tokens)
-    require(all(type(token) is int and 0 <= token < request.vocabulary for token in tokens))
-    require(all(type(p) in (int, float) and math.isfinite(p) and p <= 1e-3 for p in logprobs))
+    require(
+        all(type(token) is int and 0 <= token < request.vocabulary for token in tokens)
+    )
+    require(
+        all(
+            type(p) in (int, float) and math.isfinite(p) and p <= 1e-3 for p in logprobs
+        )
+    )
     require(reason in ("stop", "length"))
     return list(tokens), [min(float(p), 0.0) for p in logprobs], reason
 
@@ -56,7 +71,10 @@ def vllm(reply: Any, request: GenerationRequest) -> Any:
 
 
 def sglang(reply: Any, request: GenerationRequest) -> Any:
-    metas = [result["meta_info"] for result in (reply if isinstance(reply, list) else [reply])]
+    metas = [
+        result["meta_info"]
+        for result in (reply if isinstance(reply, list) else [reply])
+    ]
     return [
         (
             [entry[1] for entry in items(meta["output_token_logprobs"])],
@@ -81,4 +99,8 @@ def chat(reply: Any, request: GenerationRequest) -> Any:
     ]
 
 
-ROWS: dict[type[Dialect], Any] = {VllmCompletions: vllm, SglangGenerate: sglang, ChatTokens: chat}
+ROWS: dict[type[Dialect], Any] = {
+    VllmCompletions: vllm,
+    SglangGenerate: sglang,
+    ChatTokens: chat,
+}

@@ -29,7 +29,9 @@ async def read(client: ServerClient, body: bytes, size: int = 3) -> bytes:
 
 
 @given(bodies=st.lists(st.binary(max_size=40)), size=st.integers(1, 50))
-def test_a_reused_buffer_yields_the_body_and_nothing_else(bodies: list[bytes], size: int) -> None:
+def test_a_reused_buffer_yields_the_body_and_nothing_else(
+    bodies: list[bytes], size: int
+) -> None:
     async def one_after_another() -> list[bytes]:
         one = client()
         return [await read(one, body, size) for body in bodies]

@@ -47,7 +47,11 @@ SAMPLES = [
 
 
 def vllm(sample: Expected) -> dict[str, Any]:
-    logprobs = {"token_logprobs": sample.logprobs, "tokens": ["token_id:1"], "top_logprobs": None}
+    logprobs = {
+        "token_logprobs": sample.logprobs,
+        "tokens": ["token_id:1"],
+        "top_logprobs": None,
+    }
     return {
         "text": "\u65e5 \ud800",
         "token_ids": sample.tokens,
@@ -58,7 +62,9 @@ def vllm(sample: Expected) -> dict[str, Any]:
 
 
 def chat(sample: Expected, name: str) -> dict[str, Any]:
-    content = [{"token": "?", "logprob": p, "top_logprobs": []} for p in sample.logprobs]
+    content = [
+        {"token": "?", "logprob": p, "top_logprobs": []} for p in sample.logprobs
+    ]
     return {
         "message": {"role": "assistant", "content": "??"},
         "logprobs": {"content": content},
@@ -73,9 +79,14 @@ def sglang_chat(sample: Expected) -> dict[str, Any]:
 
 
 def sglang(sample: Expected) -> dict[str, Any]:
-    entries = [[p, t, None] for t, p in zip(sample.tokens, sample.logprobs, strict=True)]
+    entries = [
+        [p, t, None] for t, p in zip(sample.tokens, sample.logprobs, strict=True)
+    ]
     reason = {"type": sample.finish_reason, "matched": 0}
-    return {"text": "?", "meta_info": {"output_token_logprobs": entries, "finish_reason": reason}}
+    return {
+        "text": "?",
+        "meta_info": {"output_token_logprobs": entries, "finish_reason": reason},
+    }
 
 
 REPLIES: dict[str, tuple[Dialect, Any]] = {
@@ -83,7 +94,10 @@ REPLIES: dict[str, tuple[Dialect, Any]] = {
     "SGLang": (SglangGenerate(), [sglang(s) for s in SAMPLES]),
     "a chat of vLLM": (
         ChatTokens(),
-        {"prompt_token_ids": PROMPT, "choices": [chat(s, "token_ids") for s in SAMPLES]},
+        {
+            "prompt_token_ids": PROMPT,
+            "choices": [chat(s, "token_ids") for s in SAMPLES],
+        },
     ),
     "a chat of SGLang": (ChatTokens(), {"choices": [sglang_chat(s) for s in SAMPLES]}),
 }
@@ -96,7 +110,10 @@ def outcome(dialect: Dialect, body: bytes, request: GenerationRequest = REQUEST)
         samples = dialect.samples(body, request)
     except ReplyError:
         return None
-    return [Expected(list(tokens), list(logprobs), reason) for tokens, logprobs, reason in samples]
+    return [
+        Expected(list(tokens), list(logprobs), reason)
+        for tokens, logprobs, reason in samples
+    ]
 
 
 def refusal(dialect: Any, body: bytes, request: GenerationRequest = REQUEST) -> str:
@@ -123,7 +140,9 @@ def test_sglang_replies_with_an_object_for_one_completion() -> None:
 
 @KINDS
 @given(data=st.data())
-def test_any_value_anywhere_is_read_as_by_the_reference(kind: str, data: st.DataObject) -> None:
+def test_any_value_anywhere_is_read_as_by_the_reference(
+    kind: str, data: st.DataObject
+) -> None:
     dialect, sound = REPLIES[kind]
     place = data.draw(st.sampled_from(list(places(sound))))
     for reply in (with_value(sound, place, data.draw(ODD)), without(sound, place)):
@@ -159,14 +178,18 @@ def test_an_invalid_token_id_is_named() -> None:
 
 
 @pytest.mark.parametrize("dialect", [VllmCompletions(), ChatText()])
-@pytest.mark.parametrize("body", [b"<h1>Bad gateway</h1>", b'{"choices": [', b"\xff\xfe\xfa"])
+@pytest.mark.parametrize(
+    "body", [b"<h1>Bad gateway</h1>", b'{"choices": [', b"\xff\xfe\xfa"]
+)
 def test_invalid_json_is_quoted(dialect: Any, body: bytes) -> None:
     said = f"the reply to {dialect.name} is not valid JSON: "
     assert refusal(dialect, body).startswith(said)
 
 
 def test_parse_accepts_nan_surrogates_and_big_integers() -> None:
-    assert parse(b'{"a": [NaN, "\\ud800", 123456789012345678901234567890]}', "/")["a"][1:] == [
+    assert parse(b'{"a": [NaN, "\\ud800", 123456789012345678901234567890]}', "/")["a"][
+        1:
+    ] == [
         "\ud800",
         123456789012345678901234567890,
     ]
@@ -215,7 +238,9 @@ def test_a_text_reply_without_whole_completions_says_why(reply: Any, said: str) 
         (None, [None, None]),
     ],
 )
-def test_usage_is_divided_in_proportion_to_the_texts(usage: Any, counts: list[Any]) -> None:
+def test_usage_is_divided_in_proportion_to_the_texts(
+    usage: Any, counts: list[Any]
+) -> None:
     messages = [{"content": "1234", "reasoning": "1234"}, {"content": "12"}]
     reply = {"choices": [{"message": message} for message in messages], "usage": usage}
     samples = ChatText().samples(json.dumps(reply).encode())
@@ -224,9 +249,40 @@ def test_usage_is_divided_in_proportion_to_the_texts(usage: Any, counts: list[An
 
 NUMBERS = [
     *("1e400", "-1e400", "1" + "0" * 400, "-1" + "0" * 400, "NaN", "-Infinity"),
-    *("-0.0", "-0", "1.0", "1e0", "1E-999", "-1e-400", "5e-324", "0.0010000001", "0.001", "1e-7"),
-    *("2147483648", "-2147483649", "9223372036854775808", "18446744073709551616", "-1", "10"),
-    *('"1"', '"-0.5"', '"NaN"', "true", "null", "[1]", "[]", "{}", "[[1], 2]", "01", "+1", "0x1"),
+    *(
+        "-0.0",
+        "-0",
+        "1.0",
+        "1e0",
+        "1E-999",
+        "-1e-400",
+        "5e-324",
+        "0.0010000001",
+        "0.001",
+        "1e-7",
+    ),
+    *(
+        "2147483648",
+        "-2147483649",
+        "9223372036854775808",
+        "18446744073709551616",
+        "-1",
+        "10",
+    ),
+    *(
+        '"1"',
+        '"-0.5"',
+        '"NaN"',
+        "true",
+        "null",
+        "[1]",
+        "[]",
+        "{}",
+        "[[1], 2]",
+        "01",
+        "+1",
+        "0x1",
+    ),
     *("1_0", "1,", ",1", "1 1", "-", ".5", "1.", "\u0661"),
 ]
 """What may stand where a number belongs, as it would be written."""
@@ -248,14 +304,18 @@ MARK = "the number"
 def require_valid_or_refused(dialect: Dialect, body: bytes) -> None:
     for tokens, logprobs, reason in outcome(dialect, body) or []:
         assert len(tokens) == len(logprobs) <= REQUEST.max_tokens
-        assert all(type(token) is int and 0 <= token < REQUEST.vocabulary for token in tokens)
+        assert all(
+            type(token) is int and 0 <= token < REQUEST.vocabulary for token in tokens
+        )
         assert all(type(p) is float and math.isfinite(p) and p <= 0 for p in logprobs)
         assert reason in ("stop", "length")
 
 
 @KINDS
 @pytest.mark.parametrize("number", NUMBERS, ids=lambda number: number[:20])
-def test_any_number_anywhere_is_read_as_by_the_reference(kind: str, number: str) -> None:
+def test_any_number_anywhere_is_read_as_by_the_reference(
+    kind: str, number: str
+) -> None:
     dialect, sound = REPLIES[kind]
     for place in places(sound):
         marked = json.dumps(with_value(sound, place, MARK))
@@ -263,11 +323,15 @@ def test_any_number_anywhere_is_read_as_by_the_reference(kind: str, number: str)
         assert outcome(dialect, body) == decode_by_reference(dialect, body, REQUEST)
 
 
-@pytest.mark.parametrize("key", ["token_ids", "token_logprobs", "finish_reason", "choices"])
+@pytest.mark.parametrize(
+    "key", ["token_ids", "token_logprobs", "finish_reason", "choices"]
+)
 @pytest.mark.parametrize("other", ["[]", "[1, 2, 3]", '"stop"', "null", "{}"])
 def test_the_last_of_duplicate_keys_counts(key: str, other: str) -> None:
     dialect, sound = REPLIES["vLLM"]
-    body = json.dumps(sound).replace(f'"{key}":', f'"{key}": {other}, "{key}":').encode()
+    body = (
+        json.dumps(sound).replace(f'"{key}":', f'"{key}": {other}, "{key}":').encode()
+    )
     assert outcome(dialect, body) == SAMPLES
     last = json.dumps(sound).replace(f'"{key}":', f'"{key}": 1, "?":').encode()
     assert outcome(dialect, last) == decode_by_reference(dialect, last, REQUEST)
@@ -275,9 +339,13 @@ def test_the_last_of_duplicate_keys_counts(key: str, other: str) -> None:
 
 @KINDS
 @given(data=st.data())
-def test_a_truncated_or_corrupted_reply_is_valid_or_refused(kind: str, data: st.DataObject) -> None:
+def test_a_truncated_or_corrupted_reply_is_valid_or_refused(
+    kind: str, data: st.DataObject
+) -> None:
     dialect, sound = REPLIES[kind]
-    body = json.dumps(sound, ensure_ascii=data.draw(st.booleans())).encode(errors="surrogatepass")
+    body = json.dumps(sound, ensure_ascii=data.draw(st.booleans())).encode(
+        errors="surrogatepass"
+    )
     begin = data.draw(st.integers(0, len(body)))
     end = data.draw(st.integers(begin, len(body)))
     inserted = data.draw(
@@ -330,7 +398,9 @@ def recorded(path: str) -> tuple[Dialect, dict[str, Any]]:
 
 ASKED: dict[str, Any] = {**RECORDED["ask"], "prompt": tuple(RECORDED["ask"]["prompt"])}
 del ASKED["stops"]  # of an earlier version
-RECORDED_REQUEST = replace(GenerationRequest(**ASKED), n=GROUP, max_tokens=40, candidates=0)
+RECORDED_REQUEST = replace(
+    GenerationRequest(**ASKED), n=GROUP, max_tokens=40, candidates=0
+)
 
 
 @pytest.mark.parametrize("path", DIALECTS)
@@ -344,7 +414,9 @@ def test_a_recorded_reply_is_decoded(path: str) -> None:
 
 @pytest.mark.parametrize("path", DIALECTS)
 @given(data=st.data())
-def test_a_changed_recording_is_read_as_by_the_reference(path: str, data: st.DataObject) -> None:
+def test_a_changed_recording_is_read_as_by_the_reference(
+    path: str, data: st.DataObject
+) -> None:
     dialect, reply = recorded(path)
     place = data.draw(st.sampled_from(list(places(reply))))
     for changed in (with_value(reply, place, data.draw(ODD)), without(reply, place)):

@@ -32,7 +32,10 @@ async def refusing(code: int, body: object) -> AsyncIterator[str]:
 
 
 async def failed_post(url: str) -> BaseException:
-    async with aiohttp.ClientSession() as session, session.post(f"{url}/generate") as response:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(f"{url}/generate") as response,
+    ):
         with pytest.raises(aiohttp.ClientResponseError) as raised:
             await require_ok(response)
     return raised.value
@@ -71,7 +74,9 @@ async def failed_post(url: str) -> BaseException:
         (599, "", "599 from {}"),
     ],
 )
-async def test_a_refusal_is_described_on_one_line(code: int, body: object, said: str) -> None:
+async def test_a_refusal_is_described_on_one_line(
+    code: int, body: object, said: str
+) -> None:
     async with refusing(code, body) as url:
         error = await failed_post(url)
     assert describe(error) == said.format(f"{url}/generate")
@@ -79,9 +84,19 @@ async def test_a_refusal_is_described_on_one_line(code: int, body: object, said:
 
 @pytest.mark.parametrize(
     ("code", "expected"),
-    [(400, False), (401, False), (404, False), (408, True), (429, True), (500, True), (503, True)],
+    [
+        (400, False),
+        (401, False),
+        (404, False),
+        (408, True),
+        (429, True),
+        (500, True),
+        (503, True),
+    ],
 )
-async def test_errors_of_the_request_itself_are_not_transient(code: int, expected: bool) -> None:
+async def test_errors_of_the_request_itself_are_not_transient(
+    code: int, expected: bool
+) -> None:
     async with refusing(code, "no") as url:
         assert is_transient(await failed_post(url)) is expected
 
@@ -89,16 +104,25 @@ async def test_errors_of_the_request_itself_are_not_transient(code: int, expecte
 @pytest.mark.parametrize(
     ("message", "expected"),
     [
-        ("You exceeded your current quota, please check your plan and billing details.", False),
+        (
+            "You exceeded your current quota, please check your plan and billing details.",
+            False,
+        ),
         (
             "Rate limit reached. Please try again in 20s. Visit /account/billing to add credits",
             True,
         ),
         ("You exceeded your current quota. Please retry in 12.3s.", True),
-        ("You exceeded your current quota, see /docs/rate-limits." + " Quota exceeded" * 30, True),
+        (
+            "You exceeded your current quota, see /docs/rate-limits."
+            + " Quota exceeded" * 30,
+            True,
+        ),
     ],
 )
-async def test_rate_limits_are_transient_unlike_spent_quotas(message: str, expected: bool) -> None:
+async def test_rate_limits_are_transient_unlike_spent_quotas(
+    message: str, expected: bool
+) -> None:
     async with refusing(429, {"error": {"message": message}}) as url:
         error = await failed_post(url)
     assert is_transient(error) is expected
@@ -111,7 +135,9 @@ async def test_a_failure_without_a_reply_is_transient() -> None:
     with pytest.raises(aiohttp.ClientConnectorError) as raised:
         await failed_post(url)
     assert is_transient(raised.value)
-    assert describe(raised.value).startswith("ClientConnectorError: Cannot connect to host ")
+    assert describe(raised.value).startswith(
+        "ClientConnectorError: Cannot connect to host "
+    )
 
 
 @pytest.mark.parametrize(

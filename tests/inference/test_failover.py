@@ -34,7 +34,9 @@ class Server:
 class Servers:
     """Several servers, some of them down, with a failover between them."""
 
-    def __init__(self, *names: str, down: str = "", clock: Callable[[], float] = time.monotonic):
+    def __init__(
+        self, *names: str, down: str = "", clock: Callable[[], float] = time.monotonic
+    ):
         self.down = set(down.split())
         self.failover = Failover([Server(name, self.down) for name in names], clock)
         self.asked: Counter[str] = Counter()
@@ -49,7 +51,9 @@ class Servers:
 
     async def answers(self, times: int) -> list[str]:
         """What so many requests at once get."""
-        return await asyncio.gather(*(self.failover.send(self.request) for _ in range(times)))
+        return await asyncio.gather(
+            *(self.failover.send(self.request) for _ in range(times))
+        )
 
 
 async def test_requests_are_spread_over_the_servers() -> None:
@@ -116,12 +120,16 @@ async def test_an_outage_timeout_spares_requests_to_a_live_server() -> None:
     assert await servers.failover.send(generates) == "long"
 
 
-async def test_a_servers_failure_is_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_servers_failure_is_logged_once_a_minute(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     servers = Servers("a", "b", "c", down="a b", clock=(clock := Clock()))
     for _ in range(3):
         await servers.answers(1)
         clock.now += 31.0
-    said = "The inference server at {0} fails, trying others: ConnectionError: {0} is down"
+    said = (
+        "The inference server at {0} fails, trying others: ConnectionError: {0} is down"
+    )
     assert caplog.messages == [said.format(name) for name in "abab"]
 
 
@@ -131,7 +139,9 @@ async def test_a_single_servers_failure_is_logged_without_mention_of_others(
     servers = Servers("a", down="a")
     with pytest.raises(ConnectionError):
         await servers.answers(1)
-    assert caplog.messages == ["The inference server at a fails: ConnectionError: a is down"]
+    assert caplog.messages == [
+        "The inference server at a fails: ConnectionError: a is down"
+    ]
     assert servers.asked["a"] == 3
 
 

@@ -31,7 +31,9 @@ class Hasty(HangDetector):
     check_seconds = 0.001
 
 
-async def waited(detector: HangDetector, clock: Clock, seconds: int) -> asyncio.Task[str]:
+async def waited(
+    detector: HangDetector, clock: Clock, seconds: int
+) -> asyncio.Task[str]:
     """A request that has waited for so long; a check every second makes the time go by."""
     never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     enough, end = asyncio.Event(), clock.now + seconds
@@ -53,7 +55,9 @@ async def cancel(waiting: asyncio.Task[str]) -> None:
     await asyncio.gather(waiting, return_exceptions=True)
 
 
-async def seconds_allowed(detector: HangDetector, clock: Clock, said: str = "no reply") -> float:
+async def seconds_allowed(
+    detector: HangDetector, clock: Clock, said: str = "no reply"
+) -> float:
     """Return after how long a request without a reply is abandoned."""
     begun = clock.now
     with pytest.raises(HangingError, match=said):
@@ -78,7 +82,9 @@ async def test_a_silent_server_is_logged_within_ten_seconds_and_once_a_minute(
     server.there = True
     await cancel(waiting)
     await answered(detector, 1)
-    assert caplog.messages[-1].startswith("The inference server at http://here/v1 is back after 1")
+    assert caplog.messages[-1].startswith(
+        "The inference server at http://here/v1 is back after 1"
+    )
     assert caplog.messages[-1].endswith(" s, 0 requests given up")
 
 
@@ -86,10 +92,15 @@ async def test_requests_to_a_silent_server_are_abandoned() -> None:
     detector = Hasty(Server(there=False), clock := Clock())
     with pytest.raises(HangingError) as raised:
         await (await waited(detector, clock, 100))
-    assert str(raised.value) == "the inference server at http://here/v1 was silent for 60 s"
+    assert (
+        str(raised.value)
+        == "the inference server at http://here/v1 was silent for 60 s"
+    )
 
 
-async def test_a_slow_live_server_is_waited_for_silently(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_slow_live_server_is_waited_for_silently(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     server, clock = Server(there=True), Clock()
     waiting = await waited(Hasty(server, clock), clock, 50)
     assert not waiting.done()
@@ -107,7 +118,9 @@ async def answered(detector: HangDetector, times: int) -> None:
 
 
 @pytest.mark.parametrize(("replies", "limit"), [(0, 400), (1, 10)])
-async def test_forgotten_requests_are_abandoned_equally_late(replies: int, limit: int) -> None:
+async def test_forgotten_requests_are_abandoned_equally_late(
+    replies: int, limit: int
+) -> None:
     detector = Hasty(Server(there=True), clock := Clock())
     await answered(detector, replies)
     for _ in range(3):
@@ -157,13 +170,17 @@ async def test_only_the_last_replies_count_as_the_slowest() -> None:
     assert await seconds_allowed(detector, clock) == 10
 
 
-async def test_a_wait_of_all_is_logged_within_ten_seconds(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_wait_of_all_is_logged_within_ten_seconds(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     detector = Hasty(Server(there=True), clock := Clock())
     await answered(detector, 1)
     waiting = await waited(detector, clock, 50)
     [said] = caplog.messages
     assert said.startswith("No reply from http://here/v1 for ")
-    assert said.endswith(" s: 1 requests wait; the longest of the last replies took 0.0 s")
+    assert said.endswith(
+        " s: 1 requests wait; the longest of the last replies took 0.0 s"
+    )
     assert float(said.partition(" for ")[2].split()[0]) <= 10
     await cancel(waiting)
 
@@ -179,7 +196,9 @@ async def test_forgotten_requests_do_not_extend_the_silence_timeout() -> None:
 
 
 @pytest.mark.parametrize(("reply", "limit"), [(30.0, 300), (200.0, 400)])
-async def test_long_completions_extend_the_limit_to_the_timeout(reply: float, limit: int) -> None:
+async def test_long_completions_extend_the_limit_to_the_timeout(
+    reply: float, limit: int
+) -> None:
     detector = Hasty(Server(there=True), clock := Clock())
     await answered_after(reply, detector, clock)
     assert await seconds_allowed(detector, clock) == limit

@@ -16,7 +16,11 @@ from scripted_server import http, replying
 from reasoning_gym_environment.atropos.trainer_api import ApiRefusedError, TrainerApi
 from reasoning_gym_environment.errors import ConfigurationError
 from reasoning_gym_environment.inference._negotiation import Requirements, probe
-from reasoning_gym_environment.inference.errors import ReplyError, describe, is_transient
+from reasoning_gym_environment.inference.errors import (
+    ReplyError,
+    describe,
+    is_transient,
+)
 from reasoning_gym_environment.inference.servers import ServerClient
 from reasoning_gym_environment.util.outages import UnreachableError
 
@@ -26,7 +30,9 @@ DEEP = b"[" * 60_000
 
 
 def client(kind: str, url: str) -> ServerClient:
-    config = APIServerConfig(server_type=kind, base_url=f"{url}/v1", model_name="m", timeout=20)
+    config = APIServerConfig(
+        server_type=kind, base_url=f"{url}/v1", model_name="m", timeout=20
+    )
     return ServerClient(config)
 
 
@@ -42,12 +48,18 @@ async def failure(kind: str, *reply: bytes, endless: bool = False) -> Exception:
 
 
 BROKEN: dict[str, tuple[bytes, str]] = {
-    "not UTF-8": (http(NOT_UTF8, "502 Bad Gateway"), "<h1>Passerelle d\ufffdfaillante</h1>"),
+    "not UTF-8": (
+        http(NOT_UTF8, "502 Bad Gateway"),
+        "<h1>Passerelle d\ufffdfaillante</h1>",
+    ),
     "a charset that is no text encoding": (
         http(b"00", "502 Bad Gateway", "Content-Type: text/html; charset=hex\r\n"),
         "502 Bad Gateway from ",
     ),
-    "a deep error": (http(DEEP, "500 Internal Server Error"), "500 Internal Server Error from "),
+    "a deep error": (
+        http(DEEP, "500 Internal Server Error"),
+        "500 Internal Server Error from ",
+    ),
     "a deep reply": (http(DEEP), "is not valid JSON"),
     "a long header": (http(headers=f"X-Long: {'x' * 70_000}\r\n"), "is invalid: "),
     "no HTTP": (b"SSH-2.0-OpenSSH_9.6\r\n\r\n", "is invalid: "),
@@ -60,7 +72,9 @@ BROKEN: dict[str, tuple[bytes, str]] = {
 
 @pytest.mark.parametrize("kind", ["openai", "vllm"])
 @pytest.mark.parametrize("case", BROKEN)
-async def test_a_broken_reply_is_a_transient_failure_in_a_sentence(kind: str, case: str) -> None:
+async def test_a_broken_reply_is_a_transient_failure_in_a_sentence(
+    kind: str, case: str
+) -> None:
     reply, said = BROKEN[case]
     error = await failure(kind, reply)
     assert isinstance(error, aiohttp.ClientResponseError | ReplyError)
@@ -78,7 +92,8 @@ async def test_a_choice_that_is_no_object_is_a_broken_reply() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "most"), [("200 OK", 80_000_000), ("500 Internal Server Error", 5_000_000)]
+    ("status", "most"),
+    [("200 OK", 80_000_000), ("500 Internal Server Error", 5_000_000)],
 )
 async def test_a_reply_that_never_ends_is_given_up(status: str, most: int) -> None:
     head = ENDLESS_HEAD.format(status).encode()
@@ -91,7 +106,9 @@ async def test_a_reply_that_never_ends_is_given_up(status: str, most: int) -> No
 
 
 async def test_a_reply_may_be_as_long_as_its_tokens() -> None:
-    reply = json.dumps({"choices": [{"message": {"content": "x" * 20_000_000}}]}).encode()
+    reply = json.dumps(
+        {"choices": [{"message": {"content": "x" * 20_000_000}}]}
+    ).encode()
     async with replying(http(reply)) as url:
         asked = client("openai", url)
         with pytest.raises(ReplyError, match="more than 16791552 bytes"):
@@ -106,13 +123,19 @@ async def test_a_redirect_is_refused_with_its_target() -> None:
         redirect = http(b"", "307 Temporary Redirect", f"Location: {other}/v1/x\r\n")
         error = await failure("openai", redirect)
     assert not is_transient(error)
-    assert f"it redirects to {other}/v1/x (set --openai.base_url to the server's own" in describe(
-        error
+    assert (
+        f"it redirects to {other}/v1/x (set --openai.base_url to the server's own"
+        in describe(error)
     )
 
 
 HUGE = 10**400
-CHOICE = {"finish_reason": "length", "token_ids": [5], "prompt_token_ids": [5, 6, 7], "text": ""}
+CHOICE = {
+    "finish_reason": "length",
+    "token_ids": [5],
+    "prompt_token_ids": [5, 6, 7],
+    "text": "",
+}
 
 
 def completion(logprob: Any) -> bytes:
@@ -121,10 +144,16 @@ def completion(logprob: Any) -> bytes:
     return json.dumps(reply).encode()
 
 
-@pytest.mark.parametrize("body", [completion(HUGE), completion(-1.0), b'{"choices": [[]]}', b"5"])
-async def test_an_odd_reply_at_the_start_is_used_or_refused_in_a_sentence(body: bytes) -> None:
+@pytest.mark.parametrize(
+    "body", [completion(HUGE), completion(-1.0), b'{"choices": [[]]}', b"5"]
+)
+async def test_an_odd_reply_at_the_start_is_used_or_refused_in_a_sentence(
+    body: bytes,
+) -> None:
     request = replace(REQUEST, n=1, max_tokens=1, candidates=1)
-    needs = Requirements(request=request, text_ids=(1, 2), length_limit=10, sampling=None)
+    needs = Requirements(
+        request=request, text_ids=(1, 2), length_limit=10, sampling=None
+    )
     async with replying(http(body)) as url:
         asked = client("vllm", url)
         probing = asyncio.wait_for(probe(asked, needs), timeout=20)
@@ -137,8 +166,12 @@ async def test_an_odd_reply_at_the_start_is_used_or_refused_in_a_sentence(body: 
         assert found.text_ids is None
 
 
-@pytest.mark.parametrize("case", ["not UTF-8", "a deep error", "a deep reply", "a long header"])
-async def test_a_broken_reply_of_the_trainer_api_is_retried_until_patience_ends(case: str) -> None:
+@pytest.mark.parametrize(
+    "case", ["not UTF-8", "a deep error", "a deep reply", "a long header"]
+)
+async def test_a_broken_reply_of_the_trainer_api_is_retried_until_patience_ends(
+    case: str,
+) -> None:
     async with replying(BROKEN[case][0]) as url:
         api = TrainerApi(url)
         api.patience = 0.5

@@ -13,7 +13,9 @@ from reasoning_gym_environment.inference.prompts import (
 )
 
 
-def test_a_built_in_prompt_is_chosen_by_its_name_and_any_other_text_is_the_prompt_itself() -> None:
+def test_a_built_in_prompt_is_chosen_by_its_name_and_any_other_text_is_the_prompt_itself() -> (
+    None
+):
     for name, prompt in SYSTEM_PROMPTS.items():
         assert resolve_system_prompt(name) == prompt
         assert "<answer> and </answer>" in prompt
@@ -26,7 +28,9 @@ def test_only_the_thinking_prompt_names_the_think_tags() -> None:
     assert "think>" not in SYSTEM_PROMPTS["direct"]
 
 
-def test_a_rollout_opens_with_the_system_prompt_unless_it_is_empty_and_the_question() -> None:
+def test_a_rollout_opens_with_the_system_prompt_unless_it_is_empty_and_the_question() -> (
+    None
+):
     question = {"role": "user", "content": "2 + 2?"}
     system = {"role": "system", "content": "Be brief."}
     assert build_messages("Be brief.", "2 + 2?") == [system, question]
@@ -42,8 +46,12 @@ class Characters:
     def __len__(self) -> int:
         return 2**21
 
-    def __call__(self, text: list[str], *, add_special_tokens: bool) -> Mapping[str, Any]:
-        return {"input_ids": [self.encode(one, add_special_tokens=False) for one in text]}
+    def __call__(
+        self, text: list[str], *, add_special_tokens: bool
+    ) -> Mapping[str, Any]:
+        return {
+            "input_ids": [self.encode(one, add_special_tokens=False) for one in text]
+        }
 
     def encode(self, text: str, *, add_special_tokens: bool) -> Sequence[int]:
         return array("i", text.encode("utf-32-le"))
@@ -52,7 +60,11 @@ class Characters:
         return "".join(map(chr, token_ids))
 
     def apply_chat_template(
-        self, conversation: list[dict[str, str]], *, tokenize: bool, add_generation_prompt: bool
+        self,
+        conversation: list[dict[str, str]],
+        *,
+        tokenize: bool,
+        add_generation_prompt: bool,
     ) -> str:
         return "".join(message["content"] for message in conversation) + "\0"
 

@@ -34,7 +34,9 @@ NOON = "Mon, 23 Nov 2026 12:00:00 GMT"
 
 def refusal(status: int = 429, **headers: str) -> aiohttp.ClientResponseError:
     """What a client raises for a reply with these headers, named as arguments."""
-    named = CIMultiDict({name.replace("_", "-"): value for name, value in headers.items()})
+    named = CIMultiDict(
+        {name.replace("_", "-"): value for name, value in headers.items()}
+    )
     url = URL("http://h/v1/chat/completions")
     asked = aiohttp.RequestInfo(url, "POST", CIMultiDictProxy(CIMultiDict()), url)
     return aiohttp.ClientResponseError(
@@ -60,7 +62,9 @@ def refusal(status: int = 429, **headers: str) -> aiohttp.ClientResponseError:
         ({"Retry_After": "Mon, 99 Nov 99999 99:01:00 GMT"}, None),
     ],
 )
-def test_retry_after_is_seconds_or_a_date(headers: dict[str, str], expected: float | None) -> None:
+def test_retry_after_is_seconds_or_a_date(
+    headers: dict[str, str], expected: float | None
+) -> None:
     assert retry_after(refusal(**headers)) == expected
 
 
@@ -80,7 +84,9 @@ def test_a_date_without_the_replys_own_counts_from_now() -> None:
         (ConnectionError("gone"), False),
     ],
 )
-def test_a_rate_limit_is_told_from_other_failures(error: Exception, expected: bool) -> None:
+def test_a_rate_limit_is_told_from_other_failures(
+    error: Exception, expected: bool
+) -> None:
     assert is_rate_limited(error) is expected
 
 
@@ -95,7 +101,9 @@ async def accept(limit: RateLimit) -> None:
         pass
 
 
-async def test_an_absurd_pause_is_bounded_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_absurd_pause_is_bounded_and_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     limit = RateLimit("http://h/v1", clock=Clock())
     await refuse(limit, refusal(Retry_After="86400000"))
     assert 600 <= limit.pause <= 660
@@ -119,7 +127,9 @@ async def test_a_pause_that_nobody_names_doubles_until_a_success() -> None:
         assert least <= pause <= 1.1 * least
 
 
-async def test_refusals_of_one_round_halve_the_concurrency_once_and_successes_raise_it() -> None:
+async def test_refusals_of_one_round_halve_the_concurrency_once_and_successes_raise_it() -> (
+    None
+):
     limit = RateLimit("http://h/v1", clock=(clock := Clock()))
     all_sent, most, now = asyncio.Event(), 0, 0
 
@@ -149,7 +159,9 @@ async def test_refusals_of_one_round_halve_the_concurrency_once_and_successes_ra
 
 
 async def test_requests_fail_when_all_are_refused_for_too_long() -> None:
-    limit = RateLimit("http://h/v1", first_pause=0.01, patience=0.1, clock=Clock(look=0.001))
+    limit = RateLimit(
+        "http://h/v1", first_pause=0.01, patience=0.1, clock=Clock(look=0.001)
+    )
     refusals = 0
 
     async def request() -> None:
@@ -161,7 +173,9 @@ async def test_requests_fail_when_all_are_refused_for_too_long() -> None:
     ended = asyncio.gather(*requests, return_exceptions=True)
     ends = await asyncio.wait_for(ended, timeout=60)
     assert {type(end) for end in ends} == {UnreachableError}
-    assert str(ends[0]).startswith("the inference server at http://h/v1 has refused all requests")
+    assert str(ends[0]).startswith(
+        "the inference server at http://h/v1 has refused all requests"
+    )
     assert 2 < refusals < 15
     while limit.pause:
         await asyncio.sleep(0.01)
@@ -170,7 +184,9 @@ async def test_requests_fail_when_all_are_refused_for_too_long() -> None:
 
 
 async def test_time_without_requests_is_not_a_time_of_refusals() -> None:
-    limit = RateLimit("http://h/v1", first_pause=0.01, patience=120.0, clock=(clock := Clock()))
+    limit = RateLimit(
+        "http://h/v1", first_pause=0.01, patience=120.0, clock=(clock := Clock())
+    )
     await refuse(limit, refusal())
     clock.now += 121.0
     await refuse(limit, refusal())
@@ -198,12 +214,17 @@ def client(url: str) -> ServerClient:
 
 
 async def send(failover: Failover, times: int) -> list[Any]:
-    sent = (failover.send(lambda server: server.sample(REQUEST), "eval") for _ in range(times))
+    sent = (
+        failover.send(lambda server: server.sample(REQUEST), "eval")
+        for _ in range(times)
+    )
     return await asyncio.wait_for(asyncio.gather(*sent), timeout=120)
 
 
 @pytest.mark.parametrize("kind", [seconds, date, untold, unavailable])
-async def test_all_requests_are_answered_and_few_are_refused(kind: Refusal, tokenizer: Any) -> None:
+async def test_all_requests_are_answered_and_few_are_refused(
+    kind: Refusal, tokenizer: Any
+) -> None:
     async with ScriptedServer(POLICY, tokenizer, allowed=20, refusal=kind) as server:
         asked = client(server.url)
         answers = await send(Failover([asked]), 60)
@@ -212,7 +233,9 @@ async def test_all_requests_are_answered_and_few_are_refused(kind: Refusal, toke
     assert 0 < server.refused < 100  # 40 of the first 60, which come at once
 
 
-async def test_a_group_beyond_the_limit_is_completed_where_n_is_ignored(tokenizer: Any) -> None:
+async def test_a_group_beyond_the_limit_is_completed_where_n_is_ignored(
+    tokenizer: Any,
+) -> None:
     limits = {"allowed": 3, "window": 0.2, "refusal": untold}
     async with ScriptedServer(POLICY, tokenizer, ignores_n=True, **limits) as server:
         asked = client(server.url)
@@ -235,7 +258,10 @@ async def test_a_limited_server_leaves_requests_to_the_others(tokenizer: Any) ->
         await send(failover, 20)
         assert failover.waiting == ""
         await asyncio.gather(*(each.close() for each in both))
-    assert Counter(limited=limited.requests, free=free.requests) == {"limited": 2, "free": 18}
+    assert Counter(limited=limited.requests, free=free.requests) == {
+        "limited": 2,
+        "free": 18,
+    }
 
 
 async def test_small_requests_of_the_start_wait_too(tokenizer: Any) -> None:
@@ -261,7 +287,10 @@ async def test_the_start_goes_on_without_a_limited_server_if_another_works(
         begun = inference.require_servers(0.0, length_limit=50, sampling=sampling)
         await asyncio.wait_for(begun, timeout=60)
         await inference.close()
-    assert "Starting without some servers: no answer from the inference server at" in caplog.text
+    assert (
+        "Starting without some servers: no answer from the inference server at"
+        in caplog.text
+    )
     assert "because of its rate limit: 429 Too Many Requests" in caplog.text
 
 
@@ -272,8 +301,13 @@ async def test_a_pause_is_described_with_its_end(tokenizer: Any) -> None:
         waiting = asyncio.create_task(send(failover, 1))
         while not failover.waiting:
             await asyncio.sleep(0.01)
-        until = time.strftime("%H:%M:%S", time.localtime(time.time() + asked.rate_limit.pause))
-        assert failover.waiting == f"waiting until {until} for the rate limit of {server.url}"
+        until = time.strftime(
+            "%H:%M:%S", time.localtime(time.time() + asked.rate_limit.pause)
+        )
+        assert (
+            failover.waiting
+            == f"waiting until {until} for the rate limit of {server.url}"
+        )
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
         await asked.close()

@@ -17,8 +17,16 @@ from atroposlib.envs.server_handling.server_baseline import APIServerConfig
 from scripted_server import serving
 
 from reasoning_gym_environment.errors import ConfigurationError
-from reasoning_gym_environment.inference._negotiation import Requirements, blocker, probe
-from reasoning_gym_environment.inference.dialects import Dialect, GenerationRequest, SamplingParams
+from reasoning_gym_environment.inference._negotiation import (
+    Requirements,
+    blocker,
+    probe,
+)
+from reasoning_gym_environment.inference.dialects import (
+    Dialect,
+    GenerationRequest,
+    SamplingParams,
+)
 from reasoning_gym_environment.inference.errors import ReplyError
 from reasoning_gym_environment.inference.servers import SERVER_TYPES, ServerClient
 
@@ -29,12 +37,16 @@ AT = r"at `\$.choices\[1\]"
 
 
 def recording(name: str = "processed") -> dict[str, Any]:
-    loaded: dict[str, Any] = json.loads((RECORDINGS / f"vllm-0.32-{name}.json").read_text())
+    loaded: dict[str, Any] = json.loads(
+        (RECORDINGS / f"vllm-0.32-{name}.json").read_text()
+    )
     return loaded
 
 
 @asynccontextmanager
-async def replayed(kind: str, name: str = "processed", **more: Any) -> AsyncIterator[ServerClient]:
+async def replayed(
+    kind: str, name: str = "processed", **more: Any
+) -> AsyncIterator[ServerClient]:
     """A client of a server that answers the recorded requests as recorded, and no others."""
     exchanges = recording(name)["exchanges"]
 
@@ -48,7 +60,9 @@ async def replayed(kind: str, name: str = "processed", **more: Any) -> AsyncIter
 
     settings = {"model_name": recording()["ask"]["model"], "api_key": "x", **more}
     async with serving([web.route("*", "/{path:.*}", answer)]) as url:
-        client = ServerClient(APIServerConfig(server_type=kind, base_url=f"{url}/v1", **settings))
+        client = ServerClient(
+            APIServerConfig(server_type=kind, base_url=f"{url}/v1", **settings)
+        )
         try:
             yield client
         finally:
@@ -70,10 +84,14 @@ def requirements(**changes: Any) -> Requirements:
 
 
 def group_request() -> GenerationRequest:
-    return replace(requirements().request, n=3, max_tokens=40, temperature=0.7, candidates=0)
+    return replace(
+        requirements().request, n=3, max_tokens=40, temperature=0.7, candidates=0
+    )
 
 
-async def group_reply(kind: str, name: str = "processed") -> tuple[Dialect, dict[str, Any]]:
+async def group_reply(
+    kind: str, name: str = "processed"
+) -> tuple[Dialect, dict[str, Any]]:
     """The recorded group, and the dialect that it is in."""
     async with replayed(kind, name) as server:
         dialect = SERVER_TYPES[kind]
@@ -85,7 +103,9 @@ def read(dialect: Dialect, reply: Any) -> list[Any]:
 
 
 @KINDS
-async def test_a_probe_finds_the_servers_capabilities_and_a_short_context_blocks(kind: str) -> None:
+async def test_a_probe_finds_the_servers_capabilities_and_a_short_context_blocks(
+    kind: str,
+) -> None:
     async with replayed(kind) as server:
         found = await probe(server, requirements())
     assert found.dialect is SERVER_TYPES[kind]
@@ -117,7 +137,9 @@ async def test_raw_logprobs_are_recognized_and_block(kind: str) -> None:
 
 @KINDS
 @pytest.mark.parametrize("name", ["processed", "raw"])
-async def test_a_group_has_the_servers_tokens_and_logprobs(kind: str, name: str) -> None:
+async def test_a_group_has_the_servers_tokens_and_logprobs(
+    kind: str, name: str
+) -> None:
     dialect, reply = await group_reply(kind, name)
     samples = read(dialect, reply)
     assert len(samples) == 3
@@ -135,10 +157,22 @@ async def test_a_group_has_the_servers_tokens_and_logprobs(kind: str, name: str)
         ("token_ids", lambda ids: ids[:-1], r"\d+ token ids with \d+ logprobs"),
         ("token_ids", lambda _: None, rf"`array`, got `null` - {AT}.token_ids`"),
         ("logprobs", lambda _: None, rf"`object`, got `null` - {AT}.logprobs`"),
-        ("prompt_token_ids", lambda ids: [5, *ids[1:]], "differs from ours of 38 at token 0"),
+        (
+            "prompt_token_ids",
+            lambda ids: [5, *ids[1:]],
+            "differs from ours of 38 at token 0",
+        ),
         ("token_ids", lambda ids: [49_152, *ids[1:]], "49152 is not a token id"),
-        ("token_ids", lambda ids: ["17", *ids[1:]], rf"`int`, got `str` - {AT}.token_ids\[0\]`"),
-        ("finish_reason", lambda _: "abort", "a completion has the finish reason 'abort'"),
+        (
+            "token_ids",
+            lambda ids: ["17", *ids[1:]],
+            rf"`int`, got `str` - {AT}.token_ids\[0\]`",
+        ),
+        (
+            "finish_reason",
+            lambda _: "abort",
+            "a completion has the finish reason 'abort'",
+        ),
     ],
 )
 async def test_a_partly_invalid_reply_is_refused(

@@ -51,7 +51,9 @@ class StrictEndpoint:
                 return web.json_response(refusal["body"], status=refusal["status"])
         choice = {"index": 0, "message": self._message, "finish_reason": "stop"}
         usage = {"prompt_tokens": 9, "completion_tokens": 5}
-        return web.json_response({"choices": [choice] * body.get("n", 1), "usage": usage})
+        return web.json_response(
+            {"choices": [choice] * body.get("n", 1), "usage": usage}
+        )
 
     def _has(self, body: dict[str, Any], condition: str) -> bool:
         name, _, value = condition.partition("=")
@@ -61,7 +63,9 @@ class StrictEndpoint:
 @asynccontextmanager
 async def client_of(endpoint: StrictEndpoint) -> AsyncIterator[ServerClient]:
     async with serving([web.post("/v1/chat/completions", endpoint.answer)]) as url:
-        config = APIServerConfig(server_type="openai", base_url=f"{url}/v1", model_name="m")
+        config = APIServerConfig(
+            server_type="openai", base_url=f"{url}/v1", model_name="m"
+        )
         client = ServerClient(config)
         try:
             yield client
@@ -75,13 +79,17 @@ def needs(**changes: Any) -> Requirements:
     return Requirements(request=REQUEST, text_ids=(1,), length_limit=64, **given)
 
 
-async def found_at(endpoint: StrictEndpoint, requirements: Requirements) -> Capabilities:
+async def found_at(
+    endpoint: StrictEndpoint, requirements: Requirements
+) -> Capabilities:
     async with client_of(endpoint) as client:
         return await probe(client, requirements)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["endpoint"])
-async def test_an_endpoints_refusals_change_requests_or_end_the_start(case: dict[str, Any]) -> None:
+async def test_an_endpoints_refusals_change_requests_or_end_the_start(
+    case: dict[str, Any],
+) -> None:
     endpoint = StrictEndpoint(case["refusals"])
     if error := case.get("error"):
         with pytest.raises(ConfigurationError) as raised:
@@ -89,15 +97,21 @@ async def test_an_endpoints_refusals_change_requests_or_end_the_start(case: dict
         assert error in str(raised.value)
         return
     found = await found_at(endpoint, needs())
-    assert found.dialect == ChatText(limit=case["limit"], left_out=frozenset(case["left_out"]))
+    assert found.dialect == ChatText(
+        limit=case["limit"], left_out=frozenset(case["left_out"])
+    )
     assert len(found.samples) == (1 if "n" in case["left_out"] else 2)
     assert blocker(found, needs()) is None
     said = "refuses temperature 0.1 in evaluation: its own default applies"
-    assert (said in (warning(found, needs()) or "")) is ("temperature" in case["left_out"])
+    assert (said in (warning(found, needs()) or "")) is (
+        "temperature" in case["left_out"]
+    )
 
 
 async def test_a_group_is_complete_where_n_is_refused() -> None:
-    refusals = [{"while": ["n"], "status": 400, "body": {"error": "'n' : must be at most 1"}}]
+    refusals = [
+        {"while": ["n"], "status": 400, "body": {"error": "'n' : must be at most 1"}}
+    ]
     endpoint = StrictEndpoint(refusals)
     async with client_of(endpoint) as client:
         client.dialect = (await probe(client, needs())).dialect
@@ -119,7 +133,9 @@ async def test_training_at_a_refused_temperature_ends_the_start() -> None:
 
 
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
-async def test_thoughts_in_a_field_of_their_own_end_the_start_of_serve(field: str) -> None:
+async def test_thoughts_in_a_field_of_their_own_end_the_start_of_serve(
+    field: str,
+) -> None:
     endpoint = StrictEndpoint([], content=None, **{field: "two and two"})
     found = await found_at(endpoint, needs(sampling=PLAIN))
     assert blocker(found, needs(sampling=PLAIN)) is None  # `process` collects them
@@ -133,5 +149,13 @@ async def test_without_a_tokenizer_only_text_is_requested() -> None:
     endpoint = StrictEndpoint([])
     found = await found_at(endpoint, replace(needs(), text_ids=None))
     [body] = endpoint.bodies
-    assert body.keys() == {"model", "messages", "n", "max_tokens", "temperature", "top_p"}
-    assert [sample.usage for sample in found.samples] == [(9, 2), (9, 2)]  # of 5 together
+    assert body.keys() == {
+        "model",
+        "messages",
+        "n",
+        "max_tokens",
+        "temperature",
+        "top_p",
+    }
+    # Of 5 together.
+    assert [sample.usage for sample in found.samples] == [(9, 2), (9, 2)]

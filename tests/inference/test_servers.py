@@ -21,7 +21,12 @@ from reasoning_gym_environment.inference.servers import ServerClient
 
 
 def client(kind: str, base_url: str | None, **settings: Any) -> ServerClient:
-    server = {"server_type": kind, "base_url": base_url, "model_name": "m", "api_key": "x"}
+    server = {
+        "server_type": kind,
+        "base_url": base_url,
+        "model_name": "m",
+        "api_key": "x",
+    }
     return ServerClient(APIServerConfig(**{**server, "timeout": 1, **settings}))
 
 
@@ -48,16 +53,23 @@ def url_of(port: socket.socket) -> str:
 
 
 @pytest.mark.parametrize("kind", ["openai", "vllm"])
-async def test_a_refused_connection_fails_at_once(kind: str, bound: socket.socket) -> None:
+async def test_a_refused_connection_fails_at_once(
+    kind: str, bound: socket.socket
+) -> None:
     error = await asyncio.wait_for(failure_of(kind, url_of(bound)), timeout=30)
     assert "connect" in describe(error).lower()
 
 
 @pytest.mark.parametrize("kind", ["openai", "vllm"])
-async def test_a_silent_server_fails_after_its_timeout(kind: str, bound: socket.socket) -> None:
+async def test_a_silent_server_fails_after_its_timeout(
+    kind: str, bound: socket.socket
+) -> None:
     bound.listen()
     error = await asyncio.wait_for(failure_of(kind, url_of(bound)), timeout=60)
-    assert describe(error) == "no reply in time (10 s to connect, --openai.timeout in total)"
+    assert (
+        describe(error)
+        == "no reply in time (10 s to connect, --openai.timeout in total)"
+    )
 
 
 @pytest.mark.parametrize("kind", ["vllm", "sglang", "trl"])
@@ -144,7 +156,10 @@ async def test_waiting_for_admission_is_not_waiting_for_the_server() -> None:
     async with serving([web.post("/v1/chat/completions", reply)]) as url:
         chats = client("openai", f"{url}/v1", num_max_requests_at_once=1, timeout=600)
         failover = Failover([chats], clock)
-        sent = (failover.send(lambda server: server.sample(REQUEST), "train") for _ in range(2))
+        sent = (
+            failover.send(lambda server: server.sample(REQUEST), "train")
+            for _ in range(2)
+        )
         assert len(await asyncio.gather(*sent)) == 2
         await chats.close()
 
@@ -156,4 +171,8 @@ async def test_a_reply_put_together_of_several_has_the_usage_of_all() -> None:
         reply = await inference.reply("/v1/chat/completions", body, "train")
         await inference.close()
     assert len(asked) == len(reply["choices"]) == 3
-    assert reply["usage"] == {"prompt_tokens": 3, "completion_tokens": 3, "total_tokens": 6}
+    assert reply["usage"] == {
+        "prompt_tokens": 3,
+        "completion_tokens": 3,
+        "total_tokens": 6,
+    }

@@ -64,7 +64,12 @@ TEMPLATES = [
     ),
     Template(
         name="llama3",
-        special=("<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"),
+        special=(
+            "<|begin_of_text|>",
+            "<|start_header_id|>",
+            "<|end_header_id|>",
+            "<|eot_id|>",
+        ),
         prompt=(
             "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\nThink.<|eot_id|>"
             "<|start_header_id|>user<|end_header_id|>\n\n2 + 2?<|eot_id|>"
@@ -95,7 +100,14 @@ TEMPLATES = [
     ),
     Template(
         name="gpt_oss",
-        special=("<|start|>", "<|message|>", "<|channel|>", "<|end|>", "<|call|>", "<|return|>"),
+        special=(
+            "<|start|>",
+            "<|message|>",
+            "<|channel|>",
+            "<|end|>",
+            "<|call|>",
+            "<|return|>",
+        ),
         prompt=(
             "<|start|>system<|message|>You are a chat model.\n\nReasoning: medium\n\n"
             "# Valid channels: analysis, commentary, final.<|end|>"
@@ -120,7 +132,10 @@ class Model:
 
     @property
     def prompt(self) -> str:
-        messages = [{"role": "system", "content": "Think."}, {"role": "user", "content": "2 + 2?"}]
+        messages = [
+            {"role": "system", "content": "Think."},
+            {"role": "user", "content": "2 + 2?"},
+        ]
         return render_prompt(self.tokenizer, messages)
 
     @property
@@ -144,7 +159,9 @@ class Model:
 
     def written(self, completion: Completion) -> str:
         """The text of the unmasked tokens."""
-        return str(self.tokenizer.decode([m for m in completion.masks if m != IGNORE_INDEX]))
+        return str(
+            self.tokenizer.decode([m for m in completion.masks if m != IGNORE_INDEX])
+        )
 
 
 @pytest.fixture(params=TEMPLATES, ids=lambda template: template.name, scope="module")
@@ -152,9 +169,13 @@ def model(request: pytest.FixtureRequest, tokenizer_folder: str) -> Model:
     template: Template = request.param
     tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder)
     tokenizer.add_special_tokens({"eos_token": template.special[-1]})
-    tokenizer.add_special_tokens({"additional_special_tokens": list(template.special[:-1])})
+    tokenizer.add_special_tokens(
+        {"additional_special_tokens": list(template.special[:-1])}
+    )
     tokenizer.add_tokens(list(template.tags))
-    tokenizer.chat_template = (FOLDER / f"{template.name}.jinja").read_text(encoding="utf-8")
+    tokenizer.chat_template = (FOLDER / f"{template.name}.jinja").read_text(
+        encoding="utf-8"
+    )
     return Model(template, tokenizer)
 
 
@@ -163,15 +184,21 @@ def test_the_prompt_is_what_the_template_makes_of_the_messages(model: Model) -> 
     assert model.tokenizer.decode(model.prompt_tokens) == model.template.prompt
 
 
-def test_the_mask_covers_everything_but_the_completion_and_its_end_of_turn(model: Model) -> None:
+def test_the_mask_covers_everything_but_the_completion_and_its_end_of_turn(
+    model: Model,
+) -> None:
     completion = model.complete(model.template.written)
     masked = [mask == IGNORE_INDEX for mask in completion.masks]
     assert masked == sorted(masked, reverse=True)
     assert list(completion.tokens[: masked.count(True)]) == model.prompt_tokens
-    assert model.written(completion) == model.template.written + model.template.special[-1]
+    assert (
+        model.written(completion) == model.template.written + model.template.special[-1]
+    )
 
 
-def test_a_thought_in_its_own_field_is_trained_on_as_the_model_wrote_it(model: Model) -> None:
+def test_a_thought_in_its_own_field_is_trained_on_as_the_model_wrote_it(
+    model: Model,
+) -> None:
     text = join_reasoning(model.prompt, THOUGHT, REPLY)
     assert model.complete(text) == model.complete(model.template.written)
 
@@ -182,17 +209,26 @@ def test_a_truncated_thought_stays_open(model: Model) -> None:
     assert completion.truncated
 
 
-def test_an_answer_counts_only_outside_a_thought_that_the_prompt_opened(model: Model) -> None:
+def test_an_answer_counts_only_outside_a_thought_that_the_prompt_opened(
+    model: Model,
+) -> None:
     opens = model.template.name == "deepseek_r1"
     assert bool(opened_thought(model.prompt)) == opens
     text = opened_thought(model.prompt) + "I try <answer>4</answer> hmm"
     assert (extract_answer(text).answer is None) == opens
 
 
-def test_a_reply_without_a_thought_is_trained_on_as_the_model_wrote_it(model: Model) -> None:
-    completion = model.complete(join_reasoning(model.prompt, None, "<answer>4</answer>"))
+def test_a_reply_without_a_thought_is_trained_on_as_the_model_wrote_it(
+    model: Model,
+) -> None:
+    completion = model.complete(
+        join_reasoning(model.prompt, None, "<answer>4</answer>")
+    )
     channel = "<|channel|>final<|message|>" if model.template.name == "gpt_oss" else ""
-    assert model.written(completion) == f"{channel}<answer>4</answer>{model.template.special[-1]}"
+    assert (
+        model.written(completion)
+        == f"{channel}<answer>4</answer>{model.template.special[-1]}"
+    )
     assert extract_answer(completion.text).answer == "4"
 
 
@@ -210,7 +246,9 @@ def test_without_a_system_prompt_the_template_decides(model: Model) -> None:
     assert prompt.endswith(model.template.prompt.partition("2 + 2?")[2])
 
 
-def test_templates_that_drop_earlier_thoughts_leave_completions_unchanged(model: Model) -> None:
+def test_templates_that_drop_earlier_thoughts_leave_completions_unchanged(
+    model: Model,
+) -> None:
     earlier = [
         {"role": "user", "content": "1 + 1?"},
         {"role": "assistant", "content": f"<think>{THOUGHT}</think>2"},
@@ -218,4 +256,7 @@ def test_templates_that_drop_earlier_thoughts_leave_completions_unchanged(model:
     ]
     drops = model.template.name in ("qwen3", "deepseek_r1")
     assert (THOUGHT not in render_prompt(model.tokenizer, earlier)) == drops
-    assert model.tokenizer.decode(end_of_turn(model.tokenizer)) == model.template.special[-1]
+    assert (
+        model.tokenizer.decode(end_of_turn(model.tokenizer))
+        == model.template.special[-1]
+    )

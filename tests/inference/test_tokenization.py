@@ -17,7 +17,10 @@ from reasoning_gym_environment.inference.prompts import (
 from reasoning_gym_environment.records import Completion
 from reasoning_gym_environment.util.values import replace_surrogates
 
-MESSAGES = [{"role": "system", "content": "Think."}, {"role": "user", "content": "2 + 2?"}]
+MESSAGES = [
+    {"role": "system", "content": "Think."},
+    {"role": "user", "content": "2 + 2?"},
+]
 TEXT = "<think>\nTwo and two.\n</think>\n\n<answer>4</answer>"
 
 DROPS_THOUGHTS = (
@@ -45,7 +48,10 @@ def thoughtless(tokenizer_folder: str) -> Any:
 
 
 def complete(
-    tokenizer: Any, text: str = TEXT, finish_reason: str = "stop", length_limit: int = 4096
+    tokenizer: Any,
+    text: str = TEXT,
+    finish_reason: str = "stop",
+    length_limit: int = 4096,
 ) -> tuple[str, list[int], Completion]:
     """The prompt, its tokens, and the completion of the text."""
     prompt = render_prompt(tokenizer, MESSAGES)
@@ -65,10 +71,18 @@ def test_texts_encoded_together_have_the_same_tokens_as_alone(tokenizer: Any) ->
     texts = ["", "a\ud800", TEXT, "日本 🎉", TEXT * 20]
     reasons = ["stop", "length", "length", "stop", "stop"]
     prompt = tokenizer.encode("2 + 2?", add_special_tokens=False)
-    alone = [tokenizer.encode(replace_surrogates(t)[0], add_special_tokens=False) for t in texts]
+    alone = [
+        tokenizer.encode(replace_surrogates(t)[0], add_special_tokens=False)
+        for t in texts
+    ]
     turn_end = end_of_turn(tokenizer)
     made = completions_from_texts(
-        tokenizer, prompt, texts, finish_reasons=reasons, turn_end=turn_end, length_limit=4096
+        tokenizer,
+        prompt,
+        texts,
+        finish_reasons=reasons,
+        turn_end=turn_end,
+        length_limit=4096,
     )
     assert [completion.text for completion in made] == texts
     assert [completion.finish_reason for completion in made] == reasons
@@ -82,7 +96,9 @@ def test_texts_encoded_together_have_the_same_tokens_as_alone(tokenizer: Any) ->
     assert nothing == []
 
 
-def test_the_prompt_is_text_that_ends_where_the_assistant_begins(tokenizer: Any) -> None:
+def test_the_prompt_is_text_that_ends_where_the_assistant_begins(
+    tokenizer: Any,
+) -> None:
     assert render_prompt(tokenizer, MESSAGES) == (
         "<|im_start|>system\nThink.<|im_end|>\n<|im_start|>user\n2 + 2?<|im_end|>\n"
         "<|im_start|>assistant\n"
@@ -100,7 +116,9 @@ def test_the_prompt_is_masked_and_the_completion_is_not(tokenizer: Any) -> None:
     assert completion.logprobs is None
 
 
-def test_a_completion_is_the_models_text_and_its_turn_end(tokenizer: Any, thoughtless: Any) -> None:
+def test_a_completion_is_the_models_text_and_its_turn_end(
+    tokenizer: Any, thoughtless: Any
+) -> None:
     for each in (tokenizer, thoughtless):
         prompt, _, completion = complete(each)
         assert each.decode(list(completion.tokens)) == prompt + TEXT + "<|im_end|>"
@@ -115,8 +133,12 @@ def test_the_end_of_a_turn_is_the_templates_first_special_token_after_the_messag
     assert end_of_turn(tokenizer) == end_of_turn(thoughtless) == expected
 
 
-def test_the_end_of_a_turn_includes_text_before_the_special_token(tokenizer_folder: str) -> None:
-    tokenizer = load(tokenizer_folder, DROPS_THOUGHTS.replace("<|im_end|>", " .<|im_end|>"))
+def test_the_end_of_a_turn_includes_text_before_the_special_token(
+    tokenizer_folder: str,
+) -> None:
+    tokenizer = load(
+        tokenizer_folder, DROPS_THOUGHTS.replace("<|im_end|>", " .<|im_end|>")
+    )
     assert tokenizer.decode(list(end_of_turn(tokenizer))) == " .<|im_end|>"
 
 
@@ -130,7 +152,9 @@ def test_a_template_without_special_tokens_ends_a_turn_with_end_of_sequence_if_t
 
 
 @pytest.mark.parametrize("reason", ["length", "content_filter"])
-def test_a_truncated_or_withheld_completion_has_no_end_of_turn(tokenizer: Any, reason: str) -> None:
+def test_a_truncated_or_withheld_completion_has_no_end_of_turn(
+    tokenizer: Any, reason: str
+) -> None:
     prompt, _, completion = complete(tokenizer, finish_reason=reason)
     assert tokenizer.decode(list(completion.tokens)) == prompt + TEXT
     assert completion.truncated is (reason == "length")
@@ -160,7 +184,12 @@ def test_an_empty_completion_is_only_the_end_of_turn(tokenizer: Any) -> None:
 @given(text=st.text(st.characters(codec="utf-8"), max_size=40))
 def test_any_text_survives_encoding(tokenizer: Any, text: str) -> None:
     [completion] = completions_from_texts(
-        tokenizer, [1], [text], finish_reasons=["length"], turn_end=[], length_limit=4096
+        tokenizer,
+        [1],
+        [text],
+        finish_reasons=["length"],
+        turn_end=[],
+        length_limit=4096,
     )
     assert tokenizer.decode(list(completion.tokens[1:])) == text
 
@@ -177,7 +206,9 @@ def test_a_thought_in_its_own_field_precedes_the_answer_unless_the_prompt_opened
         assert join_reasoning("<think>", nothing, "so: 4") == "so: 4"
 
 
-def test_unpaired_surrogates_get_the_tokens_of_the_replacement_character(tokenizer: Any) -> None:
+def test_unpaired_surrogates_get_the_tokens_of_the_replacement_character(
+    tokenizer: Any,
+) -> None:
     broken = "so\ud800 <answer>4\udfff</answer>"
     _, _, completion = complete(tokenizer, broken)
     _, _, whole = complete(tokenizer, "so\ufffd <answer>4\ufffd</answer>")

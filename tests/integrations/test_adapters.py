@@ -41,11 +41,15 @@ def gym() -> Iterator[ReasoningGym]:
 
 def test_held_out_problems_are_those_of_evaluate(gym: ReasoningGym) -> None:
     problems = evaluation_problems(gym, ["lcm", "gcd"], per_task=2, seed=3)
-    assert [problem.recipe for problem in problems] == evaluation_recipes(3, ["gcd", "lcm"], 2)
+    assert [problem.recipe for problem in problems] == evaluation_recipes(
+        3, ["gcd", "lcm"], 2
+    )
 
 
 def test_categories_expand_to_their_tasks(gym: ReasoningGym) -> None:
-    tasks = {p.recipe.task for p in evaluation_problems(gym, ["probability"], per_task=1)}
+    tasks = {
+        p.recipe.task for p in evaluation_problems(gym, ["probability"], per_task=1)
+    }
     assert tasks == {"coin_flip"}
 
 
@@ -53,7 +57,9 @@ def test_a_difficulty_selects_the_nearest_level(gym: ReasoningGym) -> None:
     heights = {task.name: task.levels for task in gym.tasks()}
     assert heights["chain_sum"] == 11
     for difficulty, level in ((0, 0), (0.44, 4), (1, 10)):
-        [hard] = evaluation_problems(gym, ["chain_sum"], per_task=1, difficulty=difficulty)
+        [hard] = evaluation_problems(
+            gym, ["chain_sum"], per_task=1, difficulty=difficulty
+        )
         assert hard.recipe.level == level
 
 
@@ -66,7 +72,9 @@ def test_a_difficulty_selects_the_nearest_level(gym: ReasoningGym) -> None:
         ({"tasks": ["gdc"]}, "unknown task or category 'gdc'; did you mean gcd"),
     ],
 )
-def test_wrong_arguments_are_named(changes: dict[str, Any], says: str, gym: ReasoningGym) -> None:
+def test_wrong_arguments_are_named(
+    changes: dict[str, Any], says: str, gym: ReasoningGym
+) -> None:
     with pytest.raises(ConfigurationError, match=says):
         evaluation_problems(gym, **{"tasks": ["gcd"], "per_task": 1, **changes})
 
@@ -75,19 +83,26 @@ def test_wrong_arguments_are_named(changes: dict[str, Any], says: str, gym: Reas
 def test_an_invalid_recipe_text_is_quoted(text: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
         parse_recipe(text)
-    assert str(refused.value) == f"a recipe must be the text of a JSON object, got {text!r}"
+    assert (
+        str(refused.value)
+        == f"a recipe must be the text of a JSON object, got {text!r}"
+    )
 
 
 def test_the_shared_gym_is_one_per_process() -> None:
     assert shared_gym() is shared_gym()
 
 
-def test_a_dataset_has_messages_and_recipes_as_separate_texts(gym: ReasoningGym) -> None:
+def test_a_dataset_has_messages_and_recipes_as_separate_texts(
+    gym: ReasoningGym,
+) -> None:
     problems = [gym.problems(task, level=1)[0] for task in ("gcd", "chain_sum")]
     parts = [problem_dataset([problem], system_prompt="direct") for problem in problems]
     rows = list(concatenate_datasets(parts))
     for row, problem in zip(rows, problems, strict=True):
-        assert row["prompt"] == build_messages(SYSTEM_PROMPTS["direct"], problem.question)
+        assert row["prompt"] == build_messages(
+            SYSTEM_PROMPTS["direct"], problem.question
+        )
         assert json.loads(row["recipe"]) == problem.recipe.to_json()
         assert row["task"] == problem.recipe.task
 
@@ -110,7 +125,10 @@ async def test_a_batch_is_scored_in_order_and_logged(gym: ReasoningGym) -> None:
         trainer_state=None,
     )
     assert rewards == [1.0, 1.0, 0.0, None]
-    assert logged == {"status": ["solved", "solved", "no_answer", "unscored"], "level": 1.0}
+    assert logged == {
+        "status": ["solved", "solved", "no_answer", "unscored"],
+        "level": 1.0,
+    }
 
 
 def test_a_trainer_that_takes_problems_far_ahead_is_warned(
@@ -124,7 +142,9 @@ def test_a_trainer_that_takes_problems_far_ahead_is_warned(
 
 
 def test_a_dataset_needs_a_stream(gym: ReasoningGym) -> None:
-    with pytest.raises(ConfigurationError, match="stream must be a stream of a ReasoningGym, got "):
+    with pytest.raises(
+        ConfigurationError, match="stream must be a stream of a ReasoningGym, got "
+    ):
         stream_dataset(gym.problems("gcd"))  # type: ignore[arg-type]  # a mistake of its user
 
 
@@ -133,12 +153,20 @@ def test_a_dataset_needs_a_stream(gym: ReasoningGym) -> None:
     [
         ("<answer>4</answer>", "<answer>4</answer>"),
         ([{"role": "assistant", "content": "4"}], "4"),
-        ([{"role": "assistant", "content": "a"}, {"role": "assistant", "content": "b"}], "b"),
+        (
+            [
+                {"role": "assistant", "content": "a"},
+                {"role": "assistant", "content": "b"},
+            ],
+            "b",
+        ),
         ([{"role": "assistant", "reasoning_content": "hm", "content": None}], ""),
         ([{"role": "assistant", "reasoning_content": "hm"}], ""),
     ],
 )
-def test_the_last_message_is_scored(completion: str | list[dict[str, str]], text: str) -> None:
+def test_the_last_message_is_scored(
+    completion: str | list[dict[str, str]], text: str
+) -> None:
     assert text_of(completion) == text
 
 
@@ -151,7 +179,9 @@ def test_adapters_do_not_import_atropos() -> None:
     assert not set(done.stdout.split()) & ATROPOS
 
 
-def test_adapters_have_the_modules_of_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_adapters_have_the_modules_of_a_variable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("REASONING_GYM_TASK_MODULES", str(OWN_TASKS))
     with shared_gym.__wrapped__() as gym:
         [problem] = evaluation_problems(gym, ["own_tasks"], per_task=1, difficulty=0)

@@ -47,13 +47,17 @@ async def test_a_solved_problem_is_a_row_of_the_sft_layout(pool: TaskPool) -> No
 async def test_what_the_verifier_refuses_is_no_demonstration(pool: TaskPool) -> None:
     made = await pool.generate(Recipe(task="gcd", seed=2))
     for oracle in (None, "-1", "</answer>"):
-        wrong = Problem(recipe=made.recipe, question=made.question, oracle=oracle, entry=made.entry)
+        wrong = Problem(
+            recipe=made.recipe, question=made.question, oracle=oracle, entry=made.entry
+        )
         assert await demonstration_row(wrong, "direct", pool) is None
 
 
 async def test_a_problems_row_has_the_messages_that_would_be_sent() -> None:
     recipe = Recipe(task="gcd", seed=2, level=0, parameters={"min_numbers": 2})
-    row = problem_row(Problem(recipe=recipe, question="why?", oracle=None, entry=b""), "")
+    row = problem_row(
+        Problem(recipe=recipe, question="why?", oracle=None, entry=b""), ""
+    )
     assert list(row) == ["prompt", "question", "oracle", "task", "recipe"]
     assert row["prompt"] == [{"role": "user", "content": "why?"}]
     assert (row["question"], row["oracle"], row["task"]) == ("why?", None, "gcd")

@@ -48,23 +48,44 @@ def test_the_page_program_scores_half_of_the_answers_as_right(tmp_path: Path) ->
     assert run_python(page_program("Inspect"), tmp_path) == shown_output("Inspect")
 
 
-async def test_the_command_evaluates_held_out_problems_and_logs_statuses(tmp_path: Path) -> None:
+async def test_the_command_evaluates_held_out_problems_and_logs_statuses(
+    tmp_path: Path,
+) -> None:
     with ReasoningGym(processes=1, task_modules=[OWN_TASKS]) as gym:
-        problems = evaluation_problems(gym, ["gcd", "due_date"], per_task=2, difficulty=0.5)
+        problems = evaluation_problems(
+            gym, ["gcd", "due_date"], per_task=2, difficulty=0.5
+        )
     replies = {p.question: f"<answer>{p.oracle}</answer>" for p in problems}
     replies[problems[0].question] = "no idea"
     async with answering(replies) as (url, asked):
-        env = environment(tmp_path) | WITH_OWN_TASKS | {"OURS_BASE_URL": url, "OURS_API_KEY": "x"}
+        env = (
+            environment(tmp_path)
+            | WITH_OWN_TASKS
+            | {"OURS_BASE_URL": url, "OURS_API_KEY": "x"}
+        )
         inspect = str(PROGRAMS / "inspect")
         task = "reasoning_gym_environment/reasoning_gym"
-        options = ["-T", "tasks=gcd,due_date", "-T", "per_task=2", "-T", "difficulty=0.5"]
+        options = [
+            "-T",
+            "tasks=gcd,due_date",
+            "-T",
+            "per_task=2",
+            "-T",
+            "difficulty=0.5",
+        ]
         model = ["--model", "openai-api/ours/simulated", "--display", "none"]
         await run(inspect, "eval", task, *options, *model, cwd=tmp_path, env=env)
         assert [messages[0]["role"] for messages in asked] == ["system"] * 4
-        assert {messages[0]["content"] for messages in asked} == {SYSTEM_PROMPTS["think"]}
+        assert {messages[0]["content"] for messages in asked} == {
+            SYSTEM_PROMPTS["think"]
+        }
         [file] = (tmp_path / "logs").glob("*.eval")
-        log = json.loads(await run(inspect, "log", "dump", str(file), cwd=tmp_path, env=env))
-    scores = {sample["input"][-1]["content"]: sample["scores"] for sample in log["samples"]}
+        log = json.loads(
+            await run(inspect, "log", "dump", str(file), cwd=tmp_path, env=env)
+        )
+    scores = {
+        sample["input"][-1]["content"]: sample["scores"] for sample in log["samples"]
+    }
     statuses = [scores[p.question]["verifier"]["metadata"]["status"] for p in problems]
     assert statuses == ["no_answer", "solved", "solved", "solved"]
     first = scores[problems[0].question]["verifier"]
@@ -82,7 +103,9 @@ def test_it_does_not_import_atropos(tmp_path: Path) -> None:
     assert not names & ATROPOS
 
 
-async def test_a_suite_runs_with_its_settings_and_its_hash_is_in_the_log(tmp_path: Path) -> None:
+async def test_a_suite_runs_with_its_settings_and_its_hash_is_in_the_log(
+    tmp_path: Path,
+) -> None:
     with ReasoningGym(processes=1) as gym:
         problems = [gym.problem(recipe) for recipe in RECIPES]
     suite = write_suite(tmp_path / "tiny.json", manifest(problems))

@@ -32,7 +32,9 @@ def with_own_timeouts(text, data):
 """
 
 
-def reward(function: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> ContainedFunction:
+def reward(
+    function: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> ContainedFunction:
     (folder / "math_rewards.py").write_text(REWARDS)
     monkeypatch.syspath_prepend(folder)
     warm_up = [(r"\boxed{\frac{1}{2}}", "$0.5$"), ("no", "$1$")]
@@ -59,7 +61,11 @@ def test_every_answer_has_a_status_in_time(
         assert statuses[len(RIGHT) : -len(SLOW)] == [Status.WRONG] * len(WRONG)
         if function == "without_own_timeouts":
             assert statuses[-len(SLOW)] is Status.TIMEOUT
-        assert {*statuses[-len(SLOW) :]} <= {Status.WRONG, Status.TIMEOUT, Status.OUT_OF_MEMORY}
+        assert {*statuses[-len(SLOW) :]} <= {
+            Status.WRONG,
+            Status.TIMEOUT,
+            Status.OUT_OF_MEMORY,
+        }
         assert all(verdict.score == 0.0 for verdict in verdicts[-len(SLOW) :])
         assert "sandbox/restarts" not in contained.counts
 

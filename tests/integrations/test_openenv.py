@@ -68,7 +68,10 @@ def page_blocks(language: str) -> list[str]:
 def url() -> Iterator[str]:
     """The address of a server whose stream asks gcd at the level that the results ask for."""
     stream = ["--env.include_tasks", "gcd", "--env.complexity_mode", "curriculum"]
-    with serving(*stream, "--env.task_modules", OWN_TASKS, "--group-size", "4") as (url, _):
+    with serving(*stream, "--env.task_modules", OWN_TASKS, "--group-size", "4") as (
+        url,
+        _,
+    ):
         yield url
 
 
@@ -93,12 +96,17 @@ def solution(question: str) -> str:
     return str(math.gcd(*map(int, numbers)))
 
 
-def test_an_address_that_others_reach_needs_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_that_others_reach_needs_the_token(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     token = "a-token-of-24-characters"
     monkeypatch.setenv("REASONING_GYM_OPENENV_TOKEN", token)
     with serving("--host", "0.0.0.0", "--env.include_tasks", "gcd") as (public, _):
         url = public.replace("0.0.0.0", "127.0.0.1")
-        found = [httpx.get(f"{url}/{path}").status_code for path in ("health", "metadata", "web")]
+        found = [
+            httpx.get(f"{url}/{path}").status_code
+            for path in ("health", "metadata", "web")
+        ]
         assert found == [200, 401, 401]
         with pytest.raises(ConnectionError, match="401"), connected(url):
             pass
@@ -120,7 +128,9 @@ def test_fields_are_those_of_reasoning_gym_env() -> None:
         *("done", "reward", "metadata"),
     }
     wire = ReasoningGymObservation(question="?", reward=0.0).model_dump()
-    assert ReasoningGymObservation(**wire) == ReasoningGymObservation(question="?", reward=0.0)
+    assert ReasoningGymObservation(**wire) == ReasoningGymObservation(
+        question="?", reward=0.0
+    )
     assert ReasoningGymAction.model_json_schema()["required"] == ["answer"]
 
 
@@ -141,7 +151,9 @@ def test_an_episode_has_the_observations_of_reasoning_gym_env(url: str) -> None:
         assert scored.observation["dataset_metadata"]["source_dataset"] == "gcd"
         assert scored.observation["metadata"]["status"] == "solved"
         assert env.state()["step_count"] == 1
-        with pytest.raises(RuntimeError, match="no question to answer: call reset first"):
+        with pytest.raises(
+            RuntimeError, match="no question to answer: call reset first"
+        ):
             env.step({"answer": solution(question)})
 
 
@@ -178,7 +190,10 @@ def test_an_answer_is_bare_or_in_its_tags(
 
 
 def test_an_answer_that_a_client_parsed_is_its_text() -> None:
-    answers = [ReasoningGymAction.model_validate({"answer": a}).answer for a in (4, [1, 2], "4")]
+    answers = [
+        ReasoningGymAction.model_validate({"answer": a}).answer
+        for a in (4, [1, 2], "4")
+    ]
     assert answers == ["4", "[1, 2]", "4"]
 
 
@@ -192,12 +207,16 @@ def test_items_are_those_of_the_library(session: ReasoningGymEnvironment) -> Non
     assert ours == [library[index]["question"] for index in (0, 1, 2, 0)]
 
 
-def test_items_of_a_composite_are_those_of_the_library(session: ReasoningGymEnvironment) -> None:
+def test_items_of_a_composite_are_those_of_the_library(
+    session: ReasoningGymEnvironment,
+) -> None:
     specs: list[dict[str, Any]] = [
         {"name": "gcd", "weight": 2},
         {"name": "lcm", "config": {"max_numbers": 2}},
     ]
-    first = session.reset(dataset_name="composite", dataset_specs=specs, seed=5, size=6).question
+    first = session.reset(
+        dataset_name="composite", dataset_specs=specs, seed=5, size=6
+    ).question
     ours = [first, *(session.reset().question for _ in range(5))]
     library = reasoning_gym.create_dataset(
         "composite",
@@ -221,11 +240,23 @@ def test_a_dataset_can_have_a_level(session: ReasoningGymEnvironment) -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"dataset_name": "gcd", "seed": 1}, "seed and size must be given with dataset_name 'gcd'"),
+        (
+            {"dataset_name": "gcd", "seed": 1},
+            "seed and size must be given with dataset_name 'gcd'",
+        ),
         ({"dataset_name": "gdc", "seed": 1, "size": 1}, "unknown task 'gdc'"),
-        ({"dataset_name": "gcd", "seed": 1, "size": 0}, "size must be an integer ≥ 1, got 0"),
-        ({"dataset_name": "gcd", "seed": 1, "size": 1, "level": 9}, "level of gcd must be from 0"),
-        ({"dataset_name": "composite", "seed": 1, "size": 1}, "dataset_specs must be given"),
+        (
+            {"dataset_name": "gcd", "seed": 1, "size": 0},
+            "size must be an integer ≥ 1, got 0",
+        ),
+        (
+            {"dataset_name": "gcd", "seed": 1, "size": 1, "level": 9},
+            "level of gcd must be from 0",
+        ),
+        (
+            {"dataset_name": "composite", "seed": 1, "size": 1},
+            "dataset_specs must be given",
+        ),
         (
             {**COMPOSITE, "dataset_specs": [{"name": "gcd", "weight": 0}] * 2},
             "dataset_specs: the sum of the weights must be > 0 and finite, got 0.0",
@@ -235,7 +266,12 @@ def test_a_dataset_can_have_a_level(session: ReasoningGymEnvironment) -> None:
             "dataset_specs: the sum of the weights must be > 0 and finite, got inf",
         ),
         (
-            {"dataset_name": "composite", "seed": 1, "size": 1, "dataset_specs": [{"nme": "gcd"}]},
+            {
+                "dataset_name": "composite",
+                "seed": 1,
+                "size": 1,
+                "dataset_specs": [{"nme": "gcd"}],
+            },
             "unknown setting 'nme'; did you mean name?",
         ),
         ({"level": 1}, "dataset_name is missing"),
@@ -258,7 +294,9 @@ def test_a_failure_of_scoring_is_no_reward(session: ReasoningGymEnvironment) -> 
     assert session.step(ReasoningGymAction(answer="x")).reward == 0.0
 
 
-def test_sessions_with_one_seed_are_a_group_and_levels_follow_their_results(url: str) -> None:
+def test_sessions_with_one_seed_are_a_group_and_levels_follow_their_results(
+    url: str,
+) -> None:
     def play(number: int) -> tuple[str, int, float]:
         with connected(url) as env:
             question = env.reset(seed=number // 4).observation["question"]
@@ -277,7 +315,10 @@ def test_sessions_with_one_seed_are_a_group_and_levels_follow_their_results(url:
 
 
 def test_a_group_needs_a_seed(url: str) -> None:
-    with connected(url) as env, pytest.raises(RuntimeError, match="seed is missing: with groups"):
+    with (
+        connected(url) as env,
+        pytest.raises(RuntimeError, match="seed is missing: with groups"),
+    ):
         env.reset()
     reply = httpx.post(f"{url}/reset", json={})
     assert reply.status_code == 422
@@ -333,4 +374,6 @@ def test_the_page_program_trains_with_trl(url: str, tmp_path: Path) -> None:
 
 
 def test_it_does_not_import_atropos(tmp_path: Path) -> None:
-    assert not loaded("reasoning_gym_environment.integrations.openenv", tmp_path) & ATROPOS
+    assert (
+        not loaded("reasoning_gym_environment.integrations.openenv", tmp_path) & ATROPOS
+    )

@@ -33,7 +33,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("deployed")
     shutil.copy(OWN_TASKS, folder / "my_tasks.py")
     with_tasks = 'processes=1, task_modules=["./my_tasks.py"]'
-    text = (ROOT / "deploy" / "ray_serve.py").read_text().replace("processes=1", with_tasks)
+    text = (
+        (ROOT / "deploy" / "ray_serve.py")
+        .read_text()
+        .replace("processes=1", with_tasks)
+    )
     (folder / "ray_serve.py").write_text(text)
     return folder
 
@@ -72,7 +76,9 @@ def asked(folder: Path) -> list[tuple[dict[str, Any], float]]:
         (
             {
                 "recipe": problem.recipe.to_json(),
-                "completions": [f"<answer>{(problem if right else other).oracle}</answer>"],
+                "completions": [
+                    f"<answer>{(problem if right else other).oracle}</answer>"
+                ],
             },
             float(right),
         )

@@ -22,7 +22,12 @@ from reasoning_gym_environment.demo.session import DemoEnv
 reasoning_core = pytest.importorskip("reasoning_core")
 
 MODULE = str(ROOT / "examples" / "reasoning_core_tasks.py")
-CANNOT_RUN = {"game_best_move", "game_forced_win", "metamath_core_select", "metamath_entailment"}
+CANNOT_RUN = {
+    "game_best_move",
+    "game_forced_win",
+    "metamath_core_select",
+    "metamath_entailment",
+}
 """They need a package that is not on PyPI, or files that they download."""
 
 pytestmark = [pytest.mark.integration, pytest.mark.processes]
@@ -32,8 +37,24 @@ pytestmark = [pytest.mark.integration, pytest.mark.processes]
 def usable(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """The tasks without a failed check. It prints why the others are refused."""
     file = tmp_path_factory.mktemp("proof") / "proof.json"
-    prove = ["prove", "--all", "--task-modules", MODULE, "--items", "20", "--seconds", "60"]
-    command = [sys.executable, "-m", "reasoning_gym_environment", *prove, "-o", str(file)]
+    prove = [
+        "prove",
+        "--all",
+        "--task-modules",
+        MODULE,
+        "--items",
+        "20",
+        "--seconds",
+        "60",
+    ]
+    command = [
+        sys.executable,
+        "-m",
+        "reasoning_gym_environment",
+        *prove,
+        "-o",
+        str(file),
+    ]
     subprocess.run(command, check=False)
     tasks = json.loads(file.read_bytes())["tasks"]
     assert tasks.keys() == {*reasoning_core.list_tasks()}
@@ -64,7 +85,10 @@ async def test_a_run_trains_and_evaluates_on_them_beside_the_library(
     )
     async with PolicyServer(policy, tokenizer) as server:
         to_server = APIServerConfig(
-            server_type="openai", base_url=f"{server.url}/v1", model_name="demo", api_key="x"
+            server_type="openai",
+            base_url=f"{server.url}/v1",
+            model_name="demo",
+            api_key="x",
         )
         env = DemoEnv(config, [to_server], policy)
         try:
@@ -75,9 +99,15 @@ async def test_a_run_trains_and_evaluates_on_them_beside_the_library(
             await env.evaluate()
         finally:
             await env.close()
-    rows = [row for dump in (tmp_path / "dumps").glob("*.jsonl") for row in read_dump(dump).rows]
+    rows = [
+        row
+        for dump in (tmp_path / "dumps").glob("*.jsonl")
+        for row in read_dump(dump).rows
+    ]
     drawn = Counter(row["recipe"]["task"] in usable for row in rows)
     assert drawn[True] > drawn[False] > 0
     assert any(levels[task]["adjustments"] for task in usable)
-    evaluated = {sample.recipe.task for sample in read_results(tmp_path / "evals").samples}
+    evaluated = {
+        sample.recipe.task for sample in read_results(tmp_path / "evals").samples
+    }
     assert {*usable} <= evaluated

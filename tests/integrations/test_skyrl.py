@@ -28,9 +28,17 @@ from reasoning_gym_environment.service.client import RewardClient
 from reasoning_gym_environment.storage.export import skyrl_row
 
 pytestmark = [pytest.mark.integration, pytest.mark.processes]
-ignores_warnings = pytest.mark.filterwarnings("ignore")  # torchdata uses what is deprecated
+# Torchdata uses what is deprecated.
+ignores_warnings = pytest.mark.filterwarnings("ignore")
 
-TASK = ["--env.include_tasks", "chain_sum", "--levels", "1", "--env.task_processes", "1"]
+TASK = [
+    "--env.include_tasks",
+    "chain_sum",
+    "--levels",
+    "1",
+    "--env.task_processes",
+    "1",
+]
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +63,11 @@ def made(row: dict[str, Any]) -> Any:
 
     import reasoning_gym_environment.integrations.skyrl  # noqa: F401 - it registers itself
 
-    extras = {name: value for name, value in row.items() if name not in ("prompt", "env_class")}
+    extras = {
+        name: value
+        for name, value in row.items()
+        if name not in ("prompt", "env_class")
+    }
     return skyrl_gym.make(row["env_class"], env_config={}, extras=extras)
 
 
@@ -68,19 +80,28 @@ def test_the_page_program_scores_a_row(tmp_path: Path) -> None:
     assert run_python(page_program("SkyRL"), tmp_path) == shown_output("SkyRL")
 
 
-def test_rows_are_scored_with_status_metrics(rows: list[dict[str, Any]], gym: ReasoningGym) -> None:
+def test_rows_are_scored_with_status_metrics(
+    rows: list[dict[str, Any]], gym: ReasoningGym
+) -> None:
     from skyrl_gym.metrics import aggregate_for_environment
 
     metrics = []
     for row, reply, reward in zip(
-        rows, ["no idea", *(right(row, gym) for row in rows[1:])], [0.0, 1.0, 1.0, 1.0], strict=True
+        rows,
+        ["no idea", *(right(row, gym) for row in rows[1:])],
+        [0.0, 1.0, 1.0, 1.0],
+        strict=True,
     ):
         with made(row) as env:
             prompt, _ = env.init(row["prompt"])
             assert [message["role"] for message in prompt] == ["system", "user"]
             step = env.step(reply)
             metrics.append(env.get_metrics())
-        assert (step["reward"], step["done"], step["observations"]) == (reward, True, [])
+        assert (step["reward"], step["done"], step["observations"]) == (
+            reward,
+            True,
+            [],
+        )
     assert step["metadata"]["status"] == "solved"
     means = aggregate_for_environment(rows[0]["env_class"], metrics)
     assert means == dict.fromkeys((s.value for s in Status), 0.0) | {
@@ -92,10 +113,14 @@ def test_rows_are_scored_with_status_metrics(rows: list[dict[str, Any]], gym: Re
 def test_a_task_of_ones_own_is_scored(gym: ReasoningGym) -> None:
     [problem] = gym.problems("due_date", level=1)
     row = skyrl_row(problem.recipe, [])
-    assert [made(row).step(reply)["reward"] for reply in (right(row, gym), "no idea")] == [1.0, 0.0]
+    assert [
+        made(row).step(reply)["reward"] for reply in (right(row, gym), "no idea")
+    ] == [1.0, 0.0]
 
 
-def test_a_service_scores(rows: list[dict[str, Any]], gym: ReasoningGym, tmp_path: Path) -> None:
+def test_a_service_scores(
+    rows: list[dict[str, Any]], gym: ReasoningGym, tmp_path: Path
+) -> None:
     import skyrl_gym
 
     made(rows[0])  # registers
@@ -110,7 +135,9 @@ def test_a_service_scores(rows: list[dict[str, Any]], gym: ReasoningGym, tmp_pat
             made(rows[0]).step("no idea")
 
 
-def test_a_streams_level_rises_for_rows_with_its_url(gym: ReasoningGym, tmp_path: Path) -> None:
+def test_a_streams_level_rises_for_rows_with_its_url(
+    gym: ReasoningGym, tmp_path: Path
+) -> None:
     options = {"tasks": ["chain_sum"], "complexity_mode": "curriculum", "group_size": 4}
     levels = []
     with served_rewards(tmp_path) as url:
@@ -127,14 +154,20 @@ def test_a_streams_level_rises_for_rows_with_its_url(gym: ReasoningGym, tmp_path
 
 
 @ignores_warnings
-def test_the_examples_data_set_follows_the_scores_in_the_trainers_loader(gym: ReasoningGym) -> None:
+def test_the_examples_data_set_follows_the_scores_in_the_trainers_loader(
+    gym: ReasoningGym,
+) -> None:
     from torchdata.stateful_dataloader import StatefulDataLoader
 
     names = runpy.run_path(str(ROOT / "examples" / "skyrl_stream.py"))
     stream = gym.stream(["chain_sum"], complexity_mode="curriculum", group_size=4)
     prompts = names["StreamedPrompts"](stream, size=60)
     loader = StatefulDataLoader(
-        prompts, batch_size=4, shuffle=True, drop_last=True, collate_fn=prompts.collate_fn
+        prompts,
+        batch_size=4,
+        shuffle=True,
+        drop_last=True,
+        collate_fn=prompts.collate_fn,
     )
     levels = []
     for batch in loader:
@@ -149,7 +182,9 @@ def test_the_examples_data_set_follows_the_scores_in_the_trainers_loader(gym: Re
 
 
 def test_an_unscored_reply_is_a_zero_that_says_so(rows: list[dict[str, Any]]) -> None:
-    env = made({**rows[0], "reward_spec": {"method": "rule", "ground_truth": UNMAKABLE}})
+    env = made(
+        {**rows[0], "reward_spec": {"method": "rule", "ground_truth": UNMAKABLE}}
+    )
     step = env.step("<answer>x</answer>")
     assert (step["reward"], step["metadata"]["score"]) == (0.0, None)
     assert env.get_metrics()["unscored"] == 1.0
@@ -164,7 +199,9 @@ def test_an_answer_that_is_code_is_not_run(gym: ReasoningGym, tmp_path: Path) ->
 
 
 def test_a_row_without_a_recipe_is_refused(rows: list[dict[str, Any]]) -> None:
-    with pytest.raises(ConfigurationError, match=r"the row needs reward_spec\.ground_truth"):
+    with pytest.raises(
+        ConfigurationError, match=r"the row needs reward_spec\.ground_truth"
+    ):
         made({**rows[0], "reward_spec": None})
 
 

@@ -21,7 +21,11 @@ from reasoning_gym_environment.demo.server import build_tokenizer
 from reasoning_gym_environment.errors import ConfigurationError
 from reasoning_gym_environment.integrations.shared import shared_gym
 
-pytestmark = [pytest.mark.integration, pytest.mark.processes, pytest.mark.filterwarnings("ignore")]
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.processes,
+    pytest.mark.filterwarnings("ignore"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +53,9 @@ async def rollout(builder: Any, renderer: Any, *replies: str) -> Any:
     left = list(replies)
 
     class Replies(TokenCompleter):
-        async def __call__(self, model_input: Any, stop: Any, **_: Any) -> TokensWithLogprobs:
+        async def __call__(
+            self, model_input: Any, stop: Any, **_: Any
+        ) -> TokensWithLogprobs:
             tokens = renderer.tokenizer.encode(left.pop(0) + "\n\nUser:")
             return TokensWithLogprobs(tokens=tokens, maybe_logprobs=[0.0] * len(tokens))
 
@@ -87,7 +93,9 @@ async def test_a_group_is_scored_and_statuses_are_metrics(
     assert problem.question in prompt
 
 
-async def test_code_as_answer_is_not_run(gym: ReasoningGym, renderer: Any, tmp_path: Path) -> None:
+async def test_code_as_answer_is_not_run(
+    gym: ReasoningGym, renderer: Any, tmp_path: Path
+) -> None:
     [problem] = gym.problems("countdown", level=0)
     attack = f"<answer>__import__('pathlib').Path('{tmp_path}/ran').touch()</answer>"
     rolled = await rollout(group(problem, renderer, 1), renderer, attack)
@@ -96,16 +104,23 @@ async def test_code_as_answer_is_not_run(gym: ReasoningGym, renderer: Any, tmp_p
     assert not (tmp_path / "ran").exists()
 
 
-async def test_an_unscored_rollout_gets_its_groups_mean(gym: ReasoningGym, renderer: Any) -> None:
+async def test_an_unscored_rollout_gets_its_groups_mean(
+    gym: ReasoningGym, renderer: Any
+) -> None:
     [problem] = gym.problems("chain_sum", level=1)
     builder = group(problem, renderer, 4)
     envs = await builder.make_envs()
     for env, score in zip(envs, (1.0, None, 0.5, None), strict=True):
         env.score = Score(score=score, status=Status.WRONG)
-    assert [reward for reward, _ in await builder.compute_group_rewards([], envs)] == [0, 0.75] * 2
+    assert [reward for reward, _ in await builder.compute_group_rewards([], envs)] == [
+        0,
+        0.75,
+    ] * 2
 
 
-async def test_a_streams_level_rises_with_right_answers(gym: ReasoningGym, renderer: Any) -> None:
+async def test_a_streams_level_rises_with_right_answers(
+    gym: ReasoningGym, renderer: Any
+) -> None:
     stream = gym.stream(["chain_sum"], complexity_mode="curriculum", group_size=4)
     levels = []
     for _ in range(60):
@@ -116,7 +131,9 @@ async def test_a_streams_level_rises_with_right_answers(gym: ReasoningGym, rende
     assert max(levels[-10:]) > max(levels[:10])
 
 
-def test_a_builder_can_be_sent_to_other_processes(gym: ReasoningGym, renderer: Any) -> None:
+def test_a_builder_can_be_sent_to_other_processes(
+    gym: ReasoningGym, renderer: Any
+) -> None:
     [problem] = gym.problems("chain_sum", level=1)
     builder = pickle.loads(pickle.dumps(group(problem, renderer, 2)))
     assert builder.env_thunk().problem == problem

@@ -131,16 +131,24 @@ def test_the_page_program_trains_a_model(tmp_path: Path) -> None:
     assert run_python(page_program("TRL"), tmp_path) == shown_output("TRL")
 
 
-def test_right_answers_are_rewarded_and_unscored_ones_have_no_advantage(tmp_path: Path) -> None:
+def test_right_answers_are_rewarded_and_unscored_ones_have_no_advantage(
+    tmp_path: Path,
+) -> None:
     printed = run_python(BY_HEART, tmp_path).replace("nan", "None")
     earned = ast.literal_eval(printed)
-    assert sum(count for status, reward, _, count in earned if (status, reward) == ("solved", 1.0))
+    assert sum(
+        count
+        for status, reward, _, count in earned
+        if (status, reward) == ("solved", 1.0)
+    )
     unscored = [row for row in earned if row[0] == "unscored"]
     assert sum(row[3] for row in unscored) == 8
     assert all(row[1:3] == [None, 0.0] for row in unscored)
 
 
-def test_the_example_starts_with_rewards_above_zero_and_prints_each_step(tmp_path: Path) -> None:
+def test_the_example_starts_with_rewards_above_zero_and_prints_each_step(
+    tmp_path: Path,
+) -> None:
     program = ROOT / "examples" / "train_with_trl.py"
     done = subprocess.run(
         [sys.executable, str(program), "--steps", "2"],

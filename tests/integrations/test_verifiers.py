@@ -169,7 +169,9 @@ def of_page(program: str) -> str:
     return text
 
 
-async def run_shell(command: str, folder: Path, **variables: str) -> list[dict[str, Any]]:
+async def run_shell(
+    command: str, folder: Path, **variables: str
+) -> list[dict[str, Any]]:
     """Run a command of verifiers, and return its traces."""
     env = {**environment(folder), "API_KEY": "x", "UV_HTTP_TIMEOUT": "180", **variables}
     await run("bash", "-euc", command, cwd=folder, env=env)
@@ -179,10 +181,14 @@ async def run_shell(command: str, folder: Path, **variables: str) -> list[dict[s
 
 
 @pytest.mark.parametrize("second", ["lcm", "due_date"])
-async def test_the_page_command_scores_held_out_problems(second: str, tmp_path: Path) -> None:
+async def test_the_page_command_scores_held_out_problems(
+    second: str, tmp_path: Path
+) -> None:
     with ReasoningGym(processes=1, task_modules=[OWN_TASKS]) as gym:
         problems = evaluation_problems(gym, ["gcd", second], per_task=2)
-    replies = {p.question: f"<think>…</think><answer>{p.oracle}</answer>" for p in problems}
+    replies = {
+        p.question: f"<think>…</think><answer>{p.oracle}</answer>" for p in problems
+    }
     replies[problems[0].question] = "no idea"
     async with answering(replies) as (url, asked):
         command = of_page("vf-eval").replace("lcm", second)
@@ -200,14 +206,21 @@ async def test_the_page_command_scores_held_out_problems(second: str, tmp_path: 
     assert sum(metrics.values()) == 1.0
 
 
-async def test_the_nemo_gym_taskset_scores_rows_through_the_reward_service(tmp_path: Path) -> None:
+async def test_the_nemo_gym_taskset_scores_rows_through_the_reward_service(
+    tmp_path: Path,
+) -> None:
     async with (
         AsyncReasoningGym(task_modules=[OWN_TASKS]) as gym,
         RewardService(gym, ServiceSettings(port=0)) as service,
     ):
         right, wrong = await gym.problems("gcd", level=1, count=2)
         [broken_by_json] = await gym.problems("rearc")
-        problems = [right, wrong, broken_by_json, *await gym.problems("due_date", level=0)]
+        problems = [
+            right,
+            wrong,
+            broken_by_json,
+            *await gym.problems("due_date", level=0),
+        ]
         with (tmp_path / "rows.jsonl").open("w") as rows:
             for problem in problems:
                 row = nemo_gym_row(problem, build_messages("Answer.", problem.question))
@@ -215,7 +228,9 @@ async def test_the_nemo_gym_taskset_scores_rows_through_the_reward_service(tmp_p
         replies = {p.question: f"<answer>{p.oracle}</answer>" for p in problems}
         replies[wrong.question] = "<answer>x</answer>"
         async with answering(replies) as (url, _):
-            traces = await run_shell(OF_NEMO_GYM, tmp_path, URL=url, REWARDS=service.url)
+            traces = await run_shell(
+                OF_NEMO_GYM, tmp_path, URL=url, REWARDS=service.url
+            )
     found = {trace["task"]["data"]["row"]["question"]: trace for trace in traces}
     rewards = [found[p.question]["rewards"]["nemo_gym"]["score"] for p in problems]
     assert rewards == [1.0, 0.0, 1.0, 1.0]
@@ -247,7 +262,9 @@ def test_levels_fall_while_nothing_is_solved(tmp_path: Path) -> None:
         assert json.loads(run_python(program, tmp_path)) == [first, 0]
 
 
-def test_a_resumed_run_takes_the_same_tasks_and_then_those_that_follow(tmp_path: Path) -> None:
+def test_a_resumed_run_takes_the_same_tasks_and_then_those_that_follow(
+    tmp_path: Path,
+) -> None:
     with served_rewards(tmp_path) as address:
         for name, url in (("here", None), ("served", f"{address}/resumed")):
             folder = tmp_path / name
@@ -265,10 +282,15 @@ def test_a_resumed_run_takes_the_same_tasks_and_then_those_that_follow(tmp_path:
 
 
 async def test_validate_checks_the_tasks_own_answers(tmp_path: Path) -> None:
-    await run("bash", "-euc", of_page("vf-validate"), cwd=tmp_path, env=environment(tmp_path))
+    await run(
+        "bash", "-euc", of_page("vf-validate"), cwd=tmp_path, env=environment(tmp_path)
+    )
     [file] = (tmp_path / "outputs").glob("*/summary.json")
     checks = json.loads(file.read_text())["checks"]
-    assert {name: each["valid"] for name, each in checks.items()} == {"gold": 4, "noop": 4}
+    assert {name: each["valid"] for name, each in checks.items()} == {
+        "gold": 4,
+        "noop": 4,
+    }
 
 
 def test_an_unscored_reply_is_an_error_and_not_a_zero(tmp_path: Path) -> None:
@@ -286,13 +308,20 @@ class ByQuestion(dict[str, str]):
         return super().__getitem__(json.loads(message)["observation"]["question"])
 
 
-async def test_the_openenv_taskset_plays_episodes_of_our_environment(tmp_path: Path) -> None:
+async def test_the_openenv_taskset_plays_episodes_of_our_environment(
+    tmp_path: Path,
+) -> None:
     with ReasoningGym(processes=1) as gym:
         gcd, lcm = (gym.problem({"task": task, "seed": 7}) for task in ("gcd", "lcm"))
-    replies = ByQuestion({gcd.question: str(gcd.oracle), lcm.question: "<answer>0</answer>"})
+    replies = ByQuestion(
+        {gcd.question: str(gcd.oracle), lcm.question: "<answer>0</answer>"}
+    )
     with serving() as (openenv, _):
         async with answering(replies) as (url, _):
             traces = await run_shell(OF_OPENENV, tmp_path, URL=url, OPENENV=openenv)
-    rewards = {t["task"]["data"]["name"]: t["rewards"]["openenv_reward"]["score"] for t in traces}
+    rewards = {
+        t["task"]["data"]["name"]: t["rewards"]["openenv_reward"]["score"]
+        for t in traces
+    }
     assert rewards == {f"{openenv}#0": 1.0, f"{openenv}#1": 0.0}
     assert not [trace for trace in traces if trace["errors"]]

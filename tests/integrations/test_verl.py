@@ -29,13 +29,21 @@ from reasoning_gym_environment.errors import ConfigurationError
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.processes,
-    pytest.mark.filterwarnings("ignore"),  # hydra and torchdata use what is going to be removed
+    # Hydra and torchdata use what is going to be removed.
+    pytest.mark.filterwarnings("ignore"),
 ]
 
 OURS = "pkg://reasoning_gym_environment.integrations.verl"
 FUNCTION = [f"reward.custom_reward_function.path={OURS}"]
 STREAM = [f"data.custom_cls.path={OURS}", "data.custom_cls.name=ReasoningGymDataset"]
-TASK = ["--env.include_tasks", "chain_sum", "--levels", "1", "--env.task_processes", "1"]
+TASK = [
+    "--env.include_tasks",
+    "chain_sum",
+    "--levels",
+    "1",
+    "--env.task_processes",
+    "1",
+]
 
 
 @pytest.fixture(scope="module")
@@ -105,11 +113,15 @@ def rollouts(batch: dict[str, Any], completions: Sequence[str], tokenizer: Any) 
     from tensordict import TensorDict
     from verl import DataProto
 
-    made = tokenizer(list(completions), padding=True, padding_side="right", return_tensors="pt")
+    made = tokenizer(
+        list(completions), padding=True, padding_side="right", return_tensors="pt"
+    )
     tensors = {
         "prompts": torch.zeros((len(completions), 1), dtype=torch.int64),
         "responses": made["input_ids"],
-        "attention_mask": torch.nn.functional.pad(made["attention_mask"], (1, 0), value=1),
+        "attention_mask": torch.nn.functional.pad(
+            made["attention_mask"], (1, 0), value=1
+        ),
     }
     others = {key: value for key, value in batch.items() if key != "dummy_tensor"}
     return DataProto(TensorDict(tensors, batch_size=len(completions)), others)
@@ -126,7 +138,9 @@ def answers(batch: dict[str, Any], gym: ReasoningGym) -> list[str]:
     return ["no idea", *(f"<answer>{oracle}</answer>" for oracle in oracles[1:])]
 
 
-def test_the_page_program_scores_a_row_by_verls_configuration(rows: str, tmp_path: Path) -> None:
+def test_the_page_program_scores_a_row_by_verls_configuration(
+    rows: str, tmp_path: Path
+) -> None:
     (tmp_path / "rows.parquet").symlink_to(rows)
     assert run_python(page_program("verl"), tmp_path) == shown_output("verl")
 
@@ -140,7 +154,11 @@ def test_verls_loader_reads_the_rows_and_its_reward_managers_score(
     name = f"reward.reward_manager.name={manager}"
     config = configured(*FUNCTION, f"data.train_files={rows}", name)
     [first, second] = loader_of(config, tokenizer, workers=2, batch=4)
-    asked = {recipe_of(row)["seed"] for batch in (first, second) for row in batch["reward_model"]}
+    asked = {
+        recipe_of(row)["seed"]
+        for batch in (first, second)
+        for row in batch["reward_model"]
+    }
     assert len(asked) == 8
     assert first["raw_prompt"][0][-1]["role"] == "user"
     data = rollouts(first, answers(first, gym), tokenizer)
@@ -148,7 +166,9 @@ def test_verls_loader_reads_the_rows_and_its_reward_managers_score(
 
     async def score_all() -> list[dict[str, Any]]:
         reward_manager.loop = asyncio.get_running_loop()
-        return [await reward_manager.run_single(data[n : n + 1]) for n in range(len(data))]
+        return [
+            await reward_manager.run_single(data[n : n + 1]) for n in range(len(data))
+        ]
 
     scored = asyncio.run(score_all())
     assert [each["reward_score"] for each in scored] == [0.0, 1.0, 1.0, 1.0]
@@ -158,7 +178,12 @@ def test_verls_loader_reads_the_rows_and_its_reward_managers_score(
 
 @pytest.mark.parametrize("manager", ["naive", "remote"])
 def test_reward_workers_on_ray_score_in_process_and_over_http(
-    manager: str, rows: str, url: str, tokenizer_folder: str, tokenizer: Any, gym: ReasoningGym
+    manager: str,
+    rows: str,
+    url: str,
+    tokenizer_folder: str,
+    tokenizer: Any,
+    gym: ReasoningGym,
 ) -> None:
     import ray
     from verl.experimental.reward_loop import RewardLoopManager
@@ -170,10 +195,14 @@ def test_reward_workers_on_ray_score_in_process_and_over_http(
     ray.init(num_cpus=4, include_dashboard=False)
     try:
         for more in ([], [served]):
-            config = configured(*FUNCTION, f"data.train_files={rows}", model, name, workers, *more)
+            config = configured(
+                *FUNCTION, f"data.train_files={rows}", model, name, workers, *more
+            )
             [batch, _] = loader_of(config, tokenizer, workers=0, batch=4)
             reward_loop = RewardLoopManager(config)
-            found = reward_loop.compute_rm_score(rollouts(batch, answers(batch, gym), tokenizer))
+            found = reward_loop.compute_rm_score(
+                rollouts(batch, answers(batch, gym), tokenizer)
+            )
             assert found.batch["rm_scores"].sum(dim=1).tolist() == [0.0, 1.0, 1.0, 1.0]
             assert found.non_tensor_batch["acc"].tolist() == [0.0, 1.0, 1.0, 1.0]
             assert set(found.non_tensor_batch["status"]) == {"no_answer", "solved"}
@@ -187,10 +216,16 @@ def test_a_fork_scores_after_its_parent_did(gym: ReasoningGym) -> None:
     from reasoning_gym_environment.integrations.verl import compute_score
 
     [problem] = gym.problems("chain_sum", level=1)
-    call = ("", f"<answer>{problem.oracle}</answer>", json.dumps(problem.recipe.to_json()))
+    call = (
+        "",
+        f"<answer>{problem.oracle}</answer>",
+        json.dumps(problem.recipe.to_json()),
+    )
     solved = {"score": 1.0, "acc": 1.0, "status": "solved"}
     assert compute_score(*call) == solved
-    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("fork")) as executor:
+    with ProcessPoolExecutor(
+        2, mp_context=multiprocessing.get_context("fork")
+    ) as executor:
         forks = [executor.submit(compute_score, *call) for _ in range(4)]
         assert [fork.result(timeout=300) for fork in forks] == [solved] * 4
 
@@ -232,7 +267,9 @@ def test_an_answer_that_is_code_is_not_run(gym: ReasoningGym, tmp_path: Path) ->
 def test_a_recipe_that_is_none_is_refused(url: str) -> None:
     from reasoning_gym_environment.integrations.verl import compute_score
 
-    with pytest.raises(ConfigurationError, match="a recipe must be the text of a JSON object"):
+    with pytest.raises(
+        ConfigurationError, match="a recipe must be the text of a JSON object"
+    ):
         compute_score("", "<answer>x</answer>", "42")
     with pytest.raises(ConfigurationError, match=r"status 422: .*'gdc'"):
         compute_score("", "<answer>x</answer>", '{"task": "gdc", "seed": 1}', url=url)
@@ -240,15 +277,23 @@ def test_a_recipe_that_is_none_is_refused(url: str) -> None:
 
 def streaming(url: str, stream: str, *more: str) -> Any:
     files = [f"data.train_files={url}/{stream}", "data.train_max_samples=400"]
-    return configured(*FUNCTION, *STREAM, *files, "data.dataloader_num_workers=0", *more)
+    return configured(
+        *FUNCTION, *STREAM, *files, "data.dataloader_num_workers=0", *more
+    )
 
 
-def test_a_level_rises_with_right_answers(url: str, tokenizer: Any, gym: ReasoningGym) -> None:
+def test_a_level_rises_with_right_answers(
+    url: str, tokenizer: Any, gym: ReasoningGym
+) -> None:
     from verl.trainer.ppo.reward import get_custom_reward_fn
 
     options = [
         f"+data.reasoning_gym.options.{option}"
-        for option in ("tasks=[chain_sum]", "complexity_mode=curriculum", "group_size=4")
+        for option in (
+            "tasks=[chain_sum]",
+            "complexity_mode=curriculum",
+            "group_size=4",
+        )
     ]
     config = streaming(url, "rising", *options)
     score = get_custom_reward_fn(config)
@@ -261,7 +306,10 @@ def test_a_level_rises_with_right_answers(url: str, tokenizer: Any, gym: Reasoni
             levels.append(recipe_of(row)["level"])
             right = f"<answer>{gym.problem(recipe_of(row)).oracle}</answer>"
             for _ in range(4):  # each could be in another process
-                assert score("", right, row["ground_truth"], extra_info)["status"] == "solved"
+                assert (
+                    score("", right, row["ground_truth"], extra_info)["status"]
+                    == "solved"
+                )
     assert max(levels[-10:]) > max(levels[:10])
 
 
@@ -269,11 +317,15 @@ def test_prompts_that_are_too_long_are_not_asked(url: str, tokenizer: Any) -> No
     tasks = "+data.reasoning_gym.options.tasks=[chain_sum]"
     short = [tasks, "data.max_prompt_length=8"]
     loader = loader_of(streaming(url, "short", *short), tokenizer, workers=0, batch=1)
-    with pytest.raises(ConfigurationError, match=r"have more than data\.max_prompt_length"):
+    with pytest.raises(
+        ConfigurationError, match=r"have more than data\.max_prompt_length"
+    ):
         next(iter(loader))
 
 
-def test_mistakes_in_the_settings_of_a_stream_name_the_setting(url: str, tokenizer: Any) -> None:
+def test_mistakes_in_the_settings_of_a_stream_name_the_setting(
+    url: str, tokenizer: Any
+) -> None:
     for override, message in {
         "data.train_max_samples=-1": "set data.train_max_samples",
         "data.dataloader_num_workers=8": "data.dataloader_num_workers must be 0",

@@ -22,7 +22,9 @@ def with_logprobs(prompt: int, length: int, finish_reason: str = "stop") -> Comp
 def made_of(scores: tuple[float, ...], completions: list[Completion]) -> GroupResult:
     scored = group(*scores)
     attempts = zip(scored.attempts, completions, strict=True)
-    return replace(scored, attempts=tuple(replace(a, completion=c) for a, c in attempts))
+    return replace(
+        scored, attempts=tuple(replace(a, completion=c) for a, c in attempts)
+    )
 
 
 def sent(result: GroupResult) -> dict[str, Any]:
@@ -41,7 +43,8 @@ def sent(result: GroupResult) -> dict[str, Any]:
 GROUPS = [
     made_of((1.0, 0.0, 0.0), [with_logprobs(3, n) for n in (1, 70, 7)]),
     made_of(
-        (0.0, 1.0, 1.0), [with_logprobs(9, 5), with_logprobs(9, 6), with_logprobs(9, 8, "length")]
+        (0.0, 1.0, 1.0),
+        [with_logprobs(9, 5), with_logprobs(9, 6), with_logprobs(9, 8, "length")],
     ),
 ]
 
@@ -54,7 +57,9 @@ def test_every_row_is_what_was_sent() -> None:
     rows = [
         row
         for each in batch
-        for row in zip(each["tokens"], each["masks"], each["inference_logprobs"], strict=True)
+        for row in zip(
+            each["tokens"], each["masks"], each["inference_logprobs"], strict=True
+        )
     ]
     padded = pad_data_to_good_offset({"batch": [sent(r) for r in GROUPS]}, batch_size=2)
     tokens, labels, advantages, temperatures, logprobs = (
@@ -68,5 +73,6 @@ def test_every_row_is_what_was_sent() -> None:
         assert logprobs[index] == pytest.approx((own_logprobs + [1.0] * room)[1:])
     assert [t for [[t]] in temperatures] == pytest.approx([TEMPERATURE] * 6)
     assert [a for [a] in advantages] == pytest.approx(
-        [2**0.5, -(0.5**0.5), -(0.5**0.5), -(2**0.5), 0.5**0.5, 0.0]  # the last was truncated
+        # The last was truncated.
+        [2**0.5, -(0.5**0.5), -(0.5**0.5), -(2**0.5), 0.5**0.5, 0.0]
     )

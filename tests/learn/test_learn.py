@@ -20,7 +20,9 @@ pytestmark = NEEDS_TORCH
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of one run, with `said` for what it printed."""
     folder = tmp_path_factory.mktemp("learn") / "learned"
-    options = [f"--{name}={value}" for name, value in {**SMALL, "folder": folder}.items()]
+    options = [
+        f"--{name}={value}" for name, value in {**SMALL, "folder": folder}.items()
+    ]
     done = subprocess.run(
         [sys.executable, str(ROOT / "examples" / "learn" / "learn.py"), *options],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -33,9 +35,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_trainer_sees_the_probabilities_that_the_endpoint_sampled_with(folder: Path) -> None:
+def test_the_trainer_sees_the_probabilities_that_the_endpoint_sampled_with(
+    folder: Path,
+) -> None:
     """At the first step the weights are those that sampled, so every importance ratio is 1."""
-    assert re.search(r"step +1 +importance ratio 1\.000 ", (folder / "said").read_text())
+    assert re.search(
+        r"step +1 +importance ratio 1\.000 ", (folder / "said").read_text()
+    )
 
 
 def test_the_environment_sent_the_rows_of_every_step(folder: Path) -> None:
@@ -48,8 +54,13 @@ def test_the_environment_sent_the_rows_of_every_step(folder: Path) -> None:
 
 def test_it_ends_with_a_table_a_plot_and_a_page(folder: Path) -> None:
     said = (folder / "said").read_text()
-    assert re.search(r"held-out items solved +untrained +cold start +reinforced\n", said)
-    assert len(re.findall(r"^aiw +(\d\.\d\d \(\d\.\d\d to \d\.\d\d\) *){3}$", said, re.M)) == 1
+    assert re.search(
+        r"held-out items solved +untrained +cold start +reinforced\n", said
+    )
+    assert (
+        len(re.findall(r"^aiw +(\d\.\d\d \(\d\.\d\d to \d\.\d\d\) *){3}$", said, re.M))
+        == 1
+    )
     assert "solved, mean over items" in said
     assert (folder / "learning.svg").stat().st_size > 1000
     assert "<html" in (folder / "report.html").read_text()

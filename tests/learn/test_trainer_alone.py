@@ -71,15 +71,27 @@ def weights(folder: Path) -> tuple[float, float]:
     tensors = load_file(folder / "model.safetensors")
     assert {str(tensor.dtype) for tensor in tensors.values()} == {"torch.bfloat16"}
     trained = {name for name in tensors if name.startswith("model.layers.2.")}
-    sums = {name: tensor.double().abs().sum().item() for name, tensor in tensors.items()}
-    return sum(sums[name] for name in trained), sum(sums[n] for n in sums.keys() - trained)
+    sums = {
+        name: tensor.double().abs().sum().item() for name, tensor in tensors.items()
+    }
+    return sum(sums[name] for name in trained), sum(
+        sums[n] for n in sums.keys() - trained
+    )
 
 
 async def train(model: Path, folder: Path, steps: int, *, groups: int) -> WeightServer:
     """Run the trainer up to that step, with so many groups to train on."""
     server = WeightServer(folder / "served")
-    async with ApiServer() as api, serving([web.post("/{path:.*}", server.answer)]) as url:
-        sizes = {"batch-size": 2, "gradient-accumulation-steps": 2, "seq-len": 64, "layers": 1}
+    async with (
+        ApiServer() as api,
+        serving([web.post("/{path:.*}", server.answer)]) as url,
+    ):
+        sizes = {
+            "batch-size": 2,
+            "gradient-accumulation-steps": 2,
+            "seq-len": 64,
+            "layers": 1,
+        }
         options = {
             **sizes,
             "model": model,
@@ -91,9 +103,14 @@ async def train(model: Path, folder: Path, steps: int, *, groups: int) -> Weight
             "vllm-port": url.rpartition(":")[2],
             "atropos-url": api.url,
         }
-        command = [str(PROGRAM), *(f"--{name}={value}" for name, value in options.items())]
+        command = [
+            str(PROGRAM),
+            *(f"--{name}={value}" for name, value in options.items()),
+        ]
         env = {**os.environ, "PYTHONPATH": str(ROOT)}
-        running = asyncio.create_task(run(sys.executable, *command, cwd=folder.parent, env=env))
+        running = asyncio.create_task(
+            run(sys.executable, *command, cwd=folder.parent, env=env)
+        )
         async with aiohttp.ClientSession(api.url, raise_for_status=True) as session:
             await until_registered(session, running)
             for _ in range(groups):
@@ -105,7 +122,9 @@ async def train(model: Path, folder: Path, steps: int, *, groups: int) -> Weight
     return server
 
 
-async def until_registered(session: aiohttp.ClientSession, running: asyncio.Task[str]) -> None:
+async def until_registered(
+    session: aiohttp.ClientSession, running: asyncio.Task[str]
+) -> None:
     while not running.done():
         async with session.get("/info") as response:
             if (await response.json())["batch_size"] != -1:
@@ -119,7 +138,10 @@ async def test_weights_reach_the_server_after_each_step_and_a_second_run_goes_on
 ) -> None:
     folder = tmp_path / "trained"
     first = await train(model, folder, 2, groups=4)
-    begun = [("/collective_rpc", {"method": "reload_weights"}), ("/reset_prefix_cache", {})]
+    begun = [
+        ("/collective_rpc", {"method": "reload_weights"}),
+        ("/reset_prefix_cache", {}),
+    ]
     assert first.calls == begun * 3
     (at_0, frozen), (at_1, _), (at_2, _) = first.seen
     assert len({at_0, at_1, at_2}) == 3

@@ -12,7 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reasoning_gym_environment.problems.levels import Curriculum, Curve, RandomLevels, fit_curve
+from reasoning_gym_environment.problems.levels import (
+    Curriculum,
+    Curve,
+    RandomLevels,
+    fit_curve,
+)
 
 TARGET = 0.7
 GROUP = 8
@@ -35,7 +40,12 @@ def logistic(ability: float, slope: float = 2.0) -> Solves:
 
 
 def train(
-    curriculum: Curriculum, solves: Solves, groups: int, *, in_flight: int = 0, seed: int = 1
+    curriculum: Curriculum,
+    solves: Solves,
+    groups: int,
+    *,
+    in_flight: int = 0,
+    seed: int = 1,
 ) -> list[float]:
     """Return the position after each group."""
     rng = random.Random(seed)
@@ -84,7 +94,9 @@ def test_the_target_is_held(height: int, solves: Solves, in_flight: int) -> None
 def test_any_target_can_be_held(target: float) -> None:
     solves = logistic(2.0)
     places = train(of_height(5, target), solves, 400)[-200:]
-    assert sum(share(solves, place) for place in places) / 200 == pytest.approx(target, abs=0.05)
+    assert sum(share(solves, place) for place in places) / 200 == pytest.approx(
+        target, abs=0.05
+    )
 
 
 @pytest.mark.parametrize(("solved", "end"), [(GROUP, 35.0), (0, 0.0)])
@@ -116,17 +128,25 @@ def test_it_follows_a_learner_that_improves_or_degrades() -> None:
     curriculum = of_height(10)
     for ability in (2.0, 7.0, 2.0):
         places = train(curriculum, logistic(ability), 15)
-        assert places[-1] == pytest.approx(ability - 0.42, abs=0.75)  # log-odds of 0.7, halved
+        # Log-odds of 0.7, halved.
+        assert places[-1] == pytest.approx(ability - 0.42, abs=0.75)
 
 
 @given(st.integers(2, 12), st.lists(st.integers(0, GROUP), max_size=40))
-def test_results_from_other_levels_move_nothing(height: int, results: list[int]) -> None:
+def test_results_from_other_levels_move_nothing(
+    height: int, results: list[int]
+) -> None:
     curriculum = of_height(height)
     while position(curriculum) < height - 1:
-        curriculum.report_result("gcd", math.ceil(position(curriculum)), solved=8, scored=8)
+        curriculum.report_result(
+            "gcd", math.ceil(position(curriculum)), solved=8, scored=8
+        )
     for solved in results:
         for level in range(height - 1):
-            assert curriculum.report_result("gcd", level, solved=solved, scored=GROUP) is None
+            assert (
+                curriculum.report_result("gcd", level, solved=solved, scored=GROUP)
+                is None
+            )
     assert position(curriculum) == height - 1
     assert curriculum.stats()["task_details"]["gcd"]["solved_share"] in (None, 1.0)
 
@@ -134,7 +154,9 @@ def test_results_from_other_levels_move_nothing(height: int, results: list[int])
 def test_a_fresh_result_after_a_move_can_move_it_again() -> None:
     curriculum = of_height(36)
     moves = [
-        curriculum.report_result("gcd", math.ceil(position(curriculum)), solved=solved, scored=8)
+        curriculum.report_result(
+            "gcd", math.ceil(position(curriculum)), solved=solved, scored=8
+        )
         for solved in (8, 0, 8)
     ]
     assert all(moves)
@@ -146,7 +168,9 @@ def cliff(level: int) -> float:
 
 @pytest.mark.parametrize(("in_flight", "wander"), [(0, 0.1), (64, 0.3)])
 @pytest.mark.parametrize("seed", range(3))
-def test_it_comes_to_rest_between_two_levels(seed: int, in_flight: int, wander: float) -> None:
+def test_it_comes_to_rest_between_two_levels(
+    seed: int, in_flight: int, wander: float
+) -> None:
     """All answers are right at one level and wrong at the next, the hardest case."""
     places = train(of_height(6), cliff, 2000, in_flight=in_flight, seed=seed)[-1000:]
     assert statistics.mean(places) == pytest.approx(2.25, abs=0.1)
@@ -163,7 +187,9 @@ def test_it_never_leaves_the_ladder(
 ) -> None:
     curriculum = of_height(height, target)
     for level, solved in results:
-        curriculum.report_result("gcd", min(level, height - 1), solved=solved, scored=GROUP)
+        curriculum.report_result(
+            "gcd", min(level, height - 1), solved=solved, scored=GROUP
+        )
         assert 0 <= position(curriculum) <= height - 1
 
 
@@ -217,7 +243,9 @@ def test_stats_have_every_tasks_position() -> None:
     curriculum = Curriculum({"gcd": ({},) * 5, "lcm": ({},) * 3, "flat": ({},)})
     for _ in range(10):
         curriculum.report_result("gcd", 4, solved=8, scored=8)
-        curriculum.report_result("gcd", math.ceil(position(curriculum)), solved=8, scored=8)
+        curriculum.report_result(
+            "gcd", math.ceil(position(curriculum)), solved=8, scored=8
+        )
     stats = curriculum.stats()
     assert stats["total_tasks_tracked"] == 3
     assert stats["tasks_with_adjustments"] == 1
@@ -246,9 +274,14 @@ def test_the_prior_expects_the_target_mid_ladder(height: int, target: float) -> 
 
 
 @given(st.floats(-1.0, 1.0), st.floats(0.7, 1.5), heights)
-def test_much_evidence_outweighs_the_prior(shift: float, steepness: float, height: int) -> None:
+def test_much_evidence_outweighs_the_prior(
+    shift: float, steepness: float, height: int
+) -> None:
     slope = steepness * min(2.0, 6 / (height - 1))
-    shares = {level: sigmoid(shift + slope * ((height - 1) / 2 - level)) for level in range(height)}
+    shares = {
+        level: sigmoid(shift + slope * ((height - 1) / 2 - level))
+        for level in range(height)
+    }
     evidence = {level: (10_000 * share, 10_000.0) for level, share in shares.items()}
     curve = fit_curve(evidence, height, 0.7)
     assert curve.slope == pytest.approx(slope, rel=0.02)
@@ -260,7 +293,9 @@ def test_much_evidence_outweighs_the_prior(shift: float, steepness: float, heigh
 answered = st.floats(0.1, 100.0)
 evidence = st.dictionaries(
     st.integers(0, 9),
-    st.tuples(st.sampled_from([0.0, 0.3, 1.0]), answered).map(lambda e: (e[0] * e[1], e[1])),
+    st.tuples(st.sampled_from([0.0, 0.3, 1.0]), answered).map(
+        lambda e: (e[0] * e[1], e[1])
+    ),
 )
 
 
@@ -284,7 +319,11 @@ def test_the_curve_has_the_target_at_its_position(
     if 0 < position < top:
         assert curve.at(position) == pytest.approx(target, abs=1e-6)
     else:
-        assert (curve.at(0) <= target + 1e-6) if position == 0 else curve.at(top) >= target - 1e-6
+        assert (
+            (curve.at(0) <= target + 1e-6)
+            if position == 0
+            else curve.at(top) >= target - 1e-6
+        )
 
 
 def test_between_levels_the_share_is_interpolated() -> None:

@@ -17,7 +17,9 @@ def recipe(seed: int) -> Recipe:
     return Recipe(task="gcd", seed=seed)
 
 
-def add(gathering: GroupGathering, seed: int, *results: bool | None) -> GatheredGroup | None:
+def add(
+    gathering: GroupGathering, seed: int, *results: bool | None
+) -> GatheredGroup | None:
     scored = [result for result in results if result is not None]
     return gathering.report_result(
         recipe(seed), completions=len(results), scored=len(scored), solved=sum(scored)
@@ -35,7 +37,9 @@ def expecting(size: int | None, problems: int = 8) -> GroupGathering:
 def test_parts_in_any_order_make_each_group_once(data: st.DataObject) -> None:
     size, problems = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 6))
     results = st.sampled_from([True, False, None])
-    parts = [(seed, data.draw(results)) for seed in range(problems) for _ in range(size)]
+    parts = [
+        (seed, data.draw(results)) for seed in range(problems) for _ in range(size)
+    ]
     told = data.draw(st.permutations(parts))
     gathering = expecting(size, problems)
     results_in_turn = [add(gathering, seed, result) for seed, result in told]
@@ -56,7 +60,9 @@ def test_without_a_size_problems_wait_until_they_are_withdrawn() -> None:
     assert list(gathering.awaited.values()) == [recipe(1)]
 
 
-def test_groups_that_never_become_whole_are_closed(caplog: pytest.LogCaptureFixture) -> None:
+def test_groups_that_never_become_whole_are_closed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     gathering = expecting(4, MAX_PARTIAL + 1)
     for seed in range(MAX_PARTIAL + 1):
         assert add(gathering, seed, True, False) is None

@@ -39,7 +39,12 @@ def test_random_levels_are_uniform() -> None:
 
 @pytest.mark.parametrize(
     ("difficulty", "shares"),
-    [(0.0, {0: 1.0}), (0.5, {1: 0.5, 2: 0.5}), (0.6, {1: 0.2, 2: 0.8}), (1.0, {3: 1.0})],
+    [
+        (0.0, {0: 1.0}),
+        (0.5, {1: 0.5, 2: 0.5}),
+        (0.6, {1: 0.2, 2: 0.8}),
+        (1.0, {3: 1.0}),
+    ],
 )
 def test_a_fixed_difficulty_mixes_the_levels_around_it(
     difficulty: float, shares: dict[int, float]
@@ -49,7 +54,9 @@ def test_a_fixed_difficulty_mixes_the_levels_around_it(
 
 @pytest.mark.parametrize("levels", MODES, ids=lambda levels: type(levels).__name__)
 @given(uniform=uniforms)
-def test_a_ladder_of_one_level_gives_that_level(levels: LevelPolicy, uniform: float) -> None:
+def test_a_ladder_of_one_level_gives_that_level(
+    levels: LevelPolicy, uniform: float
+) -> None:
     assert levels.level("flat", uniform) == 0
 
 
@@ -58,7 +65,9 @@ def test_the_parameters_are_those_of_the_level(levels: LevelPolicy) -> None:
     assert levels.parameters("gcd", 2) == {"size": 3}
 
 
-@pytest.mark.parametrize("make", [RandomLevels, lambda ls: FixedLevels(ls, 1.0), Curriculum])
+@pytest.mark.parametrize(
+    "make", [RandomLevels, lambda ls: FixedLevels(ls, 1.0), Curriculum]
+)
 def test_no_level_above_the_cap_is_drawn_again(make: type[RandomLevels]) -> None:
     levels = make(LADDERS)
     levels.cap("gcd", 1)

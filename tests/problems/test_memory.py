@@ -11,7 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reasoning_gym_environment.demo.policy import Learner, Skill
-from reasoning_gym_environment.problems.levels import Curriculum, LevelPolicy, RandomLevels
+from reasoning_gym_environment.problems.levels import (
+    Curriculum,
+    LevelPolicy,
+    RandomLevels,
+)
 from reasoning_gym_environment.problems.sampler import (
     FRESH_SHARE,
     MAX_ATTEMPTS,
@@ -38,12 +42,16 @@ def by_signal(
     return Sampler(weights, run_seed=1, replica=replica, levels=levels, by_signal=True)
 
 
-def run(sampler: Sampler, groups: int, solved: Result, *, step: int | None = None) -> list[Recipe]:
+def run(
+    sampler: Sampler, groups: int, solved: Result, *, step: int | None = None
+) -> list[Recipe]:
     """Draw and record groups, one after the other; return their recipes."""
     recipes = []
     for _ in range(groups):
         recipes.append(sampler.next_recipe())
-        sampler.report_result(recipes[-1], solved=solved(recipes[-1]), scored=SIZE, step=step)
+        sampler.report_result(
+            recipes[-1], solved=solved(recipes[-1]), scored=SIZE, step=step
+        )
     return recipes
 
 
@@ -57,14 +65,20 @@ def askings(recipes: list[Recipe]) -> Counter[tuple[str, int]]:
 
 
 @given(st.floats(0.05, 50), st.floats(0.05, 50), st.integers(2, 64))
-def test_the_probability_of_signal_is_that_of_a_beta_binomial(a: float, b: float, n: int) -> None:
+def test_the_probability_of_signal_is_that_of_a_beta_binomial(
+    a: float, b: float, n: int
+) -> None:
     """Pólya's urn: each solved rollout makes the next one likelier, and so for the others."""
     all_solved = math.prod((a + i) / (a + b + i) for i in range(n))
     none_solved = math.prod((b + i) / (a + b + i) for i in range(n))
-    assert signal_probability(a, b, n) == pytest.approx(1 - all_solved - none_solved, abs=1e-9)
+    assert signal_probability(a, b, n) == pytest.approx(
+        1 - all_solved - none_solved, abs=1e-9
+    )
 
 
-def test_problems_with_signal_alone_are_asked_again_a_few_times_after_many_draws() -> None:
+def test_problems_with_signal_alone_are_asked_again_a_few_times_after_many_draws() -> (
+    None
+):
     recipes = run(by_signal(), 5000, uneven)
     times = askings(recipes)
     again = {key for key, number in times.items() if number > 1}
@@ -98,7 +112,9 @@ def test_every_task_is_seen_whatever_the_others_bring() -> None:
 
 
 def test_replicas_share_no_problem() -> None:
-    one, other = (askings(run(by_signal(replica), 2000, uneven)) for replica in ("0", "1"))
+    one, other = (
+        askings(run(by_signal(replica), 2000, uneven)) for replica in ("0", "1")
+    )
     assert not set(one) & set(other)
 
 
@@ -123,8 +139,13 @@ def test_problems_that_this_run_cannot_draw_are_forgotten() -> None:
     changed = {"gcd": ({"a": 1}, {"a": 5}), "sudoku": ({},)}
     sampler = by_signal(levels=RandomLevels(changed), tasks=changed)
     sampler.load_state_dict(old.state_dict())
-    known = [Recipe.from_json(row[0]) for row in sampler.state_dict()["memory"]["ready"]]
-    assert {(recipe.task, recipe.level) for recipe in known} == {("gcd", 0), ("sudoku", 0)}
+    known = [
+        Recipe.from_json(row[0]) for row in sampler.state_dict()["memory"]["ready"]
+    ]
+    assert {(recipe.task, recipe.level) for recipe in known} == {
+        ("gcd", 0),
+        ("sudoku", 0),
+    }
 
 
 def test_a_problem_whose_result_never_comes_is_let_go() -> None:
@@ -151,7 +172,9 @@ def share_with_signal(spread: float, *, again: bool) -> float:
     """Simulate a policy that doesn't learn; return the share of groups with signal."""
     skills = {task: Skill(ability=0.4, span=6.0, default=0.5) for task in TASKS}
     learner, rng = Learner(skills, seed=2, item_spread=spread), random.Random(3)
-    sampler = Sampler(dict.fromkeys(TASKS, 1.0), run_seed=1, replica="a", by_signal=again)
+    sampler = Sampler(
+        dict.fromkeys(TASKS, 1.0), run_seed=1, replica="a", by_signal=again
+    )
     mixed = 0
     for _ in range(2500):
         recipe = sampler.next_recipe()
@@ -163,11 +186,15 @@ def share_with_signal(spread: float, *, again: bool) -> float:
 
 
 def test_signal_rises_where_problems_differ() -> None:
-    assert share_with_signal(4.0, again=True) > share_with_signal(4.0, again=False) + 0.1
+    assert (
+        share_with_signal(4.0, again=True) > share_with_signal(4.0, again=False) + 0.1
+    )
 
 
 def test_nothing_is_lost_where_problems_are_alike() -> None:
-    assert share_with_signal(0.0, again=True) > share_with_signal(0.0, again=False) - 0.02
+    assert (
+        share_with_signal(0.0, again=True) > share_with_signal(0.0, again=False) - 0.02
+    )
 
 
 def test_a_problems_own_results_count_for_hundreds_of_draws() -> None:
@@ -191,7 +218,12 @@ def test_a_memory_that_knows_nothing_offers_nothing() -> None:
 def test_the_account_tells_fresh_groups_from_those_asked_again() -> None:
     counts: Counter[str] = Counter()
     assert sampling_metrics(counts) == {}
-    for asked_again, solved, scored in ((False, 0, 8), (False, 3, 8), (True, 4, 8), (True, 0, 0)):
+    for asked_again, solved, scored in (
+        (False, 0, 8),
+        (False, 3, 8),
+        (True, 4, 8),
+        (True, 0, 0),
+    ):
         count_group(counts, replayed=asked_again, solved=solved, scored=scored)
     assert sampling_metrics(counts) == {
         "sampling/asked_again": 1 / 3,

@@ -80,7 +80,9 @@ def test_reading_the_state_draws_nothing() -> None:
     assert take(watched, 3) == take(other, 3)
 
 
-@pytest.mark.parametrize("key", ["run_seed", "replica", "draw", "levels", "signal", "memory"])
+@pytest.mark.parametrize(
+    "key", ["run_seed", "replica", "draw", "levels", "signal", "memory"]
+)
 def test_a_state_with_a_missing_key_is_refused(key: str) -> None:
     state = learning().state_dict()
     del state[key]
@@ -90,11 +92,17 @@ def test_a_state_with_a_missing_key_is_refused(key: str) -> None:
 
 def test_replicas_runs_and_evaluation_share_no_seed() -> None:
     streams = [
-        [recipe.seed for recipe in take(uniform(run_seed=run_seed, replica=replica), 1000)]
+        [
+            recipe.seed
+            for recipe in take(uniform(run_seed=run_seed, replica=replica), 1000)
+        ]
         for run_seed in (1, 2)
         for replica in ("0", "1", "10")
     ]
-    streams += [[recipe.seed for recipe in evaluation_recipes(seed, TASKS, 250)] for seed in (1, 2)]
+    streams += [
+        [recipe.seed for recipe in evaluation_recipes(seed, TASKS, 250)]
+        for seed in (1, 2)
+    ]
     seeds = [seed for stream in streams for seed in stream]
     assert len(seeds) == len(set(seeds)) == 8000
 
@@ -126,14 +134,18 @@ def test_tasks_are_drawn_in_proportion_to_their_weights() -> None:
     assert counts["lcm"] == pytest.approx(3000, rel=0.05)
     assert counts["sudoku"] == pytest.approx(4000, rel=0.05)
     counts = Counter(recipe.task for recipe in take(uniform(), 8000))
-    assert [counts[task] for task in TASKS] == [pytest.approx(2000, rel=0.08)] * len(TASKS)
+    assert [counts[task] for task in TASKS] == [pytest.approx(2000, rel=0.08)] * len(
+        TASKS
+    )
 
 
 @given(weights, st.sampled_from([0.0, -1.0]), run_seeds)
 def test_a_task_without_weight_is_never_drawn(
     weights: dict[str, float], nothing: float, run_seed: int
 ) -> None:
-    sampler = Sampler({"a": nothing, **weights, "z": nothing}, run_seed=run_seed, replica="a")
+    sampler = Sampler(
+        {"a": nothing, **weights, "z": nothing}, run_seed=run_seed, replica="a"
+    )
     assert {recipe.task for recipe in take(sampler, 50)} <= weights.keys()
 
 
@@ -156,10 +168,14 @@ LADDERS = {task: tuple({"size": size} for size in range(4)) for task in TASKS}
 def learning(*, by_signal: bool = True, run_seed: int = 1) -> Sampler:
     """Return a sampler that learns levels and signal."""
     weights, levels = dict.fromkeys(TASKS, 1.0), Curriculum(LADDERS)
-    return Sampler(weights, run_seed=run_seed, replica="a", levels=levels, by_signal=by_signal)
+    return Sampler(
+        weights, run_seed=run_seed, replica="a", levels=levels, by_signal=by_signal
+    )
 
 
-def practise(sampler: Sampler, groups: int, solved_shares: dict[str, float]) -> Counter[str]:
+def practise(
+    sampler: Sampler, groups: int, solved_shares: dict[str, float]
+) -> Counter[str]:
     """Draw and record groups with these solved shares; return the draws per task."""
     rng = Random(1)
     drawn: Counter[str] = Counter()
@@ -192,8 +208,13 @@ def test_levels_change_neither_the_tasks_nor_the_seeds() -> None:
 
 
 @given(st.booleans(), st.integers(0, 40), st.integers(0, 2**32))
-def test_a_resumed_sampler_keeps_its_evidence(by_signal: bool, groups: int, seed: int) -> None:
-    sampler, resumed = learning(by_signal=by_signal), learning(by_signal=by_signal, run_seed=9)
+def test_a_resumed_sampler_keeps_its_evidence(
+    by_signal: bool, groups: int, seed: int
+) -> None:
+    sampler, resumed = (
+        learning(by_signal=by_signal),
+        learning(by_signal=by_signal, run_seed=9),
+    )
     shares = {task: Random(f"{seed}{task}").random() for task in TASKS}
     practise(sampler, groups, shares)
     sampler.cap("gcd", 2)
@@ -225,14 +246,22 @@ def test_a_group_without_scored_rollouts_is_ignored() -> None:
     recipe = sampler.next_recipe()
     before = sampler.state_dict()
     assert sampler.report_result(recipe, solved=0, scored=0) is None
-    assert sampler.report_result(Recipe(task="gone", seed=2, level=1), solved=8, scored=8) is None
+    assert (
+        sampler.report_result(Recipe(task="gone", seed=2, level=1), solved=8, scored=8)
+        is None
+    )
     assert sampler.state_dict() == before
 
 
 def test_a_solved_task_moves_up() -> None:
     sampler = learning()
-    said = [sampler.report_result(recipe, solved=8, scored=8) for recipe in take(sampler, 20)]
-    moves = [re.match(r"(\w+): level (\S+) -> (\S+) of ", move) for move in said if move]
+    said = [
+        sampler.report_result(recipe, solved=8, scored=8)
+        for recipe in take(sampler, 20)
+    ]
+    moves = [
+        re.match(r"(\w+): level (\S+) -> (\S+) of ", move) for move in said if move
+    ]
     assert moves
     for move in moves:
         assert move is not None
@@ -241,7 +270,9 @@ def test_a_solved_task_moves_up() -> None:
 
 
 def test_a_capped_level_is_not_drawn_again() -> None:
-    sampler = Sampler({"gcd": 1.0}, run_seed=1, replica="a", levels=RandomLevels(LADDERS))
+    sampler = Sampler(
+        {"gcd": 1.0}, run_seed=1, replica="a", levels=RandomLevels(LADDERS)
+    )
     sampler.cap("gcd", 1)
     assert {recipe.level for recipe in take(sampler, 50)} == {0, 1}
 
@@ -249,12 +280,18 @@ def test_a_capped_level_is_not_drawn_again() -> None:
 ESTIMATED = ("gcd", "lcm")
 
 
-def mean_chance(estimates: SignalEstimates, level: int | None = None, draw: int = 0) -> float:
+def mean_chance(
+    estimates: SignalEstimates, level: int | None = None, draw: int = 0
+) -> float:
     rng = random.Random(1)
-    return statistics.mean(estimates.sample_signal("gcd", level, draw, rng) for _ in range(4000))
+    return statistics.mean(
+        estimates.sample_signal("gcd", level, draw, rng) for _ in range(4000)
+    )
 
 
-def told(results: list[bool], level: int | None = None, draw: int = 0) -> SignalEstimates:
+def told(
+    results: list[bool], level: int | None = None, draw: int = 0
+) -> SignalEstimates:
     estimates = SignalEstimates(ESTIMATED)
     for mixed in results:
         estimates.report_result("gcd", level, draw, mixed=mixed)
@@ -275,7 +312,9 @@ def test_old_evidence_decays() -> None:
     estimates = told([False] * 8)
     half_life = HALF_LIFE * len(ESTIMATED)
     after_one = mean_chance(estimates, draw=half_life)
-    assert mean_chance(estimates) < after_one < mean_chance(estimates, draw=3 * half_life)
+    assert (
+        mean_chance(estimates) < after_one < mean_chance(estimates, draw=3 * half_life)
+    )
     assert after_one == pytest.approx(0.5 / 5, abs=0.02)
     assert mean_chance(estimates, draw=20 * half_life) == pytest.approx(0.5, abs=0.03)
 
@@ -290,7 +329,9 @@ def test_a_stored_state_restores_the_estimates() -> None:
     estimates = told([True, False, True], level=2, draw=7)
     other = SignalEstimates(ESTIMATED)
     other.load_state_dict(json.loads(json.dumps(estimates.state_dict())))
-    chances = [e.sample_signal("gcd", 2, 9, random.Random(1)) for e in (estimates, other)]
+    chances = [
+        e.sample_signal("gcd", 2, 9, random.Random(1)) for e in (estimates, other)
+    ]
     assert chances[0] == chances[1]
 
 

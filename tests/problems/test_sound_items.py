@@ -10,7 +10,11 @@ from reasoning_gym_environment import AsyncReasoningGym
 from reasoning_gym_environment.errors import GenerationError
 from reasoning_gym_environment.evaluation.planning import EvaluationSet, planned_recipes
 from reasoning_gym_environment.problems.sampler import redrawn_seed
-from reasoning_gym_environment.problems.stream import MAX_SKIPPED, is_skipped, skip_faulty
+from reasoning_gym_environment.problems.stream import (
+    MAX_SKIPPED,
+    is_skipped,
+    skip_faulty,
+)
 from reasoning_gym_environment.records import Fault, FaultKind, Problem, Recipe
 
 
@@ -30,9 +34,13 @@ class Pool:
 
 @pytest.mark.parametrize("seed", [4, 5])
 @pytest.mark.parametrize("kind", FaultKind)
-async def test_an_ambiguous_item_is_asked_in_training_alone(kind: FaultKind, seed: int) -> None:
+async def test_an_ambiguous_item_is_asked_in_training_alone(
+    kind: FaultKind, seed: int
+) -> None:
     counts: Counter[str] = Counter()
-    made = await skip_faulty(Pool(kind, seed).generate, counts)(Recipe(task="gcd", seed=seed))
+    made = await skip_faulty(Pool(kind, seed).generate, counts)(
+        Recipe(task="gcd", seed=seed)
+    )
     asked = kind is FaultKind.AMBIGUOUS and seed % 2 == 0
     assert made.recipe.seed == (seed if asked else redrawn_seed(seed))
     assert counts["sampling/faulty_items_redrawn"] == (not asked)
@@ -46,8 +54,12 @@ def test_a_redrawn_item_stays_in_its_split(seed: int) -> None:
 
 
 async def test_a_task_whose_items_are_all_faulty_is_an_error_that_names_it() -> None:
-    generate = skip_faulty(Pool(FaultKind.UNANSWERABLE, all_faulty=True).generate, Counter())
-    with pytest.raises(GenerationError, match=f"gcd: {MAX_SKIPPED} items in a row are faulty"):
+    generate = skip_faulty(
+        Pool(FaultKind.UNANSWERABLE, all_faulty=True).generate, Counter()
+    )
+    with pytest.raises(
+        GenerationError, match=f"gcd: {MAX_SKIPPED} items in a row are faulty"
+    ):
         await generate(Recipe(task="gcd", seed=0))
 
 
@@ -64,14 +76,19 @@ async def test_evaluation_draws_the_same_items_whatever_their_number() -> None:
     planned = [recipe.seed for recipe, _ in plan(3)]
     generate = skip_faulty(Pool(FaultKind.FALSE_LABEL, planned[1]).generate, Counter())
     few, many = [
-        [item.problem.recipe.seed for item in await EvaluationSet(generate, plan(count)).items()]
+        [
+            item.problem.recipe.seed
+            for item in await EvaluationSet(generate, plan(count)).items()
+        ]
         for count in (3, 6)
     ]
     assert few == [planned[0], redrawn_seed(planned[1]), planned[2]] == many[:3]
 
 
 @pytest.mark.asyncio(loop_scope="session")
-async def test_the_python_api_asks_no_faulty_item_but_regenerates_one(stock: WorkerStock) -> None:
+async def test_the_python_api_asks_no_faulty_item_but_regenerates_one(
+    stock: WorkerStock,
+) -> None:
     options: Any = {"processes": 1, "start_worker": stock.lend}
     async with (
         AsyncReasoningGym(**options) as gym,

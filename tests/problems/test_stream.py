@@ -12,7 +12,11 @@ import pytest_asyncio
 from reasoning_gym_environment.errors import GenerationError, PoolClosedError
 from reasoning_gym_environment.problems.held_out import fixed_exclusions, question_hash
 from reasoning_gym_environment.problems.sampler import Sampler
-from reasoning_gym_environment.problems.stream import MAX_FAILED, MAX_SKIPPED, RecipeStream
+from reasoning_gym_environment.problems.stream import (
+    MAX_FAILED,
+    MAX_SKIPPED,
+    RecipeStream,
+)
 from reasoning_gym_environment.records import Problem, Recipe
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
 
@@ -75,7 +79,9 @@ async def take(stream: RecipeStream, count: int) -> list[Recipe]:
 
 
 @pytest.mark.parametrize("prefetch", [1, 5, 16])
-async def test_problems_are_returned_in_draw_order(make_stream: MakeStream, prefetch: int) -> None:
+async def test_problems_are_returned_in_draw_order(
+    make_stream: MakeStream, prefetch: int
+) -> None:
     assert await take(make_stream(prefetch=prefetch), 12) == drawn(12)
 
 
@@ -102,7 +108,9 @@ async def test_a_stream_resumed_from_json_continues_exactly(
     assert before + await take(resumed, 12) == drawn(taken + 12)
 
 
-async def test_a_stream_can_be_stopped_and_resumed_again_and_again(make_stream: MakeStream) -> None:
+async def test_a_stream_can_be_stopped_and_resumed_again_and_again(
+    make_stream: MakeStream,
+) -> None:
     stream, taken = make_stream(), []
     for _ in range(5):
         taken += await take(stream, 2)
@@ -155,10 +163,15 @@ async def test_an_item_that_cannot_be_made_is_counted_and_skipped(
     assert "Skipping an item that can't be generated: no_such_task" in caplog.text
 
 
-async def test_an_evaluation_question_is_redrawn_and_counted(make_stream: MakeStream) -> None:
+async def test_an_evaluation_question_is_redrawn_and_counted(
+    make_stream: MakeStream,
+) -> None:
     stream = make_stream()
     problems = [await stream.next_problem() for _ in range(6)]
-    excluded = {question_hash(problems[0].question), question_hash(problems[3].question)}
+    excluded = {
+        question_hash(problems[0].question),
+        question_hash(problems[3].question),
+    }
     counts: Counter[str] = Counter()
     without = make_stream(excluded=excluded, counts=counts)
     left = [p.recipe for p in problems if question_hash(p.question) not in excluded]
@@ -174,7 +187,9 @@ async def test_an_item_with_a_disguised_evaluation_answer_is_redrawn_and_counted
     first = await stream.next_problem()
     assert first.oracle is not None
     counts: Counter[str] = Counter()
-    without = make_stream(sampler(shuffled), excluded={question_hash(first.oracle)}, counts=counts)
+    without = make_stream(
+        sampler(shuffled), excluded={question_hash(first.oracle)}, counts=counts
+    )
     assert (await without.next_problem()).oracle != first.oracle
     assert counts["sampling/evaluation_questions_redrawn"] >= 1
 
@@ -186,7 +201,9 @@ async def test_excluded_questions_are_requested_for_drawn_tasks(pool: TaskPool) 
         asked.append(task)
         return ()
 
-    stream = RecipeStream(sampler(), pool.generate, prefetch=2, excluded=excluded, counts=Counter())
+    stream = RecipeStream(
+        sampler(), pool.generate, prefetch=2, excluded=excluded, counts=Counter()
+    )
     assert await take(stream, 1) == drawn(1)
     stream.cancel()
     assert len(asked) in (2, 3)
@@ -202,7 +219,9 @@ async def test_a_problem_waits_only_for_its_own_tasks_questions(pool: TaskPool) 
             await never.wait()
         return ()
 
-    stream = RecipeStream(sampler(), pool.generate, prefetch=8, excluded=excluded, counts=Counter())
+    stream = RecipeStream(
+        sampler(), pool.generate, prefetch=8, excluded=excluded, counts=Counter()
+    )
     assert await take(stream, 1) == [first]
     stream.cancel()
 
@@ -218,21 +237,29 @@ async def test_cancelled_callers_lose_no_problem(make_stream: MakeStream) -> Non
     assert await take(stream, 8) == drawn(8)
 
 
-async def test_a_cancelled_caller_does_not_affect_other_callers(make_stream: MakeStream) -> None:
+async def test_a_cancelled_caller_does_not_affect_other_callers(
+    make_stream: MakeStream,
+) -> None:
     stream = make_stream(prefetch=2)
     callers = [asyncio.create_task(stream.next_problem()) for _ in range(9)]
     await asyncio.sleep(0)
     for caller in callers[::3]:
         caller.cancel()
     ended = await asyncio.gather(*callers, return_exceptions=True)
-    got = [problem.recipe for problem in ended if not isinstance(problem, BaseException)]
+    got = [
+        problem.recipe for problem in ended if not isinstance(problem, BaseException)
+    ]
     got += await take(stream, 4)
     assert by_seed(got) == by_seed(drawn(len(got)))
 
 
-async def test_a_stream_gives_up_if_no_item_can_be_made(make_stream: MakeStream) -> None:
+async def test_a_stream_gives_up_if_no_item_can_be_made(
+    make_stream: MakeStream,
+) -> None:
     stream = make_stream(sampler({"no_such_task": 1.0}), prefetch=32)
-    with pytest.raises(GenerationError, match=f"first {MAX_FAILED} items .* unknown task 'no_"):
+    with pytest.raises(
+        GenerationError, match=f"first {MAX_FAILED} items .* unknown task 'no_"
+    ):
         await stream.next_problem()
 
 
@@ -241,7 +268,9 @@ async def test_a_stream_gives_up_if_all_questions_are_in_the_evaluation_set() ->
         return Problem(recipe=recipe, question="one", oracle="1", entry=b"")
 
     excluded = fixed_exclusions({question_hash("one")})
-    stream = RecipeStream(sampler(), generate, prefetch=9, excluded=excluded, counts=Counter())
+    stream = RecipeStream(
+        sampler(), generate, prefetch=9, excluded=excluded, counts=Counter()
+    )
     with pytest.raises(GenerationError, match=f"{MAX_SKIPPED} items in a row"):
         await stream.next_problem()
     stream.cancel()
@@ -250,7 +279,11 @@ async def test_a_stream_gives_up_if_all_questions_are_in_the_evaluation_set() ->
 async def test_a_stream_raises_if_the_pool_is_closed() -> None:
     async with closed_pool() as pool:
         stream = RecipeStream(
-            sampler(), pool.generate, prefetch=2, excluded=fixed_exclusions(()), counts=Counter()
+            sampler(),
+            pool.generate,
+            prefetch=2,
+            excluded=fixed_exclusions(()),
+            counts=Counter(),
         )
         with pytest.raises(PoolClosedError):
             await stream.next_problem()

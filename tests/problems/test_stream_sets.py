@@ -100,13 +100,18 @@ async def test_problems_are_remembered_within_a_number_of_bytes() -> None:
     assert pool.asked == [1, 2, 3, 1, 2], "two fit, and the last used are kept"
 
 
-async def test_concurrent_callers_share_a_problem_and_a_failure_is_not_remembered() -> None:
+async def test_concurrent_callers_share_a_problem_and_a_failure_is_not_remembered() -> (
+    None
+):
     pool, remembered = Large(fails=7), ProblemCache()
     recipe = Recipe(task="gcd", seed=7)
     failed = await asyncio.gather(
-        *(remembered.get(pool.generate, recipe) for _ in range(3)), return_exceptions=True
+        *(remembered.get(pool.generate, recipe) for _ in range(3)),
+        return_exceptions=True,
     )
     assert [str(error) for error in failed] == ["missed"] * 3
-    again = await asyncio.gather(*(remembered.get(pool.generate, recipe) for _ in range(3)))
+    again = await asyncio.gather(
+        *(remembered.get(pool.generate, recipe) for _ in range(3))
+    )
     assert again[0] is again[1] is again[2]
     assert pool.asked == [7, 7]

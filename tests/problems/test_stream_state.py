@@ -21,7 +21,9 @@ LADDERS = {
 def sampler(seed: int = 1, replica: str = "env_0") -> Sampler:
     levels = Curriculum(LADDERS)
     weights = dict.fromkeys(LADDERS, 1.0)
-    return Sampler(weights, run_seed=seed, replica=replica, levels=levels, by_signal=True)
+    return Sampler(
+        weights, run_seed=seed, replica=replica, levels=levels, by_signal=True
+    )
 
 
 def state() -> dict[str, Any]:
@@ -68,12 +70,28 @@ def test_stored_states_are_valid() -> None:
         (("sampler", "draw"), 0, SIGNAL_AHEAD),
         (("sampler", "replica"), 7, "sampler.replica must be str, got 7"),
         (GCD, {}, f"{TASKS}: object missing required field `height`"),
-        ((*GCD, "position"), float("nan"), f"{TASKS}.position: expected `float` >= 0.0"),
-        ((*GCD, "evidence"), [[1, 2]], f"{TASKS}.evidence[0]: expected `array` of length 3, got 2"),
-        ((*CAPS, "lcm", "height"), 0, "sampler.levels.caps[...].height: expected `int` >= 1"),
+        (
+            (*GCD, "position"),
+            float("nan"),
+            f"{TASKS}.position: expected `float` >= 0.0",
+        ),
+        (
+            (*GCD, "evidence"),
+            [[1, 2]],
+            f"{TASKS}.evidence[0]: expected `array` of length 3, got 2",
+        ),
+        (
+            (*CAPS, "lcm", "height"),
+            0,
+            "sampler.levels.caps[...].height: expected `int` >= 1",
+        ),
         (("ahead",), {}, "ahead must be array, got {}"),
         (("prompt_room",), [["gcd", 1, 1, 1]], "prompt_room[0][2] must be bool, got 1"),
-        (("max_token_length",), 2**60, f"max_token_length must be int <= {2**53}, got {2**60}"),
+        (
+            ("max_token_length",),
+            2**60,
+            f"max_token_length must be int <= {2**53}, got {2**60}",
+        ),
         (("max_token_length",), None, "max_token_length must be int, got None"),
     ],
 )
@@ -95,10 +113,16 @@ def test_a_state_with_a_missing_part_is_refused(key: str) -> None:
         require_stream_state(lacks)
 
 
-NUMBERS = st.integers() | st.floats() | st.sampled_from([2**53, 10**400, -1, 0.5, 1e308, 5e-324])
+NUMBERS = (
+    st.integers()
+    | st.floats()
+    | st.sampled_from([2**53, 10**400, -1, 0.5, 1e308, 5e-324])
+)
 JSON = st.recursive(
     st.none() | st.booleans() | NUMBERS | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(max_size=5), inner),
+    lambda inner: (
+        st.lists(inner, max_size=5) | st.dictionaries(st.text(max_size=5), inner)
+    ),
     max_leaves=8,
 )
 
@@ -106,7 +130,8 @@ JSON = st.recursive(
 @given(JSON)
 def test_any_json_is_a_valid_state_or_a_value_error(value: Any) -> None:
     with pytest.raises(
-        ValueError, match=r"the value must be object|object missing required field|must be "
+        ValueError,
+        match=r"the value must be object|object missing required field|must be ",
     ):
         require_stream_state(value)
 
@@ -131,7 +156,10 @@ def test_a_valid_state_can_be_continued(path: tuple[Any, ...], value: Any) -> No
     ("other", "said"),
     [
         (sampler(seed=7), "the state's seed is 7, but this run's is 1"),
-        (sampler(replica="env_3"), "the state's replica is 'env_3', but this run's is 'env_0'"),
+        (
+            sampler(replica="env_3"),
+            "the state's replica is 'env_3', but this run's is 'env_0'",
+        ),
     ],
 )
 def test_the_state_of_another_runs_stream_is_refused(other: Sampler, said: str) -> None:

@@ -25,7 +25,8 @@ from reasoning_gym_environment.tasks.facts import ladder_heights
 from research.make_suites import VERSIONS, encode_suite
 
 PROBLEMS = [
-    Problem(recipe=r, question=f"{r.task} {r.seed}?", oracle="1", entry=b"") for r in RECIPES
+    Problem(recipe=r, question=f"{r.task} {r.seed}?", oracle="1", entry=b"")
+    for r in RECIPES
 ]
 SHA256 = {
     "small": "e4756fe18ffb0fc675150388fb1ad2f6b8969b69d0c2b1cbd40234b1e84d777a",
@@ -38,7 +39,9 @@ SHA256 = {
 
 
 def test_every_file_of_a_suite_is_a_suite_of_the_package() -> None:
-    assert {path.stem for path in FOLDER.glob("*.json")} == {*built_in()} == SHA256.keys()
+    assert (
+        {path.stem for path in FOLDER.glob("*.json")} == {*built_in()} == SHA256.keys()
+    )
 
 
 @pytest.mark.parametrize("name", built_in())
@@ -57,7 +60,9 @@ def test_the_suites_of_the_package_are_whole(name: str) -> None:
 
 
 @pytest.mark.asyncio(loop_scope="session")
-async def test_some_questions_of_the_smallest_suite_are_made_again(pool: TaskPool) -> None:
+async def test_some_questions_of_the_smallest_suite_are_made_again(
+    pool: TaskPool,
+) -> None:
     for recipe, _, expected in list(load_suite("small").items())[::40]:
         problem = await pool.generate(recipe)
         assert question_sha256(problem.question)[:8] == expected, recipe
@@ -76,7 +81,9 @@ def test_a_suite_of_ones_own_is_read_from_its_file(tmp_path: Path) -> None:
     require_same_questions(suite, PROBLEMS)
 
 
-def test_results_carry_one_hash_over_all_recipes_and_whole_questions(tmp_path: Path) -> None:
+def test_results_carry_one_hash_over_all_recipes_and_whole_questions(
+    tmp_path: Path,
+) -> None:
     rest = manifest(PROBLEMS)
     suite = loaded(tmp_path, rest)
     text = json.dumps(rest, sort_keys=True).encode()
@@ -99,7 +106,9 @@ def test_another_question_or_a_missing_item_is_refused(tmp_path: Path) -> None:
     assert said in str(raised.value)
     assert "made with reasoning-gym 0.1.25" in str(raised.value)
     suite = loaded(tmp_path, manifest(PROBLEMS, made_with={}))
-    with pytest.raises(FixableError, match="made with reasoning-gym of an unknown version"):
+    with pytest.raises(
+        FixableError, match="made with reasoning-gym of an unknown version"
+    ):
         require_same_questions(suite, [])
 
 
@@ -119,12 +128,17 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"sets": [{**GCD, "level": 10**9}]}, "level"),
     ({"sets": [GCD, GCD]}, "an item is there twice"),
     ({"settings": {"system_prompt": "x"}}, "settings"),
-    ({"sets": [{**GCD, "parameters": {"symbols": [["__import__('os')"] * 2000]}}]}, "not a suite"),
+    (
+        {"sets": [{**GCD, "parameters": {"symbols": [["__import__('os')"] * 2000]}}]},
+        "not a suite",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("changes", "said"), BAD)
-def test_an_invalid_suite_is_refused(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
+def test_an_invalid_suite_is_refused(
+    tmp_path: Path, changes: dict[str, Any], said: str
+) -> None:
     with pytest.raises(ConfigurationError, match=said):
         loaded(tmp_path, manifest(PROBLEMS, **changes))
 

@@ -17,10 +17,18 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 TASK = "simple_integration"
 
 
-async def started(pool: TaskPool, counts: Counter[str], **changes: Any) -> TrainingProblems:
+async def started(
+    pool: TaskPool, counts: Counter[str], **changes: Any
+) -> TrainingProblems:
     options = TaskOptions(**changes)
     problems = TrainingProblems(
-        options, pool, counts, tasks=[TASK], seed=1, skip_faulty_items=True, max_token_length=1000
+        options,
+        pool,
+        counts,
+        tasks=[TASK],
+        seed=1,
+        skip_faulty_items=True,
+        max_token_length=1000,
     )
     await problems.prepare(with_ladders=False)
     problems.start_stream("a", prefetch=1, excluded=fixed_exclusions(()))
@@ -32,7 +40,12 @@ async def test_code_in_a_checkpoints_recipe_does_not_run(
 ) -> None:
     problems = await started(pool, Counter())
     code = f"__import__('os').system('id > {short_path}/ran')"
-    hostile = {"task": TASK, "seed": 2, "level": None, "parameters": {"symbols": [code]}}
+    hostile = {
+        "task": TASK,
+        "seed": 2,
+        "level": None,
+        "parameters": {"symbols": [code]},
+    }
     problems.load_state_dict({**problems.state_dict([]), "ahead": [hostile]})
     problem = await problems.next()
     [verdict] = await pool.verify(problem, ["0"])
@@ -53,17 +66,30 @@ async def test_code_in_a_checkpoints_recipe_does_not_run(
         {"task": TASK, "seed": 2, "parameters": {"symbols": {"a": {}}}},
     ],
 )
-async def test_a_checkpoint_with_an_invalid_recipe_is_refused(pool: TaskPool, recipe: Any) -> None:
+async def test_a_checkpoint_with_an_invalid_recipe_is_refused(
+    pool: TaskPool, recipe: Any
+) -> None:
     problems = await started(pool, Counter())
-    with pytest.raises(ConfigurationError, match="the checkpoint holds an invalid problem"):
+    with pytest.raises(
+        ConfigurationError, match="the checkpoint holds an invalid problem"
+    ):
         problems.load_state_dict({**problems.state_dict([]), "ahead": [recipe]})
     problems.close()
 
 
-async def test_hostile_task_parameters_are_refused(pool: TaskPool, short_path: Path) -> None:
+async def test_hostile_task_parameters_are_refused(
+    pool: TaskPool, short_path: Path
+) -> None:
     itself: list[Any] = []
     itself.append(itself)
-    for value in ([f"__import__('os').mkdir('{short_path}/ran')"], itself, 10**300, {"a": 1}):
-        with pytest.raises(ConfigurationError, match=f"no item of {TASK} with .*symbols"):
+    for value in (
+        [f"__import__('os').mkdir('{short_path}/ran')"],
+        itself,
+        10**300,
+        {"a": 1},
+    ):
+        with pytest.raises(
+            ConfigurationError, match=f"no item of {TASK} with .*symbols"
+        ):
             await started(pool, Counter(), task_parameters={TASK: {"symbols": value}})
     assert list(short_path.iterdir()) == []

@@ -42,8 +42,14 @@ def test_levels_that_differ_have_no_faults() -> None:
     ("upper", "fault"),
     [
         (proof(1, "easy"), "gcd level 1: nearly the questions of level 0"),
-        (proof(1, "hard", parameters={"n": 0}), "gcd level 1: the parameters of level 0"),
-        (proof(1, "hard", characters=70_000), "gcd level 1: questions of 35000 characters"),
+        (
+            proof(1, "hard", parameters={"n": 0}),
+            "gcd level 1: the parameters of level 0",
+        ),
+        (
+            proof(1, "hard", characters=70_000),
+            "gcd level 1: questions of 35000 characters",
+        ),
     ],
 )
 def test_every_fault_is_named(upper: LevelProof, fault: str) -> None:
@@ -88,7 +94,9 @@ async def test_a_ladder_is_proved_by_its_items(pool: TaskPool) -> None:
     assert "gcd level 2: the parameters of level 1" in found
     assert "gcd level 2: nearly the questions of level 1" in found
     assert any(fault.startswith("gcd level 3: gcd: AssertionError") for fault in found)
-    assert not any(fault.startswith(("gcd level 0:", "gcd level 1:")) for fault in found)
+    assert not any(
+        fault.startswith(("gcd level 0:", "gcd level 1:")) for fault in found
+    )
 
 
 @dataclass(kw_only=True)
@@ -114,7 +122,9 @@ class Pool:
     async def verify(self, problem: Problem, answers: list[str]) -> list[Verdict]:
         status = Status.SOLVED if self.score == 1.0 else Status.WRONG
         errors = int("raised" in self.detail)
-        verdict = Verdict(score=self.score, status=status, detail=self.detail, errors=errors)
+        verdict = Verdict(
+            score=self.score, status=status, detail=self.detail, errors=errors
+        )
         return [verdict] * len(answers)
 
 
@@ -124,7 +134,11 @@ class Pool:
         (Pool(), Pool(), []),
         (Pool(), Pool(question="!"), ["reproducible differs"]),
         (Pool(entry=b"1", content="x"), Pool(entry=b"2", content="x"), []),
-        (Pool(entry=b"1", content="x"), Pool(entry=b"2", content="y"), ["reproducible differs"]),
+        (
+            Pool(entry=b"1", content="x"),
+            Pool(entry=b"2", content="y"),
+            ["reproducible differs"],
+        ),
         (Pool(score=0.9), Pool(), ["solvable oracle"]),
         (Pool(), Pool(score=0.0), ["contained state"]),
         (Pool(), Pool(error=GenerationError("it fails")), ["reproducible differs"]),

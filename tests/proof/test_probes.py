@@ -34,17 +34,25 @@ ANSWER_KINDS = {
 }
 
 
-def probes(oracle: str | None = "12", others: tuple[str, ...] = ("7", "8")) -> list[Probe]:
-    return probes_for("What is 5 + 7?", oracle, constants=constants_for(others), others=others)
+def probes(
+    oracle: str | None = "12", others: tuple[str, ...] = ("7", "8")
+) -> list[Probe]:
+    return probes_for(
+        "What is 5 + 7?", oracle, constants=constants_for(others), others=others
+    )
 
 
-def seen(kind: Kind, *scores: float, label: str = "x", is_right: bool = False) -> list[Observation]:
+def seen(
+    kind: Kind, *scores: float, label: str = "x", is_right: bool = False
+) -> list[Observation]:
     """One probe's scores on several items."""
     probe = Probe(kind=kind, label=label, answer=label, is_right=is_right)
     return [
         Observation(
             probe=probe,
-            verdict=Verdict(score=s, status=Status.SOLVED if s >= 0.5 else Status.WRONG),
+            verdict=Verdict(
+                score=s, status=Status.SOLVED if s >= 0.5 else Status.WRONG
+            ),
         )
         for s in scores
     ]
@@ -113,7 +121,11 @@ def test_a_near_miss_is_another_text_than_the_answer(oracle: str) -> None:
 
 
 def test_a_text_that_is_the_oracle_is_right_and_no_other() -> None:
-    right = {p.answer for p in probes("0") if p.is_right and p.kind not in (Kind.FORM, Kind.ORACLE)}
+    right = {
+        p.answer
+        for p in probes("0")
+        if p.is_right and p.kind not in (Kind.FORM, Kind.ORACLE)
+    }
     assert right == {"0"}
     assert not any(p.is_right for p in probes("12") if p.kind in DEGENERATE)
 
@@ -152,10 +164,15 @@ def test_a_task_without_an_oracle_is_tried_with_wrong_answers_only() -> None:
 
 
 def test_the_most_frequent_answers_are_constants() -> None:
-    assert set(constants_for(["left", "up", "left"])) - set(constants_for([])) == {"left", "up"}
+    assert set(constants_for(["left", "up", "left"])) - set(constants_for([])) == {
+        "left",
+        "up",
+    }
 
 
-@pytest.mark.parametrize("kind", [kind for kind in DEGENERATE if kind is not Kind.NEAR_MISS])
+@pytest.mark.parametrize(
+    "kind", [kind for kind in DEGENERATE if kind is not Kind.NEAR_MISS]
+)
 def test_what_is_not_right_and_solves_items_is_a_finding(kind: Kind) -> None:
     assert found(judged(*seen(kind, 0.5, 0.5, 1.0, 0.0))) == [(kind.value, None)]
 
@@ -189,11 +206,17 @@ def test_near_misses_may_earn_their_share_and_some_be_right_but_not_most() -> No
         )
         for status in (Status.SOLVED, Status.WRONG)
     )
-    assert found(judged(*[partly] * 9, paid)) == found(judged(*[paid] * 5, *[partly] * 5)) == []
+    assert (
+        found(judged(*[partly] * 9, paid))
+        == found(judged(*[paid] * 5, *[partly] * 5))
+        == []
+    )
     assert found(judged(*[paid] * 6, *[partly] * 5)) == [("near miss", None)]
 
 
-def test_a_verifier_that_dies_or_obeys_is_a_finding_and_one_that_executes_is_told() -> None:
+def test_a_verifier_that_dies_or_obeys_is_a_finding_and_one_that_executes_is_told() -> (
+    None
+):
     killed = Observation(
         probe=Probe(kind=Kind.QUESTION, label="question", answer="?"),
         verdict=Verdict(score=0.0, status=Status.TIMEOUT),
@@ -206,10 +229,15 @@ def test_a_verifier_that_dies_or_obeys_is_a_finding_and_one_that_executes_is_tol
         verdict=Verdict(score=0.0, status=Status.WRONG, seconds=2.0),
     )
     assert judged().stateless
-    own, again = seen(Kind.JUNK, 0.0)[0], Verdict(score=0.0, status=Status.OUT_OF_MEMORY)
+    own, again = (
+        seen(Kind.JUNK, 0.0)[0],
+        Verdict(score=0.0, status=Status.OUT_OF_MEMORY),
+    )
     crowded = judged(answers=judge_answers([own], items=1, changed=[(own, again)]))
     assert (crowded.stateless, verdicts(crowded, "failed")) == (False, [])
-    depends = judge_answers([own], items=1, changed=[(own, replace(again, status=Status.SOLVED))])
+    depends = judge_answers(
+        [own], items=1, changed=[(own, replace(again, status=Status.SOLVED))]
+    )
     assert verdicts(judged(answers=depends), "failed") == ["contained"]
     assert not judged(executed).stateless
     assert "executes answers" in judged(executed).checks["contained"].reason
@@ -222,8 +250,16 @@ def finding(check: str, kind: str, **more: Any) -> Finding:
 @pytest.mark.parametrize(
     ("more", "failed", "said"),
     [
-        ({"default": proof(findings=[finding("solvable", "oracle")])}, "solvable", "it was so"),
-        ({"default": proof(findings=[finding("reproducible", "differs")])}, "reproducible", ""),
+        (
+            {"default": proof(findings=[finding("solvable", "oracle")])},
+            "solvable",
+            "it was so",
+        ),
+        (
+            {"default": proof(findings=[finding("reproducible", "differs")])},
+            "reproducible",
+            "",
+        ),
         ({"findings": [finding("contained", "import")]}, "contained", ""),
         (
             {"levels": [proof(0, findings=[finding("levels", "generation", level=0)])]},
@@ -231,7 +267,12 @@ def finding(check: str, kind: str, **more: Any) -> Finding:
             "level 0: it was so",
         ),
         (
-            {"levels": [proof(0), proof(1, questions=proof(0).questions, characters=1)]},
+            {
+                "levels": [
+                    proof(0),
+                    proof(1, questions=proof(0).questions, characters=1),
+                ]
+            },
             "levels",
             "level 1: nearly the questions of level 0",
         ),
@@ -240,15 +281,27 @@ def finding(check: str, kind: str, **more: Any) -> Finding:
             "bounded",
             "(3 items)",
         ),
-        ({"default": proof(training=dict.fromkeys(range(20), ("None 1", "")))}, "disjoint", "100%"),
         (
-            {"levels": [proof(0, tried=DRAWS, training={n: (f"0 {n}", "") for n in range(20)})]},
+            {"default": proof(training=dict.fromkeys(range(20), ("None 1", "")))},
+            "disjoint",
+            "100%",
+        ),
+        (
+            {
+                "levels": [
+                    proof(
+                        0, tried=DRAWS, training={n: (f"0 {n}", "") for n in range(20)}
+                    )
+                ]
+            },
             "disjoint",
             "level 0: 100% of the training questions",
         ),
     ],
 )
-def test_each_check_fails_by_its_findings(more: dict[str, Any], failed: str, said: str) -> None:
+def test_each_check_fails_by_its_findings(
+    more: dict[str, Any], failed: str, said: str
+) -> None:
     result = judged(**more)
     assert verdicts(result, "failed") == [failed]
     assert said in result.checks[failed].reason
@@ -256,7 +309,10 @@ def test_each_check_fails_by_its_findings(more: dict[str, Any], failed: str, sai
 
 
 def test_a_few_late_items_are_no_finding() -> None:
-    assert found(judged(default=proof(findings=[finding("bounded", "late", items=2)]))) == []
+    assert (
+        found(judged(default=proof(findings=[finding("bounded", "late", items=2)])))
+        == []
+    )
 
 
 def test_a_sound_task_is_proved_and_what_is_left_is_not_tried() -> None:

@@ -46,7 +46,9 @@ async def test_two_pools_prove_a_sound_task_and_find_levels_that_the_library_ref
         for task in (REFUSES_LEVELS, SOUND):
             default = LevelProof(task=task, level=None, parameters={})
             own = level_proofs(task, ladders[task])
-            proof = TaskProof(task=task, category="category", default=default, levels=own)
+            proof = TaskProof(
+                task=task, category="category", default=default, levels=own
+            )
             await prove_task(pool, other, proof, items=20, seconds=120.0)
             results[task] = judge(proof, items=20, known={})
         recipe = Recipe(task="advanced_geometry", seed=2)
@@ -103,7 +105,9 @@ def test_the_command_fails_on_a_verifier_that_pays_anything(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     module, file = tmp_path / "own_payer_module.py", tmp_path / "proofs.json"
-    payer = MODULE.replace('float(answer == entry["answer"])', "1.0").replace("own_sums", PAYER)
+    payer = MODULE.replace('float(answer == entry["answer"])', "1.0").replace(
+        "own_sums", PAYER
+    )
     module.write_text(dedent(payer))
     options = ["--task-modules", str(module), "--items", "14", "-o", str(file)]
     assert main(["prove", PAYER, *options]) == 1
@@ -161,12 +165,20 @@ def test_what_cannot_be_proved_is_refused(
     assert said in capsys.readouterr().err
 
 
-def test_a_proof_goes_on_from_its_file_unless_a_version_has_changed(tmp_path: Path) -> None:
+def test_a_proof_goes_on_from_its_file_unless_a_version_has_changed(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "proof.json"
-    default = LevelProof(task="gcd", level=None, parameters={}, tried=2, questions={0: "a", 1: "b"})
-    proof = TaskProof(task="gcd", category="arithmetic", default=default, levels=[default])
+    default = LevelProof(
+        task="gcd", level=None, parameters={}, tried=2, questions={0: "a", 1: "b"}
+    )
+    proof = TaskProof(
+        task="gcd", category="arithmetic", default=default, levels=[default]
+    )
     result = judge(proof, items=20, known={})
-    written = Proofs(versions={"m": "1"}, tasks={"gcd": result}, unfinished={"gcd": proof})
+    written = Proofs(
+        versions={"m": "1"}, tasks={"gcd": result}, unfinished={"gcd": proof}
+    )
     written.write(file)
     same, changed = Proofs(versions={"m": "1"}), Proofs(versions={"m": "2"})
     same.read(file)
@@ -183,11 +195,15 @@ async def test_an_interrupted_proof_keeps_what_was_stored_of_tasks_in_flight(
     written = Proofs(versions={})
     for task, tried in (("gcd", 2), ("lcm", 10**6)):
         one = LevelProof(task=task, level=None, parameters={}, tried=tried)
-        written.unfinished[task] = TaskProof(task=task, category="", default=one, levels=[one])
+        written.unfinished[task] = TaskProof(
+            task=task, category="", default=one, levels=[one]
+        )
     written.write(file)
     settings = PoolSettings(processes=2)
     proving = asyncio.create_task(
-        prove_tasks(["gcd", "lcm"], settings, items=10**6, seconds=600.0, known={}, files=[file])
+        prove_tasks(
+            ["gcd", "lcm"], settings, items=10**6, seconds=600.0, known={}, files=[file]
+        )
     )
     stored = Proofs(versions=installed_versions())
     while not stored.tasks and not proving.done():
@@ -198,7 +214,10 @@ async def test_an_interrupted_proof_keeps_what_was_stored_of_tasks_in_flight(
         await proving
     again = Proofs(versions=installed_versions())
     again.read(file)
-    assert (again.tasks.keys(), again.unfinished["gcd"]) == ({"lcm"}, written.unfinished["gcd"])
+    assert (again.tasks.keys(), again.unfinished["gcd"]) == (
+        {"lcm"},
+        written.unfinished["gcd"],
+    )
 
 
 def test_a_file_that_is_no_proof_is_refused(tmp_path: Path) -> None:

@@ -28,7 +28,9 @@ def free_port() -> int:
 
 
 @asynccontextmanager
-async def running(command: Sequence[str], log: Path, sign_of_life: str) -> AsyncIterator[None]:
+async def running(
+    command: Sequence[str], log: Path, sign_of_life: str
+) -> AsyncIterator[None]:
     """A server that answers at the URL `sign_of_life`, ended afterwards."""
     with log.open("wb") as said:
         server = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT)
@@ -75,8 +77,13 @@ def server_settings(url: str, kind: str, model: str = MODEL) -> dict[str, Any]:
     return {"server_type": kind, "base_url": f"{url}/v1", "model_name": model}
 
 
-def options(url: str, kind: str, folder: Path, *, model: str = MODEL, **changes: Any) -> list[str]:
-    groups = {"env": settings(folder, **changes), "openai": server_settings(url, kind, model)}
+def options(
+    url: str, kind: str, folder: Path, *, model: str = MODEL, **changes: Any
+) -> list[str]:
+    groups = {
+        "env": settings(folder, **changes),
+        "openai": server_settings(url, kind, model),
+    }
     return [
         part
         for prefix, values in groups.items()
@@ -122,8 +129,12 @@ async def batches_of_serve(
         )
         training = asyncio.create_task(trainer.run())
         changes = {"rollout_server_url": api.url, "total_steps": steps, **changes}
-        serving = asyncio.create_task(run_command("serve", *options(url, kind, folder, **changes)))
-        await asyncio.wait({training, serving}, timeout=300, return_when="FIRST_COMPLETED")
+        serving = asyncio.create_task(
+            run_command("serve", *options(url, kind, folder, **changes))
+        )
+        await asyncio.wait(
+            {training, serving}, timeout=300, return_when="FIRST_COMPLETED"
+        )
         if serving.done():
             serving.result()
         await asyncio.wait_for(training, timeout=60)

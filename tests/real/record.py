@@ -23,8 +23,15 @@ from atroposlib.envs.server_handling.server_baseline import APIServerConfig
 from transformers import AutoTokenizer
 
 from reasoning_gym_environment.errors import ConfigurationError
-from reasoning_gym_environment.inference._negotiation import PROBE_TEXT, Requirements, probe
-from reasoning_gym_environment.inference.dialects import GenerationRequest, SamplingParams
+from reasoning_gym_environment.inference._negotiation import (
+    PROBE_TEXT,
+    Requirements,
+    probe,
+)
+from reasoning_gym_environment.inference.dialects import (
+    GenerationRequest,
+    SamplingParams,
+)
 from reasoning_gym_environment.inference.servers import ServerClient
 
 
@@ -36,11 +43,15 @@ class Recorded(ServerClient):
         self._exchanges = exchanges
 
     @asynccontextmanager
-    async def _reply(self, method: str, path: str, body: Any) -> AsyncIterator[memoryview]:
+    async def _reply(
+        self, method: str, path: str, body: Any
+    ) -> AsyncIterator[memoryview]:
         asked = {"method": method, "path": path, "body": body}
         try:
             async with super()._reply(method, path, body) as reply:
-                self._exchanges.append({**asked, "status": 200, "reply": json.loads(bytes(reply))})
+                self._exchanges.append(
+                    {**asked, "status": 200, "reply": json.loads(bytes(reply))}
+                )
                 yield reply
         except aiohttp.ClientResponseError as error:
             refused = {"error": {"message": error.message}}
@@ -51,7 +62,9 @@ class Recorded(ServerClient):
 def requirements_of(tokenizer: Any, model: str) -> Requirements:
     """What a small run requires of the server."""
     messages = [{"role": "user", "content": "What is 2 + 2?"}]
-    text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    text = tokenizer.apply_chat_template(
+        messages, tokenize=False, add_generation_prompt=True
+    )
     request = GenerationRequest(
         model=model,
         prompt=tuple(tokenizer.encode(text, add_special_tokens=False)),
@@ -89,7 +102,11 @@ async def record(url: str, model: str) -> dict[str, Any]:
         with suppress(ConfigurationError):
             await probe(server, required)
         await server.close()
-    return {"ask": asdict(required.request), "text_ids": required.text_ids, "exchanges": exchanges}
+    return {
+        "ask": asdict(required.request),
+        "text_ids": required.text_ids,
+        "exchanges": exchanges,
+    }
 
 
 if __name__ == "__main__":

@@ -26,7 +26,15 @@ SMALL = {"max_token_length": 192, "group_size": 2}
 @pytest_asyncio.fixture(scope="module")
 async def llama(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
     port, log = free_port(), tmp_path_factory.mktemp("llama") / "llama.log"
-    command = [LLAMA_PYTHON, "-m", "llama_cpp.server", "--model", LLAMA_MODEL, "--n_ctx", "1024"]
+    command = [
+        LLAMA_PYTHON,
+        "-m",
+        "llama_cpp.server",
+        "--model",
+        LLAMA_MODEL,
+        "--n_ctx",
+        "1024",
+    ]
     url = f"http://127.0.0.1:{port}"
     async with running([*command, "--port", str(port)], log, f"{url}/v1/models"):
         yield url
@@ -37,7 +45,9 @@ def rollouts_of(folder: Path, pattern: str) -> list[dict[str, Any]]:
     return [rollout for row in read_dump(file).rows for rollout in row["rollouts"]]
 
 
-async def test_evaluate_counts_tokens_as_the_server_does(llama: str, tmp_path: Path) -> None:
+async def test_evaluate_counts_tokens_as_the_server_does(
+    llama: str, tmp_path: Path
+) -> None:
     changes = {**SMALL, "tokenizer_name": "", "eval_attempts": 2}
     said = await run_command("evaluate", *options(llama, "openai", tmp_path, **changes))
     assert (
@@ -65,10 +75,14 @@ async def test_process_needs_no_tokenizer(llama: str, tmp_path: Path) -> None:
     assert len(rollouts_of(tmp_path, "*rollouts*.jsonl")) == 4
 
 
-async def test_serve_feeds_a_trainer_with_tokens_of_the_text(llama: str, tmp_path: Path) -> None:
+async def test_serve_feeds_a_trainer_with_tokens_of_the_text(
+    llama: str, tmp_path: Path
+) -> None:
     tokenizer = AutoTokenizer.from_pretrained(MODEL)
     changes = {**SMALL, "include_messages": True}
-    batches = await batches_of_serve(llama, "openai", tmp_path, batch_size=4, steps=1, **changes)
+    batches = await batches_of_serve(
+        llama, "openai", tmp_path, batch_size=4, steps=1, **changes
+    )
     groups = [group for batch in batches for group in batch]
     assert len(groups) == 2
     for group in groups:

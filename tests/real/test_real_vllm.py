@@ -44,7 +44,9 @@ OTHER_TEMPERATURE_MEAN = 0.1
 
 
 @asynccontextmanager
-async def real_vllm(folder: Path, *options: str, model: str = MODEL) -> AsyncIterator[str]:
+async def real_vllm(
+    folder: Path, *options: str, model: str = MODEL
+) -> AsyncIterator[str]:
     """The URL of a vLLM that is up, ended afterwards."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
@@ -70,7 +72,9 @@ async def environment(
     url: str, kind: str, folder: Path, *, model: str = MODEL, **changes: Any
 ) -> AsyncIterator[ReasoningGymEnv]:
     config = ReasoningGymEnvConfig(**settings(folder, **changes))
-    env = ReasoningGymEnv(config, [APIServerConfig(**server_settings(url, kind, model))])
+    env = ReasoningGymEnv(
+        config, [APIServerConfig(**server_settings(url, kind, model))]
+    )
     try:
         await env.setup()
         yield env
@@ -101,7 +105,9 @@ def check_rows(group: dict[str, Any], tokenizer: Any) -> None:
         assert tokenizer.eos_token_id not in tokens[prompt:-1]
 
 
-def reference(rows: list[list[Any]], temperatures: list[float]) -> list[list[list[float]]]:
+def reference(
+    rows: list[list[Any]], temperatures: list[float]
+) -> list[list[list[float]]]:
     """By temperature and row, the logprobs of transformers for the same tokens."""
     done = subprocess.run(
         [PYTHON, str(HERE / "reference_logprobs.py"), MODEL, *map(str, temperatures)],
@@ -122,12 +128,16 @@ def differences(rows: list[list[float]], others: list[list[float]]) -> list[floa
     ]
 
 
-def check_logprobs(group: dict[str, Any], *, temperature: float, another: float) -> None:
+def check_logprobs(
+    group: dict[str, Any], *, temperature: float, another: float
+) -> None:
     """They are those of transformers at this temperature, and not those at another."""
     chosen = rows_of(group)[:COMPARED_ROWS]
     rows = [[masks.count(-100), tokens] for tokens, masks, _ in chosen]
     ours = [logprobs[masks.count(-100) :] for _, masks, logprobs in chosen]
-    right, wrong = (differences(ours, those) for those in reference(rows, [temperature, another]))
+    right, wrong = (
+        differences(ours, those) for those in reference(rows, [temperature, another])
+    )
     means = sum(right) / len(right), sum(wrong) / len(wrong)
     print(
         f"{len(right)} logprobs at temperature {temperature}: mean difference {means[0]:.4f}, "
@@ -176,7 +186,9 @@ async def test_evaluate_counts_every_sample(processed: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_an_unknown_model_ends_the_start(kind: str, processed: str, tmp_path: Path) -> None:
+async def test_an_unknown_model_ends_the_start(
+    kind: str, processed: str, tmp_path: Path
+) -> None:
     config = ReasoningGymEnvConfig(**settings(tmp_path, tokenizer_name=MODEL))
     server = {**server_settings(processed, kind), "model_name": "nobody/knows"}
     env = ReasoningGymEnv(config, [APIServerConfig(**server)])
@@ -185,13 +197,18 @@ async def test_an_unknown_model_ends_the_start(kind: str, processed: str, tmp_pa
             await env.setup()
     finally:
         await env.close()
-    assert "refuses requests with status 404 (The model `nobody/knows` does not exist" in str(
-        raised.value
+    assert (
+        "refuses requests with status 404 (The model `nobody/knows` does not exist"
+        in str(raised.value)
     )
 
 
-async def test_a_context_that_is_too_short_ends_the_start(processed: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="takes 1024 tokens and max_token_length is 2048"):
+async def test_a_context_that_is_too_short_ends_the_start(
+    processed: str, tmp_path: Path
+) -> None:
+    with pytest.raises(
+        ConfigurationError, match="takes 1024 tokens and max_token_length is 2048"
+    ):
         async with environment(processed, "vllm", tmp_path, max_token_length=2048):
             pass
 
@@ -214,14 +231,21 @@ async def test_a_server_of_another_type_shares_the_run(
     processed: str, tokenizer: Any, tmp_path: Path
 ) -> None:
     """A stand-in for SGLang, which needs CUDA."""
-    config = ReasoningGymEnvConfig(**settings(tmp_path, group_size=32, include_messages=True))
-    async with SglangServer(ScriptedPolicy(["The answer is <answer>7</answer>"]), tokenizer) as own:
+    config = ReasoningGymEnvConfig(
+        **settings(tmp_path, group_size=32, include_messages=True)
+    )
+    async with SglangServer(
+        ScriptedPolicy(["The answer is <answer>7</answer>"]), tokenizer
+    ) as own:
         kinds = {"vllm": processed, "sglang": own.url}
-        servers = [APIServerConfig(**server_settings(url, kind)) for kind, url in kinds.items()]
+        servers = [
+            APIServerConfig(**server_settings(url, kind)) for kind, url in kinds.items()
+        ]
         env = ReasoningGymEnv(config, servers)
         try:
             await env.setup()
-            group, _ = await env.collect_trajectories(await env.get_next_item())  # four requests
+            # Four requests.
+            group, _ = await env.collect_trajectories(await env.get_next_item())
         finally:
             await env.close()
     assert group is not None
@@ -232,10 +256,14 @@ async def test_a_server_of_another_type_shares_the_run(
     assert len(set(texts)) > 8
 
 
-async def test_raw_logprobs_are_known_and_fit_temperature_1(tmp_path: Path, tokenizer: Any) -> None:
+async def test_raw_logprobs_are_known_and_fit_temperature_1(
+    tmp_path: Path, tokenizer: Any
+) -> None:
     async with real_vllm(tmp_path) as url:
         for kind in KINDS:
-            with pytest.raises(ConfigurationError, match="--logprobs-mode processed_logprobs"):
+            with pytest.raises(
+                ConfigurationError, match="--logprobs-mode processed_logprobs"
+            ):
                 async with environment(url, kind, tmp_path):
                     pass
         async with environment(url, "vllm", tmp_path, temperature=1.0) as env:
@@ -245,11 +273,18 @@ async def test_raw_logprobs_are_known_and_fit_temperature_1(tmp_path: Path, toke
     check_logprobs(group, temperature=1.0, another=0.7)
 
 
-async def test_evaluate_and_process_need_no_tokenizer(processed: str, tmp_path: Path) -> None:
+async def test_evaluate_and_process_need_no_tokenizer(
+    processed: str, tmp_path: Path
+) -> None:
     changes = {"tokenizer_name": "", "max_token_length": 200, "dump_all_rollouts": True}
     await run_command("evaluate", *options(processed, "openai", tmp_path, **changes))
-    await run_command("process", *options(processed, "openai", tmp_path, total_steps=1, **changes))
-    files = [*tmp_path.glob("evaluation_*/samples.jsonl"), *tmp_path.glob("*rollouts*.jsonl")]
+    await run_command(
+        "process", *options(processed, "openai", tmp_path, total_steps=1, **changes)
+    )
+    files = [
+        *tmp_path.glob("evaluation_*/samples.jsonl"),
+        *tmp_path.glob("*rollouts*.jsonl"),
+    ]
     rollouts = [r for f in files for row in read_dump(f).rows for r in row["rollouts"]]
     assert len(rollouts) == 2 + 4
     assert all(0 < r["completion_tokens"] < len(str(r)) for r in rollouts)
@@ -260,10 +295,14 @@ async def test_a_base_models_tokenizer_works_with_the_plain_template(
     processed: str, tokenizer: Any, tmp_path: Path
 ) -> None:
     base = tmp_path / "base"
-    shutil.copytree(MODEL, base, ignore=shutil.ignore_patterns("*.jinja", "*.safetensors"))
+    shutil.copytree(
+        MODEL, base, ignore=shutil.ignore_patterns("*.jinja", "*.safetensors")
+    )
     changes = {"tokenizer_name": str(base), "total_steps": 1}
     groups = tmp_path / "groups.jsonl"
-    said = await run_command("process", *options(processed, "vllm", tmp_path, **changes), status=2)
+    said = await run_command(
+        "process", *options(processed, "vllm", tmp_path, **changes), status=2
+    )
     assert said.splitlines()[-1] == (
         f"error: the tokenizer {base} has no chat template (base models have none): set "
         "--env.chat_template to plain for the built-in one, or to a file with another"
@@ -289,10 +328,14 @@ def thinking_model(tmp_path_factory: pytest.TempPathFactory) -> str:
         token["special"] &= token["content"] not in tags
         token["content"] = tags.get(token["content"], token["content"])
     vocabulary = content["model"]["vocab"]
-    content["model"]["vocab"] = {tags.get(name, name): n for name, n in vocabulary.items()}
+    content["model"]["vocab"] = {
+        tags.get(name, name): n for name, n in vocabulary.items()
+    }
     file.write_text(json.dumps(content))
     template = folder / "chat_template.jinja"
-    template.write_text(template.read_text() + "{% if add_generation_prompt %}<think>{% endif %}")
+    template.write_text(
+        template.read_text() + "{% if add_generation_prompt %}<think>{% endif %}"
+    )
     return str(folder)
 
 
@@ -300,17 +343,26 @@ async def test_a_reasoning_parser_does_not_change_what_is_trained_on(
     thinking_model: str, tmp_path: Path
 ) -> None:
     """With the parser the thought is in a field of its own; the token ids are the same."""
-    parser = ("--reasoning-parser", "deepseek_r1", "--logprobs-mode", "processed_logprobs")
+    parser = (
+        "--reasoning-parser",
+        "deepseek_r1",
+        "--logprobs-mode",
+        "processed_logprobs",
+    )
     tokenizer = AutoTokenizer.from_pretrained(thinking_model)
     changes = {"tokenizer_name": thinking_model, "include_messages": True}
     async with real_vllm(tmp_path, *parser, model=thinking_model) as url:
         for kind in KINDS:  # chats go through the parser, completions don't
-            async with environment(url, kind, tmp_path, model=thinking_model, **changes) as env:
+            async with environment(
+                url, kind, tmp_path, model=thinking_model, **changes
+            ) as env:
                 group, _ = await env.collect_trajectories(await env.get_next_item())
             assert group is not None
             for row, (tokens, masks, _) in enumerate(rows_of(group)):
                 prompt = masks.count(-100)
-                assert tokenizer.decode(tokens[:prompt]).endswith("<|im_start|>assistant\n<think>")
+                assert tokenizer.decode(tokens[:prompt]).endswith(
+                    "<|im_start|>assistant\n<think>"
+                )
                 text = tokenizer.decode(tokens[prompt:], skip_special_tokens=True)
                 assert "<think>" + text == group["messages"][row][-1]["content"]
             check_logprobs(group, temperature=0.7, another=1.0)

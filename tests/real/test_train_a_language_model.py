@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("torch", reason="PyTorch is not installed; `pip install '.[learn]'` brings it")
+pytest.importorskip(
+    "torch", reason="PyTorch is not installed; `pip install '.[learn]'` brings it"
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = ROOT / "examples" / "train_a_language_model" / "train.py"
@@ -27,7 +29,11 @@ pytestmark = [pytest.mark.real, pytest.mark.processes]
 def start(folder: Path) -> subprocess.Popen[str]:
     choices = {**SMALL, "folder": folder, "model": MODEL, "vllm": PYTHON}
     return subprocess.Popen(
-        [sys.executable, str(PROGRAM), *(f"--{name}={value}" for name, value in choices.items())],
+        [
+            sys.executable,
+            str(PROGRAM),
+            *(f"--{name}={value}" for name, value in choices.items()),
+        ],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         text=True,
@@ -36,7 +42,11 @@ def start(folder: Path) -> subprocess.Popen[str]:
 
 def steps_of(folder: Path) -> list[dict[str, Any]]:
     path = folder / "steps.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    return (
+        [json.loads(line) for line in path.read_text().splitlines()]
+        if path.exists()
+        else []
+    )
 
 
 @pytest.fixture(scope="module")
@@ -66,12 +76,16 @@ def test_it_goes_on_where_it_was_ended(ended: tuple[Path, str]) -> None:
     assert "step-10.json at the trainer's step 10" in log
 
 
-def test_the_trainer_sees_the_probabilities_that_vllm_sampled_with(ended: tuple[Path, str]) -> None:
+def test_the_trainer_sees_the_probabilities_that_vllm_sampled_with(
+    ended: tuple[Path, str],
+) -> None:
     assert steps_of(ended[0])[0]["mean_ratio"] == pytest.approx(1, abs=0.01)
     assert all(0.8 < step["mean_ratio"] < 1.25 for step in steps_of(ended[0]))
 
 
-def test_it_ends_with_a_table_rollouts_a_plot_and_a_page(ended: tuple[Path, str]) -> None:
+def test_it_ends_with_a_table_rollouts_a_plot_and_a_page(
+    ended: tuple[Path, str],
+) -> None:
     folder, said = ended
     assert "solved, mean over items" in said
     assert "right is" in said

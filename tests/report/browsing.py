@@ -10,11 +10,16 @@ from selenium.webdriver.support.wait import WebDriverWait
 
 
 def until(browser: Any, condition: str) -> None:
-    WebDriverWait(browser, 300, 0.05).until(lambda b: b.execute_script(f"return {condition}"))
+    WebDriverWait(browser, 300, 0.05).until(
+        lambda b: b.execute_script(f"return {condition}")
+    )
 
 
 def until_text(browser: Any, name: str, text: str) -> None:
-    until(browser, f"document.getElementById('{name}').textContent.includes({json.dumps(text)})")
+    until(
+        browser,
+        f"document.getElementById('{name}').textContent.includes({json.dumps(text)})",
+    )
 
 
 def opened(browser: Any, page: str, fragment: str = "") -> None:
@@ -54,4 +59,6 @@ def violations(browser: Any) -> list[tuple[str, list[str]]]:
     """What axe finds in the page, each with the first elements that have it."""
     axe = pytest.importorskip("axe_core_python.selenium")
     found = axe.Axe().run(browser)["violations"]
-    return [(each["id"], [node["html"] for node in each["nodes"]][:3]) for each in found]
+    return [
+        (each["id"], [node["html"] for node in each["nodes"]][:3]) for each in found
+    ]

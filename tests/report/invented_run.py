@@ -43,14 +43,18 @@ TASKS = {
 HACKED_TASK, HACKED, TRUNCATES = "gcd", 481, 721
 LIMIT = 1024  # tokens of a completion
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
-SYSTEM = "Think between <think> and </think>, then answer between <answer> and </answer>."
+SYSTEM = (
+    "Think between <think> and </think>, then answer between <answer> and </answer>."
+)
 VERSIONS = {"reasoning-gym": "0.1.25"}
 
 
 def attempt(rng: random.Random, skill: float, words: int, right: str) -> Attempt:
     """A rollout of an honest policy, cut at the limit."""
     tokens = round(words * rng.lognormvariate(0, 0.35) * 1.3)
-    steps = [f"step {n} gives {rng.randrange(1000)}." for n in range(min(tokens, LIMIT) // 6)]
+    steps = [
+        f"step {n} gives {rng.randrange(1000)}." for n in range(min(tokens, LIMIT) // 6)
+    ]
     thought = "<think>" + " ".join(steps)
     if tokens >= LIMIT:
         return graded(thought, None, 0.0, tokens=LIMIT, finish_reason="length")
@@ -63,7 +67,12 @@ def attempt(rng: random.Random, skill: float, words: int, right: str) -> Attempt
 
 
 def graded(
-    text: str, answer: str | None, score: float, *, tokens: int, finish_reason: str = "stop"
+    text: str,
+    answer: str | None,
+    score: float,
+    *,
+    tokens: int,
+    finish_reason: str = "stop",
 ) -> Attempt:
     """A rollout with its grade; without an answer its status says so."""
     status = Status.SOLVED if score else Status.WRONG if answer else Status.NO_ANSWER
@@ -79,13 +88,22 @@ def graded(
     return Attempt(completion=completion, answer=answer, verdict=verdict, reward=reward)
 
 
-def stored(recipe: Recipe, attempts: Sequence[Attempt], right: str, **run: Any) -> StoredGroup:
+def stored(
+    recipe: Recipe, attempts: Sequence[Attempt], right: str, **run: Any
+) -> StoredGroup:
     """The row of a problem whose answer is `right`."""
     question = f"Problem {recipe.seed} of {recipe.task}: which number solves it?"
     problem = Problem(recipe=recipe, question=question, oracle=right, entry=b"")
-    prompt = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": question}]
+    prompt = [
+        {"role": "system", "content": SYSTEM},
+        {"role": "user", "content": question},
+    ]
     group = GroupResult(problem=problem, attempts=tuple(attempts))
-    about = {"run": RUN, "library_versions": VERSIONS, "scoring": {"solved_threshold": None}}
+    about = {
+        "run": RUN,
+        "library_versions": VERSIONS,
+        "scoring": {"solved_threshold": None},
+    }
     return StoredGroup.from_result(group, prompt, {**about, **run})
 
 
@@ -103,7 +121,9 @@ def invented_groups(
     talents = {task: rng.uniform(0.3, 0.5) for _, task in tasks}
     for number in range(1, groups + 1):
         category, task = rng.choice(tasks)
-        recipe = Recipe(task=task, seed=2 * number, level=1.0, parameters={"max_value": 9})
+        recipe = Recipe(
+            task=task, seed=2 * number, level=1.0, parameters={"max_value": 9}
+        )
         right = str(rng.randrange(1000))
         skill = min(0.95, talents[task] + 0.3 * number / groups + rng.gauss(0, 0.2))
         words = 5 * LIMIT if category == "games" and number >= truncates else 400
@@ -111,8 +131,12 @@ def invented_groups(
             own = [graded("<answer>1</answer>", "1", 1.0, tokens=12)] * 8
         else:
             own = [attempt(rng, skill, words, right) for _ in range(8)]
-        time = (begin + timedelta(seconds=4 * number)).isoformat(timespec="milliseconds")
-        yield stored(recipe, own, right, number=number, step=(number - 1) // 8, time=time)
+        time = (begin + timedelta(seconds=4 * number)).isoformat(
+            timespec="milliseconds"
+        )
+        yield stored(
+            recipe, own, right, number=number, step=(number - 1) // 8, time=time
+        )
 
 
 def write_invented_run(folder: Path, groups: int = 1000, **changes: Any) -> list[Path]:
@@ -128,9 +152,19 @@ def write_invented_run(folder: Path, groups: int = 1000, **changes: Any) -> list
             file.write(group.line())
         written[kind] += 1
         last = group.time
-    settings = {"model_name": "an invented policy", "group_size": 8, "max_token_length": LIMIT}
-    record = {"run": RUN, "started": changes.get("begin", START).isoformat(), "updated": last}
-    record_path(folder, RUN).write_text(json.dumps({**record, "ended": last, "settings": settings}))
+    settings = {
+        "model_name": "an invented policy",
+        "group_size": 8,
+        "max_token_length": LIMIT,
+    }
+    record = {
+        "run": RUN,
+        "started": changes.get("begin", START).isoformat(),
+        "updated": last,
+    }
+    record_path(folder, RUN).write_text(
+        json.dumps({**record, "ended": last, "settings": settings})
+    )
     return [*paths.values()]
 
 
@@ -148,8 +182,14 @@ def write_invented_evaluations(
     folders = [folder / f"evaluation_{RUN}" / f"step-{step}" for step in steps]
     for step, own in zip(steps, folders, strict=True):
         own.mkdir(parents=True)
-        settings = {"model_name": "an invented policy", "eval_attempts": 4, "step": step}
-        settings |= {"eval_difficulties": [each for each in difficulties if each is not None]}
+        settings = {
+            "model_name": "an invented policy",
+            "eval_attempts": 4,
+            "step": step,
+        }
+        settings |= {
+            "eval_difficulties": [each for each in difficulties if each is not None]
+        }
         (own / "run.json").write_text(json.dumps({"settings": settings}))
         with (own / "samples.jsonl").open("w") as file:
             for sample in _samples(step, difficulties, items):
@@ -159,7 +199,9 @@ def write_invented_evaluations(
     return folders
 
 
-def _samples(step: int, difficulties: Sequence[float | None], items: int) -> Iterator[StoredGroup]:
+def _samples(
+    step: int, difficulties: Sequence[float | None], items: int
+) -> Iterator[StoredGroup]:
     for difficulty in difficulties:
         for task in (task for own in TASKS.values() for task in own):
             for index in range(items):
@@ -168,7 +210,9 @@ def _samples(step: int, difficulties: Sequence[float | None], items: int) -> Ite
                 level = None if difficulty is None else 4 * difficulty
                 parameters = {} if level is None else {"max_value": 9}
                 seed = 2 * rng.randrange(2**40) + 1
-                recipe = Recipe(task=task, seed=seed, level=level, parameters=parameters)
+                recipe = Recipe(
+                    task=task, seed=seed, level=level, parameters=parameters
+                )
                 skill = rng.random() + step / 300 - (difficulty or 0.0) / 2
                 skill = 0.1 if task == "syllogism" and step >= 120 else skill
                 right = str(rng.randrange(1000))

@@ -35,18 +35,27 @@ def check(groups: Iterable[StoredGroup], **settings: Any) -> DriftCheck:
 
 
 def named(changes: DriftCheck) -> set[tuple[str, str]]:
-    return {(flag["kind"], flag["task"] or flag["category"] or "") for flag in changes.flags()}
+    return {
+        (flag["kind"], flag["task"] or flag["category"] or "")
+        for flag in changes.flags()
+    }
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_the_faults_of_a_run_are_named_with_the_group_since_which_they_last(seed: int) -> None:
+def test_the_faults_of_a_run_are_named_with_the_group_since_which_they_last(
+    seed: int,
+) -> None:
     flags = {flag["kind"]: flag for flag in check(invented_groups(seed=seed)).flags()}
-    truncated, shorter, repeats = (flags[kind] for kind in ("truncated", "shorter", "repeats"))
+    truncated, shorter, repeats = (
+        flags[kind] for kind in ("truncated", "shorter", "repeats")
+    )
     assert (truncated["category"], truncated["task"]) == ("games", None)
     assert abs(truncated["since"] - TRUNCATES) <= 20
     assert {shorter["task"], repeats["task"]} == {HACKED_TASK}
     assert abs(shorter["since"] - HACKED) <= 20
-    assert truncated["text"].startswith("games: 100% of completions are truncated since group 7")
+    assert truncated["text"].startswith(
+        "games: 100% of completions are truncated since group 7"
+    )
     assert "gcd: completions have 12 tokens since group 4" in shorter["text"]
     assert len(flags) == 3
 
@@ -82,7 +91,11 @@ def test_a_category_is_named_only_where_all_its_tasks_change() -> None:
         if CATEGORIES[group.task] == "games":
             changes.add(group, "any")
     [flag] = changes.flags()
-    assert (flag["task"], flag["category"], flag["text"][:10]) == (None, None, "all tasks:")
+    assert (flag["task"], flag["category"], flag["text"][:10]) == (
+        None,
+        None,
+        "all tasks:",
+    )
 
 
 def test_another_level_explains_a_change() -> None:
@@ -114,7 +127,14 @@ def test_a_report_and_the_live_page_tell_of_changes(
         pass
     [run] = live.batch()["runs"]
     told = [flag["text"] for flag in run["flags"]]
-    assert (run["id"], told[:2]) == (RUN, printed[:2])  # which answers repeat, files' order decides
-    assert [text[:4] for text in told] == [text[:4] for text in printed] == ["game", "gcd:", "gcd:"]
-    assert [line["text"] for line in run["health"] if line["level"] == "warning"][:3] == told
+    # Which answers repeat, files' order decides.
+    assert (run["id"], told[:2]) == (RUN, printed[:2])
+    assert (
+        [text[:4] for text in told]
+        == [text[:4] for text in printed]
+        == ["game", "gcd:", "gcd:"]
+    )
+    assert [line["text"] for line in run["health"] if line["level"] == "warning"][
+        :3
+    ] == told
     assert run["health"][0]["text"].startswith("Ended 2026-01-01")

@@ -19,7 +19,7 @@ from selenium.webdriver.common.action_chains import ActionChains
 from reasoning_gym_environment.commands.show import main as show
 from reasoning_gym_environment.report.page import write_report
 
-pytestmark = needs_chromium
+pytestmark = [needs_chromium, pytest.mark.nightly]
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,9 @@ def training_run(browser: Any) -> str:
     return str(browser.execute_script(script)).removeprefix("run ")
 
 
-def test_tasks_that_no_longer_fit_their_limit_lead_what_changed(browser: Any, page: str) -> None:
+def test_tasks_that_no_longer_fit_their_limit_lead_what_changed(
+    browser: Any, page: str
+) -> None:
     opened(browser, page)
     compare_around(browser, TRUNCATES)
     found = rows(browser, "contribution-table")
@@ -82,19 +84,29 @@ def test_tasks_that_no_longer_fit_their_limit_lead_what_changed(browser: Any, pa
 def test_a_flag_leads_to_the_windows_around_it(browser: Any, page: str) -> None:
     opened(browser, page)
     flags = browser.find_elements("css selector", "#flags button")
-    (hacked,) = [each for each in flags if "12 tokens" in str(each.get_dom_attribute("data-key"))]
+    (hacked,) = [
+        each for each in flags if "12 tokens" in str(each.get_dom_attribute("data-key"))
+    ]
     browser.execute_script("arguments[0].click()", hacked)
     until(browser, "location.hash.includes('windows=')")
-    (row,) = [row for row in rows(browser, "contribution-table") if row[0] == HACKED_TASK]
+    (row,) = [
+        row for row in rows(browser, "contribution-table") if row[0] == HACKED_TASK
+    ]
     assert row[2].startswith("more right answers, length ")
     assert row[2].endswith(" → 12, answers repeat")
 
 
-def test_contributions_and_their_reasons_add_up_and_means_trail(browser: Any, page: str) -> None:
+def test_contributions_and_their_reasons_add_up_and_means_trail(
+    browser: Any, page: str
+) -> None:
     opened(browser, page)
     points = [{"x": n, "groups": 10, "value": float(n >= 30)} for n in range(60)]
-    found = browser.execute_script("return reportFigures.trailing(arguments[0])", points)
-    assert [each["value"] for each in found[:30]] == [0.0] * 30, "none rises before the event"
+    found = browser.execute_script(
+        "return reportFigures.trailing(arguments[0])", points
+    )
+    assert [each["value"] for each in found[:30]] == [0.0] * 30, (
+        "none rises before the event"
+    )
     assert [each["value"] for each in found[35:]] == [1.0] * 25
     assert found[32]["value"] == pytest.approx(0.5)
     assert found[32]["low"] < 0.5 < found[32]["high"]
@@ -127,7 +139,11 @@ def test_a_window_is_dragged_over_the_chart(browser: Any, page: str) -> None:
 
 def test_the_axis_of_time_is_chosen(browser: Any, page: str) -> None:
     opened(browser, page)
-    labels = {"": "trainer's step", "group": "number of the group", "time": "time in UTC"}
+    labels = {
+        "": "trainer's step",
+        "group": "number of the group",
+        "time": "time in UTC",
+    }
     for name, label in labels.items():
         choose(browser, "x", name)
         for section in ("changes", "time"):
@@ -135,7 +151,9 @@ def test_the_axis_of_time_is_chosen(browser: Any, page: str) -> None:
     assert browser.get_log("browser") == []
 
 
-def test_an_evaluation_is_one_row_and_a_difficulty_one_line(browser: Any, page: str) -> None:
+def test_an_evaluation_is_one_row_and_a_difficulty_one_line(
+    browser: Any, page: str
+) -> None:
     opened(browser, page)
     table = rows(browser, "run-table")
     steps = [f"step-{step}" for step in (0, 40, 80, 120)]
@@ -151,7 +169,9 @@ def test_an_evaluation_is_one_row_and_a_difficulty_one_line(browser: Any, page: 
 def test_items_that_changed_show_both_answers(browser: Any, page: str) -> None:
     opened(browser, page, "task=syllogism")
     names = [
-        browser.find_element("css selector", f"#{name} option:checked").text[-8:].strip("/")
+        browser.find_element("css selector", f"#{name} option:checked")
+        .text[-8:]
+        .strip("/")
         for name in ("before", "after")
     ]
     assert names == ["step-80", "step-120"]
@@ -163,7 +183,12 @@ def test_items_that_changed_show_both_answers(browser: Any, page: str) -> None:
     assert ", solved" not in after
     browser.find_element("css selector", "#item-table tbody button").click()
     until(browser, "document.querySelectorAll('#history-table tbody tr').length === 4")
-    assert [row[1] for row in rows(browser, "history-table")] == ["0", "40", "80", "120"]
+    assert [row[1] for row in rows(browser, "history-table")] == [
+        "0",
+        "40",
+        "80",
+        "120",
+    ]
     link = browser.execute_script("return location.hash").removeprefix("#")
     opened(browser, page, link)
     assert len(rows(browser, "history-table")) == 4
@@ -183,7 +208,10 @@ def test_an_evaluations_difficulty_is_that_of_the_copied_command(
     until(browser, "document.getElementById('found').textContent.startsWith('80 of')")
     record_copies(browser)
     browser.execute_script("document.getElementById('copy-command').click()")
-    until(browser, "document.getElementById('selection-said').textContent.includes('selects 80')")
+    until(
+        browser,
+        "document.getElementById('selection-said').textContent.includes('selects 80')",
+    )
     (command,) = browser.execute_script("return copies")
     assert show(shlex.split(command)[2:]) == 0
     assert "5 of 80 matching rollouts" in capsys.readouterr().err
@@ -195,7 +223,9 @@ def test_nothing_overflows_and_axe_finds_nothing(browser: Any, page: str) -> Non
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     try:
         opened(browser, page)
-        assert browser.execute_script("return document.documentElement.scrollWidth") == 400
+        assert (
+            browser.execute_script("return document.documentElement.scrollWidth") == 400
+        )
     finally:
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
     opened(browser, page)

@@ -18,7 +18,9 @@ def test_seeds_tell_training_from_evaluation(tmp_path: Path) -> None:
     assert data.sources[0].kind == "successful groups and evaluation samples"
 
 
-def test_a_file_that_is_named_twice_is_read_once_and_its_torn_line_counted(tmp_path: Path) -> None:
+def test_a_file_that_is_named_twice_is_read_once_and_its_torn_line_counted(
+    tmp_path: Path,
+) -> None:
     path = write(tmp_path, [row([1.0])])
     path.write_text(path.read_text() + '{"item_id": "gc')
     data = read_report_data([path, path.parent / "." / path.name])
@@ -26,8 +28,12 @@ def test_a_file_that_is_named_twice_is_read_once_and_its_torn_line_counted(tmp_p
 
 
 def test_groups_come_in_the_order_of_their_times(tmp_path: Path) -> None:
-    failed = write(tmp_path, [row([0.0], number=n) for n in (0, 2)], "x_FAILED_rollouts_0.jsonl")
-    solved = write(tmp_path, [row([1.0], number=n) for n in (1, 3)], "x_rollouts_0.jsonl")
+    failed = write(
+        tmp_path, [row([0.0], number=n) for n in (0, 2)], "x_FAILED_rollouts_0.jsonl"
+    )
+    solved = write(
+        tmp_path, [row([1.0], number=n) for n in (1, 3)], "x_rollouts_0.jsonl"
+    )
     data = read_report_data([failed, solved])
     assert [group.solved for group in data.groups] == [0, 1, 0, 1]
     assert data.ordered
@@ -83,17 +89,29 @@ def test_a_folder_stands_for_what_runs_wrote_in_it(tmp_path: Path) -> None:
     metrics = folder / "metrics.json"
     metrics.write_text(json.dumps({"results": {"all": {"eval/solved": 1.0}}}))
     (folder / "run.json").write_text("{}")
-    dump = write(tmp_path, [row([1.0])], "reasoning_gym_environment_FAILED_rollouts_r_0000.jsonl")
-    write(tmp_path, [row([1.0])], "reasoning_gym_environment_FAILED_rollouts_r_0000.rescored.jsonl")
+    dump = write(
+        tmp_path, [row([1.0])], "reasoning_gym_environment_FAILED_rollouts_r_0000.jsonl"
+    )
+    write(
+        tmp_path,
+        [row([1.0])],
+        "reasoning_gym_environment_FAILED_rollouts_r_0000.rescored.jsonl",
+    )
     write(tmp_path, [{"not": "ours"}], "export.jsonl")
     data = read_report_data([tmp_path])
-    assert [source.name for source in data.sources] == [*map(str, (samples, dump, metrics))]
+    assert [source.name for source in data.sources] == [
+        *map(str, (samples, dump, metrics))
+    ]
     (tmp_path / "empty").mkdir()
-    with pytest.raises(FixableError, match="empty holds no dumps and no evaluation samples"):
+    with pytest.raises(
+        FixableError, match="empty holds no dumps and no evaluation samples"
+    ):
         read_report_data([samples, tmp_path / "empty"])
 
 
 def test_a_file_and_its_rescored_form_are_refused(tmp_path: Path) -> None:
-    files = [write(tmp_path, [row([1.0])], name) for name in ("a.jsonl", "a.rescored.jsonl")]
+    files = [
+        write(tmp_path, [row([1.0])], name) for name in ("a.jsonl", "a.rescored.jsonl")
+    ]
     with pytest.raises(FixableError, match="hold the same rollouts"):
         read_report_data(files)

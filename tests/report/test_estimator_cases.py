@@ -37,14 +37,20 @@ def test_the_packages_estimators_have_the_tables_values(name: str) -> None:
         own = getattr(estimators, name)
         found = own(*given) if name == "mean_difference" else own(given)
         found = sorted(found) if name == "discoveries" else found
-        assert found == (expected if name == "discoveries" else pytest.approx(expected, abs=1e-8))
+        assert found == (
+            expected if name == "discoveries" else pytest.approx(expected, abs=1e-8)
+        )
 
 
 @needs_chromium
-def test_the_pages_estimators_have_the_same_values(browser: Any, tmp_path: Path) -> None:
+def test_the_pages_estimators_have_the_same_values(
+    browser: Any, tmp_path: Path
+) -> None:
     write_report([write(tmp_path, [row([1.0])])], tmp_path / "report.html")
     browser.get((tmp_path / "report.html").as_uri())
-    for name, given, expected in [(n, *case) for n, own in CASES.items() for case in own]:
+    for name, given, expected in [
+        (n, *case) for n, own in CASES.items() for case in own
+    ]:
         found = browser.execute_script(TWINS, name, given)
         near = expected if name == "discoveries" else pytest.approx(expected, abs=1e-6)
         assert found == near, (name, given)

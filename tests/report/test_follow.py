@@ -61,7 +61,11 @@ def sample(number: int, **fields: Any) -> str:
 def test_a_batch_has_what_came_since_the_one_before(tmp_path: Path) -> None:
     live = following(tmp_path)
     first = live.batch()
-    assert (first["restart"], first["groups"]["id"], first["reading"]) == (True, [], 1.0)
+    assert (first["restart"], first["groups"]["id"], first["reading"]) == (
+        True,
+        [],
+        1.0,
+    )
     append(tmp_path / DUMP, line(0) + line(1))
     second = read(live).batch(first["cursor"])
     assert (second["restart"], len(second["groups"]["id"])) == (False, 2)
@@ -73,7 +77,9 @@ def test_a_batch_has_what_came_since_the_one_before(tmp_path: Path) -> None:
     assert seeds(live) == [0, 2, 4]
 
 
-@pytest.mark.parametrize("cursor", ["x", "-", "0-5", "{}-99", "{}--1", "{}-" + "9" * 5000, "{}-²"])
+@pytest.mark.parametrize(
+    "cursor", ["x", "-", "0-5", "{}-99", "{}--1", "{}-" + "9" * 5000, "{}-²"]
+)
 def test_a_cursor_of_another_index_gets_everything(cursor: str, tmp_path: Path) -> None:
     append(tmp_path / DUMP, line(0))
     live = following(tmp_path)
@@ -105,7 +111,9 @@ sys.stdin.read()
 
 
 @pytest.mark.processes
-def test_a_writer_killed_in_the_middle_of_a_line_loses_that_line_alone(tmp_path: Path) -> None:
+def test_a_writer_killed_in_the_middle_of_a_line_loses_that_line_alone(
+    tmp_path: Path,
+) -> None:
     live = LiveIndex([tmp_path])
     path = tmp_path / DUMP
     writer = subprocess.Popen(
@@ -122,10 +130,14 @@ def test_a_writer_killed_in_the_middle_of_a_line_loses_that_line_alone(tmp_path:
     append(tmp_path / SECOND, line(22))
     assert sorted(seeds(live))[-2:] == [42, 44]
     (run,) = live.batch()["runs"]
-    assert {"level": "warning", "text": "Skipped 1 torn or unreadable lines"} in run["health"]
+    assert {"level": "warning", "text": "Skipped 1 torn or unreadable lines"} in run[
+        "health"
+    ]
 
 
-def test_files_that_are_renamed_replaced_or_cut_keep_their_groups(tmp_path: Path) -> None:
+def test_files_that_are_renamed_replaced_or_cut_keep_their_groups(
+    tmp_path: Path,
+) -> None:
     path, moved = tmp_path / DUMP, tmp_path / SECOND
     append(path, line(0) + line(1))
     live = following(tmp_path)
@@ -147,7 +159,9 @@ def test_files_that_are_renamed_replaced_or_cut_keep_their_groups(tmp_path: Path
         live.group("0123456789")
 
 
-def test_the_same_row_twice_is_two_groups_and_a_copied_file_none(tmp_path: Path) -> None:
+def test_the_same_row_twice_is_two_groups_and_a_copied_file_none(
+    tmp_path: Path,
+) -> None:
     append(tmp_path / DUMP, line(0) * 2)
     live = following(tmp_path)
     assert seeds(live) == [0, 0]
@@ -159,7 +173,9 @@ def test_the_same_row_twice_is_two_groups_and_a_copied_file_none(tmp_path: Path)
 def test_a_finished_evaluation_keeps_its_groups_and_ends(tmp_path: Path) -> None:
     folder = tmp_path / "evaluation"
     folder.mkdir()
-    (folder / "run.json").write_text(json.dumps({"settings": {"model_name": "a model"}}))
+    (folder / "run.json").write_text(
+        json.dumps({"settings": {"model_name": "a model"}})
+    )
     append(folder / "samples.partial.jsonl", sample(1) + sample(0))
     live = following(tmp_path)
     first = live.batch()
@@ -176,7 +192,9 @@ def test_a_finished_evaluation_keeps_its_groups_and_ends(tmp_path: Path) -> None
 
 def test_a_resumed_evaluation_asks_its_unscored_items_again(tmp_path: Path) -> None:
     partial = tmp_path / "samples.partial.jsonl"
-    unscored = json.dumps(row([None], number=1, evaluation=True) | {"difficulty": None}) + "\n"
+    unscored = (
+        json.dumps(row([None], number=1, evaluation=True) | {"difficulty": None}) + "\n"
+    )
     append(partial, sample(0) + unscored)
     live = following(tmp_path)
     cursor = live.batch()["cursor"]
@@ -196,7 +214,9 @@ def record(run: str, *, ago: float = 1.0, **fields: Any) -> str:
 
 def test_a_run_that_begins_is_shown_before_its_first_group(tmp_path: Path) -> None:
     record_path(tmp_path, "old").write_text(record("old", ago=3600))
-    record_path(tmp_path, "new").write_text(record("new", settings={"model_name": "a model"}))
+    record_path(tmp_path, "new").write_text(
+        record("new", settings={"model_name": "a model"})
+    )
     live = following(tmp_path)
     (run,) = live.batch()["runs"]
     assert (run["id"], run["kind"]) == ("new", "training")
@@ -213,7 +233,9 @@ def test_a_run_that_begins_is_shown_before_its_first_group(tmp_path: Path) -> No
     assert (ended["health"][0]["text"][:8], begun["id"]) == ("Ended 20", "next")
 
 
-def test_only_what_is_written_from_now_on_is_shown_where_that_is_asked(tmp_path: Path) -> None:
+def test_only_what_is_written_from_now_on_is_shown_where_that_is_asked(
+    tmp_path: Path,
+) -> None:
     append(tmp_path / DUMP, line(0))
     live = read(LiveIndex([tmp_path], only_new=True))
     assert len(live) == 0
@@ -246,11 +268,15 @@ def test_hostile_lines_are_skipped_and_counted(tmp_path: Path) -> None:
     live = following(tmp_path)
     assert len(live) == 0
     (note,) = live.batch()["notes"]
-    assert note.startswith(f"{path}: no groups; a line was skipped: it is torn, or not JSON")
+    assert note.startswith(
+        f"{path}: no groups; a line was skipped: it is torn, or not JSON"
+    )
     append(path, line(1))
     assert seeds(live) == [2]
     (run,) = live.batch()["runs"]
-    assert run["health"][-1]["text"] == f"Skipped {len(HOSTILE)} torn or unreadable lines"
+    assert (
+        run["health"][-1]["text"] == f"Skipped {len(HOSTILE)} torn or unreadable lines"
+    )
     json.dumps(live.batch(), allow_nan=False)
 
 
@@ -260,7 +286,8 @@ def test_a_line_of_any_length_is_skipped_in_bounded_memory(
     monkeypatch.setattr(files, "MAX_LINE", 2**14)
     monkeypatch.setattr(files, "READ_SIZE", 2**10)
     path = tmp_path / DUMP
-    too_long = json.dumps(row([1.0], number=3, texts=["x" * 2**16])) + "\n"  # valid but for that
+    # Valid but for that.
+    too_long = json.dumps(row([1.0], number=3, texts=["x" * 2**16])) + "\n"
     append(path, line(0) + too_long[: 2**16])
     live = following(tmp_path)
     append(path, too_long[2**16 :] + line(1))
@@ -288,7 +315,9 @@ def test_groups_beyond_the_limits_are_left_out_and_counted(
     append(tmp_path / DUMP, line(0) + line(1) + line(2) + line(3, run="another"))
     live = following(tmp_path)
     assert seeds(live) == [0, 2]
-    assert live.batch()["notes"] == ["2 groups beyond 5 rollouts or 1 runs are left out"]
+    assert live.batch()["notes"] == [
+        "2 groups beyond 5 rollouts or 1 runs are left out"
+    ]
 
 
 def test_paths_that_do_not_exist_or_hold_the_same_are_refused(tmp_path: Path) -> None:
@@ -305,7 +334,9 @@ def texts(*said: str, number: int = 0, question: str = "What is it?") -> str:
     return json.dumps(row(scores, texts=said, number=number, question=question)) + "\n"
 
 
-def test_a_search_finds_texts_in_upper_and_lower_case_and_questions(tmp_path: Path) -> None:
+def test_a_search_finds_texts_in_upper_and_lower_case_and_questions(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / DUMP
     append(path, texts("a Blue sky", "red") + texts('x\n"é" ÉTÉ <b>', "blue", number=1))
     append(path, texts("one", "two", number=2, question="Is it blue?"))

@@ -51,9 +51,15 @@ MIXED = [of(1.0, 0.0) for _ in range(20)]
 
 
 def test_a_sound_run_says_how_fast_it_is_and_an_ended_one_that_it_ended() -> None:
-    assert lines(health(*MIXED)) == [("ok", "8.0 rollouts per second, last group 5 s ago")]
-    assert lines(health(*MIXED), ended=iso(NOW)) == [("past", "Ended 2027-01-15 08:00 UTC")]
-    assert lines(health(*MIXED), now=None) == [("ok", "Nothing wrong in the last groups")]
+    assert lines(health(*MIXED)) == [
+        ("ok", "8.0 rollouts per second, last group 5 s ago")
+    ]
+    assert lines(health(*MIXED), ended=iso(NOW)) == [
+        ("past", "Ended 2027-01-15 08:00 UTC")
+    ]
+    assert lines(health(*MIXED), now=None) == [
+        ("ok", "Nothing wrong in the last groups")
+    ]
 
 
 def test_dumps_of_long_ago_without_a_record_are_neither_fast_nor_sound() -> None:
@@ -64,9 +70,14 @@ def test_dumps_of_long_ago_without_a_record_are_neither_fast_nor_sound() -> None
 
 
 def test_the_rate_is_that_of_the_last_minute() -> None:
-    run = health(of(1.0, 0.0, ago=5000), *(of(*[0.0] * 6, ago=second) for second in range(90)))
+    run = health(
+        of(1.0, 0.0, ago=5000), *(of(*[0.0] * 6, ago=second) for second in range(90))
+    )
     assert run.pace(NOW) == [["rollouts per second", "6.0"], ["last group", "0 s ago"]]
-    assert run.pace(NOW + 300) == [["rollouts per second", "0.0"], ["last group", "5 min ago"]]
+    assert run.pace(NOW + 300) == [
+        ["rollouts per second", "0.0"],
+        ["last group", "5 min ago"],
+    ]
     assert health().pace(NOW) == []
 
 
@@ -96,7 +107,10 @@ def test_a_clock_that_is_set_back_does_not_freeze_the_health_of_a_run() -> None:
     after = [numbered(of(0.0, 0.0), number) for number in range(61, 121)]
     for groups in (before + after, after + before):  # whichever file is read first
         run = health(*groups)
-        assert run.pace(NOW) == [["rollouts per second", "24.0"], ["last group", "5 s ago"]]
+        assert run.pace(NOW) == [
+            ["rollouts per second", "24.0"],
+            ["last group", "5 s ago"],
+        ]
         assert "100% of the last 50 groups are all unsolved" in lines(run)[0][1]
 
 
@@ -109,9 +123,14 @@ def test_a_run_without_groups_says_for_how_long() -> None:
 
 
 def test_what_an_ended_run_waited_for_is_past() -> None:
-    ended = record(failures=2, waiting="a pause", lost=3, updated=5000, ended=iso(NOW - 5000))
+    ended = record(
+        failures=2, waiting="a pause", lost=3, updated=5000, ended=iso(NOW - 5000)
+    )
     found = lines(health(*MIXED), record=ended, ended=ended.ended)
-    assert found == [("past", "Ended 2027-01-15 06:36 UTC"), ("error", "3 groups lost to disk")]
+    assert found == [
+        ("past", "Ended 2027-01-15 06:36 UTC"),
+        ("error", "3 groups lost to disk"),
+    ]
 
 
 OF_COMPLETIONS = "completions of the last 12 groups"
@@ -120,8 +139,16 @@ OF_COMPLETIONS = "completions of the last 12 groups"
 @pytest.mark.parametrize(
     ("group", "level", "text"),
     [
-        (of(1.0, 1.0), "warning", "last 12 groups are all solved: little can be learned"),
-        (of(0.0, 0.0), "warning", "last 12 groups are all unsolved: little can be learned"),
+        (
+            of(1.0, 1.0),
+            "warning",
+            "last 12 groups are all solved: little can be learned",
+        ),
+        (
+            of(0.0, 0.0),
+            "warning",
+            "last 12 groups are all unsolved: little can be learned",
+        ),
         (
             of(1.0, 0.0, finish_reason="length"),
             "error",
@@ -146,7 +173,9 @@ def test_the_last_groups_tell_that_nothing_can_be_learned(
 
 def test_a_share_of_truncated_completions_is_a_warning() -> None:
     cut = of(1.0, 0.0, finish_reason="length")
-    said = "25% of the completions of the last 20 groups are truncated at max_token_length"
+    said = (
+        "25% of the completions of the last 20 groups are truncated at max_token_length"
+    )
     assert lines(health(*MIXED[:15], *[cut] * 5)) == [("warning", said)]
 
 
@@ -162,7 +191,9 @@ def test_evaluations_need_no_signal_and_skipped_lines_are_reported() -> None:
     assert lines(health(*MIXED), unreadable=3) == [said]
 
 
-@pytest.mark.parametrize("time", ["soon", "9999-12-31T23:59:59+00:00", "0001-01-01", ""])
+@pytest.mark.parametrize(
+    "time", ["soon", "9999-12-31T23:59:59+00:00", "0001-01-01", ""]
+)
 def test_any_time_is_taken(time: str) -> None:
     run = health(StoredGroup.from_json(row([1.0], time=time or None)))
     assert lines(run)

@@ -32,7 +32,7 @@ from reasoning_gym_environment.scoring.extraction import split_thought
 from reasoning_gym_environment.storage.dumps import read_groups
 from reasoning_gym_environment.storage.rows import StoredGroup
 
-pytestmark = needs_chromium
+pytestmark = [needs_chromium, pytest.mark.nightly]
 
 HOSTILE = (
     "</script><script>window.hacked = 1</script>",
@@ -67,7 +67,9 @@ def hostile_row() -> dict[str, Any]:
     group = row(
         [0.0] * len(hostile),
         task=HOSTILE[0] + HIDDEN,
-        texts=[f"<think>{text}</think>{text}<answer>{text}</answer>" for text in hostile],
+        texts=[
+            f"<think>{text}</think>{text}<answer>{text}</answer>" for text in hostile
+        ],
         oracle=HOSTILE[1] + HIDDEN,
         question=HOSTILE[2] + HIDDEN,
         detail=HOSTILE[3] + HIDDEN,
@@ -113,7 +115,9 @@ def page(folder: Path) -> str:
 @pytest.fixture(scope="module")
 def training_groups(training_page: str) -> list[StoredGroup]:
     """The groups that the page shows."""
-    return read_groups(Path(urlsplit(training_page).path).with_name("rollouts.jsonl"))[0]
+    return read_groups(Path(urlsplit(training_page).path).with_name("rollouts.jsonl"))[
+        0
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +125,10 @@ def training_page(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("training")
     rows = training_rows()
     rows.append(row([None], task="bf", number=12))
-    rows[-1]["rollouts"][0] |= {"finish_reason": "error", "detail": "the server was down"}
+    rows[-1]["rollouts"][0] |= {
+        "finish_reason": "error",
+        "detail": "the server was down",
+    }
     rows[0]["scoring"] = {"score_mode": "binary", "solved_threshold": None}
     rows[0]["rollouts"][1] |= {"raw_score": 0.75}
     write_report([write(folder, rows)], folder / "report.html")
@@ -131,12 +138,16 @@ def training_page(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module")
 def hostile_page(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("hostile")
-    write_report([write(folder, [*training_rows(), hostile_row()])], folder / "report.html")
+    write_report(
+        [write(folder, [*training_rows(), hostile_row()])], folder / "report.html"
+    )
     return (folder / "report.html").as_uri()
 
 
 def texts(browser: Any, selector: str) -> list[str]:
-    script = "return [...document.querySelectorAll(arguments[0])].map(e => e.textContent)"
+    script = (
+        "return [...document.querySelectorAll(arguments[0])].map(e => e.textContent)"
+    )
     found: list[str] = browser.execute_script(script, selector)
     return found
 
@@ -179,10 +190,14 @@ def figures(browser: Any, expression: str, *arguments: Any) -> Any:
     return browser.execute_script(f"return reportFigures.{expression}", *arguments)
 
 
-def test_shares_and_thoughts_are_those_of_python(browser: Any, training_page: str) -> None:
+def test_shares_and_thoughts_are_those_of_python(
+    browser: Any, training_page: str
+) -> None:
     opened(browser, training_page)
     found = figures(browser, "figuresOf(reportFigures.groupsLeft())")
-    clusters = [[r["status"] == "solved" for r in each["rollouts"]] for each in training_rows()]
+    clusters = [
+        [r["status"] == "solved" for r in each["rollouts"]] for each in training_rows()
+    ]
     expected = share([[float(solved) for solved in own] for own in clusters])
     assert found["solved"]["low"] == pytest.approx(expected.low)
     assert found["solved"]["high"] == pytest.approx(expected.high)
@@ -193,7 +208,9 @@ def test_shares_and_thoughts_are_those_of_python(browser: Any, training_page: st
         assert (found["thought"], found["rest"]) == split_thought(text)
 
 
-def test_the_comparison_is_that_of_compare(browser: Any, page: str, folder: Path) -> None:
+def test_the_comparison_is_that_of_compare(
+    browser: Any, page: str, folder: Path
+) -> None:
     opened(browser, page)
     before, after = (read_report_data([folder / f"step-{n}"]).groups for n in (1, 2))
     expected = compare(before, after)
@@ -205,9 +222,14 @@ def test_the_comparison_is_that_of_compare(browser: Any, page: str, folder: Path
         said = f"{100 * estimate.low:+.1f} to {100 * estimate.high:+.1f}"
         assert said.replace("-", "\N{MINUS SIGN}") in shown
     for task, change in expected.tasks.items():
-        (shown,) = [text for text in texts(browser, "#change-table tbody tr") if task in text]
+        (shown,) = [
+            text for text in texts(browser, "#change-table tbody tr") if task in text
+        ]
         assert shown.endswith("yes" if change.beyond_noise else "no")
-    click(browser, browser.find_element("css selector", "#change-table [data-key='sort name']"))
+    click(
+        browser,
+        browser.find_element("css selector", "#change-table [data-key='sort name']"),
+    )
     names = texts(browser, "#change-table tbody th")
     assert names == sorted(names)
     assert "changes=name" in fragment(browser)
@@ -246,12 +268,15 @@ def test_the_task_table_filters_everything_and_sorts_by_any_column(
     until_text(browser, "found", "97 of 97")
     for key in ("task", "solved", "length", "level"):
         button = f"#task-table [data-key='sort {key}']"
-        for direction in ("ascending", "descending") if key == "task" else ("descending",):
+        for direction in (
+            ("ascending", "descending") if key == "task" else ("descending",)
+        ):
             click(browser, browser.find_element("css selector", button))
             head = f"#task-table th:has([data-key='sort {key}'])"
             found = browser.find_element("css selector", head)
             assert found.get_attribute("aria-sort") == direction
-    assert texts(browser, "#task-table tbody th")[-1] == "bf"  # what has no value stands last
+    # What has no value stands last.
+    assert texts(browser, "#task-table tbody th")[-1] == "bf"
 
 
 def test_groups_are_selected_by_a_point_in_time_or_by_their_numbers(
@@ -282,7 +307,9 @@ def test_runs_stand_side_by_side_in_a_silent_page_that_loads_nothing(
     loaded = "return performance.getEntriesByType('resource').filter(e => !/^data:/.test(e.name))"
     assert browser.execute_script(loaded) == []
     assert "3 runs side by side" in browser.find_element("tag name", "h1").text
-    sudoku = browser.find_element("css selector", "#task-table tr:has([data-key='task sudoku'])")
+    sudoku = browser.find_element(
+        "css selector", "#task-table tr:has([data-key='task sudoku'])"
+    )
     assert len(sudoku.find_elements("css selector", "svg.bar .mark")) == 3
     assert len(sudoku.find_elements("css selector", "svg.bar .chance")) == 2
     click(browser, browser.find_element("css selector", "[data-key='run 0']"))
@@ -303,7 +330,10 @@ def test_the_list_is_read_by_keyboard(browser: Any, training_page: str) -> None:
         (("k",), 1),
     ):
         rows.send_keys(*keys)
-        until(browser, f"document.querySelector('[aria-selected=true]')?.id === 'rollout-{place}'")
+        until(
+            browser,
+            f"document.querySelector('[aria-selected=true]')?.id === 'rollout-{place}'",
+        )
         assert rows.get_attribute("aria-activedescendant") == f"rollout-{place}"
     rows.send_keys(Keys.ENTER)
     assert browser.switch_to.active_element.get_attribute("id") == "detail"
@@ -335,7 +365,9 @@ def test_conditions_select_what_show_selects(
 ) -> None:
     opened(browser, training_page)
     for where in WHERES:
-        count = sum(len(places) for _, places in filter_rollouts(training_groups, where))
+        count = sum(
+            len(places) for _, places in filter_rollouts(training_groups, where)
+        )
         assert 0 < count < 97
         choose(browser, "where", where)
         until_text(browser, "found", f"{count} of 97")
@@ -350,10 +382,14 @@ def test_conditions_select_what_show_selects(
 
 def click_box(browser: Any, key: str) -> None:
     """As a label does, whether its list is folded or not."""
-    browser.execute_script(f"document.querySelector(`#facets [data-key='{key}']`).click()")
+    browser.execute_script(
+        f"document.querySelector(`#facets [data-key='{key}']`).click()"
+    )
 
 
-def test_facets_count_and_choose_several_values(browser: Any, training_page: str) -> None:
+def test_facets_count_and_choose_several_values(
+    browser: Any, training_page: str
+) -> None:
     opened(browser, training_page)
     choices = {"task gcd": 32, "task lcm": 64, "status wrong": 27, "level 1": 3}
     for key, left in choices.items():
@@ -382,8 +418,14 @@ def test_any_column_sorts_the_rollouts(browser: Any, training_page: str) -> None
             until(browser, f"{by} === '{order} {key}'")
     column = texts(browser, "#rollout-body .column-time")
     assert column == sorted(column, reverse=True)
-    click(browser, browser.find_element("css selector", "#rollout-head [data-key='sort tokens']"))
-    until(browser, "document.querySelector('#rollout-body .column-tokens').textContent === '29'")
+    click(
+        browser,
+        browser.find_element("css selector", "#rollout-head [data-key='sort tokens']"),
+    )
+    until(
+        browser,
+        "document.querySelector('#rollout-body .column-tokens').textContent === '29'",
+    )
     assert "sort=-tokens" in fragment(browser)
 
 
@@ -403,7 +445,8 @@ def test_the_selection_is_downloaded_and_copied_as_a_command(
     file = tmp_path / "rollouts.jsonl"
     WebDriverWait(browser, 30, 0.05).until(lambda _: file.exists())
     expected = [
-        [g.rollouts[place] for place in own] for g, own in filter_rollouts(training_groups, where)
+        [g.rollouts[place] for place in own]
+        for g, own in filter_rollouts(training_groups, where)
     ]
     assert [group.rollouts for group in read_groups(file)[0]] == expected
     record_copies(browser)
@@ -431,7 +474,10 @@ def test_back_leads_to_the_rollout_before(browser: Any, training_page: str) -> N
 
 
 def test_a_truncated_rollout_shows_its_text(browser: Any, tmp_path: Path) -> None:
-    group = row([0.0, 0.0], texts=["<think>It never ends", "<think>so</think><answer>1</answer>"])
+    group = row(
+        [0.0, 0.0],
+        texts=["<think>It never ends", "<think>so</think><answer>1</answer>"],
+    )
     group["rollouts"][0]["finish_reason"] = "length"
     write_report([write(tmp_path, [group])], tmp_path / "report.html")
     for together in ("", "1"):
@@ -452,7 +498,14 @@ def open_group(browser: Any, page: str, question: str) -> Any:
 
 def test_a_rollout_shows_all_its_parts(browser: Any, training_page: str) -> None:
     detail = open_group(browser, training_page, "Question 4?")
-    for said in ("Question 4?", "42", "= reward 1.00", "level 0", "24 tokens", "1 of 8"):
+    for said in (
+        "Question 4?",
+        "42",
+        "= reward 1.00",
+        "level 0",
+        "24 tokens",
+        "1 of 8",
+    ):
         assert said in detail.text
     assert texts(browser, "mark.answer") == ["0"]
     thought = detail.find_element("css selector", ".thought")
@@ -542,7 +595,9 @@ def test_hostile_text_is_text_and_characters_that_hide_or_reorder_are_named(
     draw_charts(browser, "time")
     assert browser.execute_script("return window.hacked") is None
     assert len(browser.find_elements("css selector", "h1, article, main")) == 3
-    assert not browser.find_elements("css selector", "#detail img, #detail script, main img")
+    assert not browser.find_elements(
+        "css selector", "#detail img, #detail script, main img"
+    )
     assert browser.get_log("browser") == []
 
 
@@ -581,7 +636,9 @@ def test_nothing_overflows_on_a_phone(browser: Any, page: str) -> None:
     try:
         opened(browser, page)
         draw_charts(browser, "distributions")
-        assert browser.execute_script("return document.documentElement.scrollWidth") == 360
+        assert (
+            browser.execute_script("return document.documentElement.scrollWidth") == 360
+        )
     finally:
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 

@@ -25,7 +25,9 @@ def index_of(*rows: dict[str, object], file: Path | None = None) -> GroupIndex:
     return index
 
 
-def test_an_own_task_has_the_category_of_its_module_and_the_chance_of_its_proof() -> None:
+def test_an_own_task_has_the_category_of_its_module_and_the_chance_of_its_proof() -> (
+    None
+):
     rows = [
         row([1.0], task="mine") | {"source": "my_tasks", "chance": 0.25},
         row([1.0], task="mine", level=2.0) | {"source": "my_tasks", "chance": 0.25},
@@ -36,19 +38,36 @@ def test_an_own_task_has_the_category_of_its_module_and_the_chance_of_its_proof(
     rows.append(row([0.0]) | {"recipe": asdict(recipe)})
     rows.append(rows[-1] | {"scoring": {"solved_threshold": 0.5}})
     batch = index_of(*rows).batch()
-    assert [task["category"] for task in batch["tasks"]] == ["my_tasks", "other", "arithmetic"]
-    assert batch["groups"]["chance"][:3] == [0.25, None, None]  # proofs try default items
+    assert [task["category"] for task in batch["tasks"]] == [
+        "my_tasks",
+        "other",
+        "arithmetic",
+    ]
+    # Proofs try default items.
+    assert batch["groups"]["chance"][:3] == [0.25, None, None]
     assert batch["groups"]["chance"][3:] == [level_chance(recipe), None]
 
 
 def test_columns_stand_in_parallel() -> None:
-    rows = [row([1.0, 0.0], task="lcm", level=1.0), row([None, 0.25], number=1), row([1.0])]
+    rows = [
+        row([1.0, 0.0], task="lcm", level=1.0),
+        row([None, 0.25], number=1),
+        row([1.0]),
+    ]
     batch = index_of(*rows).batch()
     groups, rollouts = batch["groups"], batch["rollouts"]
     assert {len(values) for values in groups.values()} == {3}
     assert {len(values) for values in rollouts.values()} == {sum(groups["size"])}
-    assert [batch["tasks"][task]["name"] for task in groups["task"]] == ["lcm", "gcd", "gcd"]
-    assert (groups["signal"], groups["at"], [own is not None for own in groups["chance"]]) == (
+    assert [batch["tasks"][task]["name"] for task in groups["task"]] == [
+        "lcm",
+        "gcd",
+        "gcd",
+    ]
+    assert (
+        groups["signal"],
+        groups["at"],
+        [own is not None for own in groups["chance"]],
+    ) == (
         [1, None, None],
         [0, 1, 2],
         [False, True, True],
@@ -71,7 +90,11 @@ def test_a_later_batch_holds_what_came_since() -> None:
 
 
 def test_problems_and_identifiers_are_told_apart() -> None:
-    twice = [row([1.0]), row([0.0], time="2026-01-01T00:09:00+00:00"), row([1.0], number=1)]
+    twice = [
+        row([1.0]),
+        row([0.0], time="2026-01-01T00:09:00+00:00"),
+        row([1.0], number=1),
+    ]
     groups = index_of(*twice, row([1.0])).batch()["groups"]
     assert groups["problem"] == [0, 0, 1, 0]
     assert len(set(groups["id"])) == 4
@@ -100,14 +123,20 @@ def test_a_row_costs_the_same_however_often_it_came() -> None:
 def test_an_evaluation_is_one_run_at_all_its_difficulties(tmp_path: Path) -> None:
     (tmp_path / "step-1").mkdir()
     rows = [
-        row([1.0], evaluation=True) | {"difficulty": value, "step": 30} for value in (None, 0.5)
+        row([1.0], evaluation=True) | {"difficulty": value, "step": 30}
+        for value in (None, 0.5)
     ]
-    files = [write(tmp_path, [row([1.0])]), write(tmp_path / "step-1", rows, "samples.jsonl")]
+    files = [
+        write(tmp_path, [row([1.0])]),
+        write(tmp_path / "step-1", rows, "samples.jsonl"),
+    ]
     index = GroupIndex()
     for group in read_report_data(files).groups:
         index.add(group)
     runs = index.batch()["runs"]
-    assert [(run["id"], run["step"]) for run in runs[1:]] == [(str(tmp_path / "step-1"), 30)]
+    assert [(run["id"], run["step"]) for run in runs[1:]] == [
+        (str(tmp_path / "step-1"), 30)
+    ]
     assert index.batch()["groups"]["difficulty"] == [None, None, 0.5]
     assert index.batch()["groups"]["step"] == [None, 30, 30]
     name = f"{tmp_path.name}/step-1"
@@ -123,11 +152,17 @@ def test_a_runs_record_stands_in_its_header(tmp_path: Path) -> None:
         "started": "2026-01-01T00:00:00+00:00",
         "updated": "2026-01-01T00:01:00+00:00",
         "settings": {"model_name": "a model", "temperature": 0.5, "tasks": ["gcd"]},
-        "warnings": [{"time": "2026-01-01T00:00:30+00:00", "level": "WARNING", "text": "slow"}],
+        "warnings": [
+            {"time": "2026-01-01T00:00:30+00:00", "level": "WARNING", "text": "slow"}
+        ],
     }
     record_path(tmp_path, "r").write_text(json.dumps(record))
     (run,) = index_of(row([1.0]), file=tmp_path / "x.jsonl").batch()["runs"]
-    assert run["header"][:3] == [["model", "a model"], ["temperature", "0.5"], ["tasks", "1"]]
+    assert run["header"][:3] == [
+        ["model", "a model"],
+        ["temperature", "0.5"],
+        ["tasks", "1"],
+    ]
     assert run["header"][-1] == ["groups", "all 1"]
     assert run["started"] == record["started"]
     assert run["warnings"] == record["warnings"]
@@ -136,7 +171,9 @@ def test_a_runs_record_stands_in_its_header(tmp_path: Path) -> None:
 
 def test_a_runs_name_leads_to_no_other_file(tmp_path: Path) -> None:
     (tmp_path / "reasoning_gym_environment_run_x").mkdir()
-    (tmp_path / "secret.json").write_text('{"run": "r", "started": "s", "updated": "u"}')
+    (tmp_path / "secret.json").write_text(
+        '{"run": "r", "started": "s", "updated": "u"}'
+    )
     hostile = {**row([1.0]), "run": "x/../secret"}
     (run,) = index_of(hostile, file=tmp_path / "x.jsonl").batch()["runs"]
     assert run["started"] == ""

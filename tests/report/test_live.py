@@ -100,7 +100,9 @@ async def test_the_page_gets_what_is_new_and_texts_when_it_asks(tmp_path: Path) 
         assert (gone.status, "was deleted" in gone.json["error"]) == (404, True)
 
 
-async def test_long_replies_are_compressed_for_those_who_take_it(tmp_path: Path) -> None:
+async def test_long_replies_are_compressed_for_those_who_take_it(
+    tmp_path: Path,
+) -> None:
     append(tmp_path, *(row([0.0] * 8, number=number) for number in range(20)))
     async with serving(tmp_path) as client:
         await client.index(20)
@@ -111,12 +113,18 @@ async def test_long_replies_are_compressed_for_those_who_take_it(tmp_path: Path)
     assert len(packed.body) < len(plain.body) / 2
 
 
-async def test_what_is_not_there_or_not_valid_is_refused_and_it_only_reads(tmp_path: Path) -> None:
+async def test_what_is_not_there_or_not_valid_is_refused_and_it_only_reads(
+    tmp_path: Path,
+) -> None:
     async with serving(tmp_path) as client:
         for path, status, said in (
             ("api/search", 422, "text must have 1 to 1000 characters, got 0"),
             ("api/search?text=" + "x" * 1001, 422, "got 1001"),
-            ("api/search?text=x&after=-1", 422, "after must be an integer ≥ 0, got '-1'"),
+            (
+                "api/search?text=x&after=-1",
+                422,
+                "after must be an integer ≥ 0, got '-1'",
+            ),
             ("api/search?text=x&after=" + "9" * 5000, 422, "after must be"),
             ("api/search?text=x&after=²", 422, "after must be"),
             ("api/group/none", 404, "no such group"),
@@ -134,12 +142,32 @@ async def test_what_is_not_there_or_not_valid_is_refused_and_it_only_reads(tmp_p
             )
 
 
-OWN_HOSTS = ("localhost:9000", "127.0.0.1", "127.0.0.1:1", "[::1]:80", socket.gethostname())
-OTHER_HOSTS = ("evil.example", "localhost.evil.example:8090", "", "[", "127.0.0.1.evil.example")
-MALFORMED_HOSTS = ("127.0.0.1/healthz?", "[::1]:1/healthz#", "127.0.0.1:x", "x@127.0.0.1", "[::1")
+OWN_HOSTS = (
+    "localhost:9000",
+    "127.0.0.1",
+    "127.0.0.1:1",
+    "[::1]:80",
+    socket.gethostname(),
+)
+OTHER_HOSTS = (
+    "evil.example",
+    "localhost.evil.example:8090",
+    "",
+    "[",
+    "127.0.0.1.evil.example",
+)
+MALFORMED_HOSTS = (
+    "127.0.0.1/healthz?",
+    "[::1]:1/healthz#",
+    "127.0.0.1:x",
+    "x@127.0.0.1",
+    "[::1",
+)
 
 
-async def statuses(client: Client, hosts: Sequence[str], path: str = "api/index") -> set[int]:
+async def statuses(
+    client: Client, hosts: Sequence[str], path: str = "api/index"
+) -> set[int]:
     return {(await client.get(path, Host=host)).status for host in hosts}
 
 
@@ -150,7 +178,10 @@ async def test_a_name_that_is_not_this_machines_is_refused_since_it_may_be_rebou
         assert await statuses(client, OWN_HOSTS) == {200}
         assert await statuses(client, ["gpu.example:443", "GPU.EXAMPLE"]) == {200}
         for path in ("", "api/index", "healthz"):
-            assert await statuses(client, (*OTHER_HOSTS, *MALFORMED_HOSTS), path) <= {400, 403}
+            assert await statuses(client, (*OTHER_HOSTS, *MALFORMED_HOSTS), path) <= {
+                400,
+                403,
+            }
         reply = await client.get(Host="evil.example")
         assert "allow the name with --allow-host" in reply.json["error"]
 
@@ -159,7 +190,9 @@ async def test_other_sites_can_neither_read_nor_frame_the_page(tmp_path: Path) -
     async with serving(tmp_path) as client:
         for site in ("cross-site", "same-site"):
             assert (await client.get("api/index", Sec_Fetch_Site=site)).status == 403
-            assert (await client.get("", Sec_Fetch_Site=site)).status == 200, "a link to it"
+            assert (await client.get("", Sec_Fetch_Site=site)).status == 200, (
+                "a link to it"
+            )
         reply = await client.get("api/index", Sec_Fetch_Site="same-origin")
     assert reply.status == 200
     assert "Access-Control-Allow-Origin" not in reply.headers
@@ -172,9 +205,18 @@ async def test_other_sites_can_neither_read_nor_frame_the_page(tmp_path: Path) -
 async def test_a_token_is_required_and_becomes_a_cookie(tmp_path: Path) -> None:
     async with serving(tmp_path, token=TOKEN) as client:
         port = client.url.rpartition(":")[2].strip("/")
-        for path in ("", "?token=", "?token=wrong", "api/index", f"api/index?token={TOKEN}"):
+        for path in (
+            "",
+            "?token=",
+            "?token=wrong",
+            "api/index",
+            f"api/index?token={TOKEN}",
+        ):
             reply = await client.get(path)
-            assert (reply.status, "with its token" in reply.json["error"]) == (401, True)
+            assert (reply.status, "with its token" in reply.json["error"]) == (
+                401,
+                True,
+            )
         assert (await client.get("healthz")).body == b"ok"
         opened = await client.get(f"?token={TOKEN}")
         assert (opened.status, opened.headers["Location"]) == (303, "./")
@@ -182,14 +224,22 @@ async def test_a_token_is_required_and_becomes_a_cookie(tmp_path: Path) -> None:
             f"watch_{port}={TOKEN}; HttpOnly; Path=/; SameSite=lax"
         )
         for path in ("", "api/index"):
-            assert (await client.get(path, Cookie=f"watch_{port}={TOKEN}")).status == 200
+            assert (
+                await client.get(path, Cookie=f"watch_{port}={TOKEN}")
+            ).status == 200
             assert (await client.get(path, Cookie=f"watch_{port}=é")).status == 401
-            assert (await client.get(path, Authorization=f"Bearer {TOKEN}")).status == 200
+            assert (
+                await client.get(path, Authorization=f"Bearer {TOKEN}")
+            ).status == 200
 
 
-async def test_the_address_has_the_token_and_a_name_that_others_reach(tmp_path: Path) -> None:
+async def test_the_address_has_the_token_and_a_name_that_others_reach(
+    tmp_path: Path,
+) -> None:
     for host, name in (("0.0.0.0", socket.gethostname()), ("127.0.0.1", "127.0.0.1")):
-        async with LiveServer(LiveIndex([tmp_path]), PAGE, host=host, token=TOKEN) as server:
+        async with LiveServer(
+            LiveIndex([tmp_path]), PAGE, host=host, token=TOKEN
+        ) as server:
             assert server.url.startswith(f"http://{name}:")
             assert server.url.endswith(f"/?token={TOKEN}")
 
@@ -209,7 +259,9 @@ class BrokenIndex(LiveIndex):
         raise ZeroDivisionError
 
 
-async def test_it_serves_until_it_is_told_to_end_or_a_bug_ends_it(tmp_path: Path) -> None:
+async def test_it_serves_until_it_is_told_to_end_or_a_bug_ends_it(
+    tmp_path: Path,
+) -> None:
     ended = asyncio.Event()
     async with LiveServer(LiveIndex([tmp_path]), PAGE) as server:
         asyncio.get_running_loop().call_later(0.1, ended.set)

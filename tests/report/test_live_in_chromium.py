@@ -20,7 +20,7 @@ from report_files import row
 from reasoning_gym_environment.report.process import WatchProcess
 from reasoning_gym_environment.storage.dumps import record_path
 
-pytestmark = [needs_chromium, pytest.mark.processes]
+pytestmark = [needs_chromium, pytest.mark.processes, pytest.mark.nightly]
 
 DUMP = "reasoning_gym_environment_rollouts_{}_0000.jsonl"
 TASKS = ("gcd", "lcm", "sudoku")
@@ -47,7 +47,9 @@ def write(folder: Path, numbers: range, run: str = "r") -> None:
     now = datetime.now(timezone.utc)
     with (folder / DUMP.format(run)).open("a") as file:
         for number in numbers:
-            texts = [f"<think>t</think><answer>{run} {number}.{i}</answer>" for i in range(4)]
+            texts = [
+                f"<think>t</think><answer>{run} {number}.{i}</answer>" for i in range(4)
+            ]
             known = row(
                 [1.0, 0.0, 1.0, 0.0],
                 task=TASKS[number % 3],
@@ -60,7 +62,9 @@ def write(folder: Path, numbers: range, run: str = "r") -> None:
 
 def text_of(browser: Any, name: str) -> str:
     return str(
-        browser.execute_script("return document.getElementById(arguments[0]).innerText", name)
+        browser.execute_script(
+            "return document.getElementById(arguments[0]).innerText", name
+        )
     )
 
 
@@ -88,7 +92,9 @@ def test_what_comes_in_changes_neither_filters_nor_place_nor_the_open_rollout(
         until(browser, has("left", "20 groups"))
         browser.execute_script("document.getElementById('rows').scrollTop = 400")
         until(browser, "document.querySelectorAll('#rollout-body tr[id]').length > 5")
-        browser.execute_script("document.querySelectorAll('#rollout-body tr[id]')[9].click()")
+        browser.execute_script(
+            "document.querySelectorAll('#rollout-body tr[id]')[9].click()"
+        )
         until(browser, has("detail", "r "))
         browser.execute_script("window.scrollTo(0, 700)")
         place = "[window.scrollY, location.hash, document.getElementById('task').value]"
@@ -98,7 +104,10 @@ def test_what_comes_in_changes_neither_filters_nor_place_nor_the_open_rollout(
         until(browser, has("left", "30 groups"))
         assert browser.execute_script(f"return {place}") == before
         assert text_of(browser, "detail").partition("<answer>")[2] == shown
-        assert browser.execute_script("return document.getElementById('rows').scrollTop") > 0
+        assert (
+            browser.execute_script("return document.getElementById('rows').scrollTop")
+            > 0
+        )
         assert text_of(browser, "connection") == "live"
     assert complaints(browser) == []
 
@@ -122,7 +131,9 @@ def test_a_run_is_waited_for_and_the_next_one_appears_and_says_that_it_fails(
     assert complaints(browser) == []
 
 
-def test_a_server_that_is_away_is_asked_until_it_is_back(browser: Any, tmp_path: Path) -> None:
+def test_a_server_that_is_away_is_asked_until_it_is_back(
+    browser: Any, tmp_path: Path
+) -> None:
     write(tmp_path, range(12))
     with watching(tmp_path) as (url, process):
         open_page(browser, url, 12)
@@ -156,7 +167,9 @@ def test_a_page_says_that_its_run_has_ended_and_where_its_report_is(
     assert "rollouts per second" not in said
 
 
-def test_texts_are_searched_and_a_deleted_file_is_told(browser: Any, tmp_path: Path) -> None:
+def test_texts_are_searched_and_a_deleted_file_is_told(
+    browser: Any, tmp_path: Path
+) -> None:
     write(tmp_path, range(12))
     with watching(tmp_path) as (url, _):
         open_page(browser, url, 12)
@@ -185,7 +198,14 @@ def test_a_link_with_a_token_keeps_its_fragment_and_loses_its_token(
 def test_the_page_follows_a_demo_that_leaves_no_process_behind(
     browser: Any, tmp_path: Path
 ) -> None:
-    demo = [sys.executable, "-m", "reasoning_gym_environment", "demo", "--seconds", "600"]
+    demo = [
+        sys.executable,
+        "-m",
+        "reasoning_gym_environment",
+        "demo",
+        "--seconds",
+        "600",
+    ]
     with subprocess.Popen(
         [*demo, "--data-dumps-dir", str(tmp_path)], stdout=subprocess.PIPE, text=True
     ) as process:
@@ -208,5 +228,6 @@ def test_the_page_follows_a_demo_that_leaves_no_process_behind(
         process.wait(timeout=60)
     assert started
     WebDriverWait(browser, 30, 0.1).until(
-        lambda _: not any((PROC / str(pid)).exists() for pid in started)  # not even a zombie
+        # Not even a zombie.
+        lambda _: not any((PROC / str(pid)).exists() for pid in started)
     )

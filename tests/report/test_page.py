@@ -30,7 +30,9 @@ from reasoning_gym_environment.report.page import (
 )
 from reasoning_gym_environment.scoring.grading import ScoringSettings
 
-ANYTHING = st.text(st.characters(codec=None)) | st.sampled_from(["</script>", "<!--", "]]>"])
+ANYTHING = st.text(st.characters(codec=None)) | st.sampled_from(
+    ["</script>", "<!--", "]]>"]
+)
 
 
 class Outline(HTMLParser):
@@ -44,7 +46,9 @@ class Outline(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.elements.append(tag)
-        self.addresses += [value or "" for name, value in attrs if name in ("src", "href")]
+        self.addresses += [
+            value or "" for name, value in attrs if name in ("src", "href")
+        ]
 
 
 def make_page(folder: Path, rows: list[dict[str, Any]]) -> str:
@@ -77,7 +81,9 @@ def test_a_number_that_json_cannot_hold_is_not_packed() -> None:
 
 def test_hostile_text_adds_nothing_to_the_page(tmp_path: Path) -> None:
     hostile = "</script></title><script>alert(1)</script><img src=x onerror=alert(1)>\x00\ud800"
-    plain = make_page(tmp_path, [row([1.0], task="t", texts=["x"], oracle="x", question="x")])
+    plain = make_page(
+        tmp_path, [row([1.0], task="t", texts=["x"], oracle="x", question="x")]
+    )
     given = row([1.0], task=hostile, texts=[hostile], oracle=hostile, question=hostile)
     given["library_versions"] = {hostile: hostile}
     assert Outline(make_page(tmp_path, [given])).elements == Outline(plain).elements
@@ -85,7 +91,9 @@ def test_hostile_text_adds_nothing_to_the_page(tmp_path: Path) -> None:
 
 def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
     page = make_page(tmp_path, [row([1.0, 0.0])])
-    assert {each for each in Outline(page).addresses if not each.startswith("#")} == {"data:,"}
+    assert {each for each in Outline(page).addresses if not each.startswith("#")} == {
+        "data:,"
+    }
     policy = re.search(r'Content-Security-Policy" content="([^"]+)"', page)
     assert policy is not None
     assert "default-src 'none'" in policy[1]
@@ -139,7 +147,10 @@ def test_an_error_names_the_file_that_cannot_be_read_or_written(
 
 @pytest.mark.parametrize(
     ("dump", "says"),
-    [("rollouts.jsonl", "must end in .html"), ("rollouts.html", "would overwrite the input")],
+    [
+        ("rollouts.jsonl", "must end in .html"),
+        ("rollouts.html", "would overwrite the input"),
+    ],
 )
 def test_a_page_replaces_no_rollouts(
     dump: str, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -147,19 +158,25 @@ def test_a_page_replaces_no_rollouts(
     (tmp_path / "folder").mkdir()
     path = write(tmp_path, [row([1.0])], dump)
     before = path.read_bytes()
-    assert main(["report", str(path), "-o", str(tmp_path / "folder" / ".." / dump)]) == 2
+    assert (
+        main(["report", str(path), "-o", str(tmp_path / "folder" / ".." / dump)]) == 2
+    )
     assert says in capsys.readouterr().err
     assert path.read_bytes() == before
 
 
 def test_chunks_hold_the_rows_as_they_were(tmp_path: Path) -> None:
-    given = row([1.0], texts=["<think>\ud800 hm</think>so <answer>4</answer>"], oracle=None)
+    given = row(
+        [1.0], texts=["<think>\ud800 hm</think>so <answer>4</answer>"], oracle=None
+    )
     index, chunks = embed(read_report_data([write(tmp_path, [given])]))
     (identifier,) = index["groups"]["id"]
     assert unpack(pack(chunks[0])) == {identifier: given}
 
 
-def test_every_group_stands_in_the_index_and_its_texts_in_a_chunk(tmp_path: Path) -> None:
+def test_every_group_stands_in_the_index_and_its_texts_in_a_chunk(
+    tmp_path: Path,
+) -> None:
     rows = [row([1.0, 0.0], number=number) for number in range(60)]
     index, chunks = embed(read_report_data([write(tmp_path, rows)]))
     assert index["groups"]["at"] == [number // 25 for number in range(60)]
@@ -167,7 +184,9 @@ def test_every_group_stands_in_the_index_and_its_texts_in_a_chunk(tmp_path: Path
 
 
 def test_a_row_that_lost_text_says_so(tmp_path: Path) -> None:
-    (group,) = read_report_data([write(tmp_path, [row([1.0], texts=["x" * 500])])]).groups
+    (group,) = read_report_data(
+        [write(tmp_path, [row([1.0], texts=["x" * 500])])]
+    ).groups
     assert row_of(group, 500) == group.to_json()
     cut = row_of(group, 100)
     assert cut["cut"]
@@ -203,4 +222,6 @@ def test_a_runs_health_stands_in_the_page(tmp_path: Path) -> None:
 def test_the_command_that_scores_again_has_every_setting_of_scores() -> None:
     script = re.search(r"const RESCORING = (\[.*?\]);", live_page(), re.DOTALL)
     assert script is not None
-    assert re.findall(r'"(\w+)"', script[1]) == [field.name for field in fields(ScoringSettings)]
+    assert re.findall(r'"(\w+)"', script[1]) == [
+        field.name for field in fields(ScoringSettings)
+    ]

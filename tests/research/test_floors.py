@@ -49,7 +49,11 @@ LARGEST = "Pick the largest of the following: 1,250.5 9.7e+02 38"
         (MATRIX, "the last number", "4"),
         (MATRIX, "line 1", "Rotate the matrix below by 180 degrees:"),
         (MATRIX, "the longest word", "degrees"),
-        (ROLES, "the last quotation with the first choices", "Zoey is a hero, and Ann is a hero"),
+        (
+            ROLES,
+            "the last quotation with the first choices",
+            "Zoey is a hero, and Ann is a hero",
+        ),
         (
             ROLES,
             "the last quotation with the first and second choices",
@@ -73,11 +77,15 @@ LARGEST = "Pick the largest of the following: 1,250.5 9.7e+02 38"
         (LARGEST, "the first number less the second", "280.5"),
     ],
 )
-def test_a_strategy_copies_or_calculates(question: str, label: str, answer: str) -> None:
+def test_a_strategy_copies_or_calculates(
+    question: str, label: str, answer: str
+) -> None:
     assert strategies(question)[label] == answer
 
 
-@pytest.mark.parametrize("question", [MATRIX, ROLES, PREMISES, GRAPH, LADDER, SORTING, LARGEST])
+@pytest.mark.parametrize(
+    "question", [MATRIX, ROLES, PREMISES, GRAPH, LADDER, SORTING, LARGEST]
+)
 def test_strategies_are_many_and_give_the_same_answers_again(question: str) -> None:
     answers = strategies(question)
     assert len(answers) > 100
@@ -85,13 +93,17 @@ def test_strategies_are_many_and_give_the_same_answers_again(question: str) -> N
     assert all(text == text.strip() != "" for text in answers.values())
 
 
-@pytest.mark.parametrize("question", ["", "\n", "[", "]]]", "1/0", "?" * 9000, "9" * 500, "0, 0"])
+@pytest.mark.parametrize(
+    "question", ["", "\n", "[", "]]]", "1/0", "?" * 9000, "9" * 500, "0, 0"]
+)
 def test_any_question_has_strategies(question: str) -> None:
     assert all(len(text) <= 4000 for text in strategies(question).values())
 
 
 def test_what_is_a_tasks_own_work_is_named_of_tasks_and_strategies_that_exist() -> None:
-    labels = [label for text in (MATRIX, SORTING, LARGEST) for label in strategies(text)]
+    labels = [
+        label for text in (MATRIX, SORTING, LARGEST) for label in strategies(text)
+    ]
     assert OWN_WORK.keys() <= known_categories().keys()
     for beginnings in OWN_WORK.values():
         assert all(any(label.startswith(one) for label in labels) for one in beginnings)
@@ -123,7 +135,9 @@ def test_of_no_items_no_floor_is_known() -> None:
 
 
 def test_the_floors_are_of_the_installed_library() -> None:
-    stored = json.loads(Path(facts.__file__).with_name("chance_floors.json").read_text())
+    stored = json.loads(
+        Path(facts.__file__).with_name("chance_floors.json").read_text()
+    )
     assert stored["reasoning_gym"] == version("reasoning-gym")
 
 
@@ -131,7 +145,10 @@ def test_what_is_paid_without_reasoning_is_in_the_list_of_what_is_accepted() -> 
     paid = {
         task
         for task, kept in floors().items()
-        if any(one.low > TOLERATED_SHARE / 2 and one.solved >= TOLERATED_SHARE for one in kept)
+        if any(
+            one.low > TOLERATED_SHARE / 2 and one.solved >= TOLERATED_SHARE
+            for one in kept
+        )
     }
     assert paid - PAYS_ANY_ANSWER.keys() <= known_weaknesses().keys()
 
@@ -141,7 +158,10 @@ def test_what_is_accepted_has_the_shares_of_the_floors() -> None:
         for own in floors()[task]:
             label = re.escape(own.label)
             for share in re.findall(rf"(?:^|; )`?{label}`? solves ([\d.]+)", said):
-                assert float(share) == pytest.approx(own.solved, abs=0.0051), (task, own.label)
+                assert float(share) == pytest.approx(own.solved, abs=0.0051), (
+                    task,
+                    own.label,
+                )
 
 
 def test_every_floor_has_its_items_and_an_interval_around_it() -> None:
@@ -169,16 +189,25 @@ async def test_what_needs_no_reasoning_is_found(
     problem = await pool.generate(Recipe(task=task, seed=3))
     answers = strategies(problem.question)
     assert answers[found.no_reasoning.label] == answers[strategy]
-    assert found.no_reasoning.low <= found.no_reasoning.solved <= found.no_reasoning.high
+    assert (
+        found.no_reasoning.low <= found.no_reasoning.solved <= found.no_reasoning.high
+    )
     assert least <= found.no_reasoning.solved <= most
     assert found.chance.solved < found.no_reasoning.solved
 
 
 @SESSION
-@pytest.mark.parametrize("task", ["aiw", "course_schedule", "number_format", "pool_matrix"])
-async def test_the_floors_that_are_kept_hold_on_new_items(pool: TaskPool, task: str) -> None:
+@pytest.mark.parametrize(
+    "task", ["aiw", "course_schedule", "number_format", "pool_matrix"]
+)
+async def test_the_floors_that_are_kept_hold_on_new_items(
+    pool: TaskPool, task: str
+) -> None:
     kept = floors()[task]
-    scores: dict[Floor, list[dict[str, float]]] = {kept.chance: [], kept.no_reasoning: []}
+    scores: dict[Floor, list[dict[str, float]]] = {
+        kept.chance: [],
+        kept.no_reasoning: [],
+    }
     for recipe in evaluation_recipes(99, [task], 40):
         problem = await skip_faulty(pool.generate, Counter())(recipe)
         copied = strategies(problem.question).get(kept.no_reasoning.label, "")

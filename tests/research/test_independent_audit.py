@@ -26,7 +26,15 @@ def test_results_are_explained_by_the_rule_of_one_answer_and_by_what_is_known() 
 def test_the_audited_reward_is_1_for_a_solved_problem_alone() -> None:
     [problem] = gym().problems("gcd")
     row = problem_row(problem, "direct")
-    texts = [f"<answer>{problem.oracle}</answer>", f"<answer>not {problem.oracle}</answer>", ""]
+    texts = [
+        f"<answer>{problem.oracle}</answer>",
+        f"<answer>not {problem.oracle}</answer>",
+        "",
+    ]
     completions = [[{"role": "assistant", "content": text}] for text in texts]
-    assert reward(completions, [row["recipe"]] * 3, prompts=[row["prompt"]] * 3) == [1.0, 0.0, 0.0]
+    assert reward(completions, [row["recipe"]] * 3, prompts=[row["prompt"]] * 3) == [
+        1.0,
+        0.0,
+        0.0,
+    ]
     gym().close()

@@ -33,7 +33,9 @@ async def audited(pool: TaskPool, task: str, items: int) -> LabelAudit:
 
 
 @SESSION
-async def test_a_planted_fault_is_found_and_the_check_misses_it(stock: WorkerStock) -> None:
+async def test_a_planted_fault_is_found_and_the_check_misses_it(
+    stock: WorkerStock,
+) -> None:
     settings = PoolSettings(processes=1)
     async with FaultyCopy(settings, Counter(), start_worker=stock.lend) as pool:
         found = await audited(pool, "gcd", 12)
@@ -45,7 +47,9 @@ async def test_a_planted_fault_is_found_and_the_check_misses_it(stock: WorkerSto
 
 @SESSION
 @pytest.mark.parametrize("task", ["syllogism", "family_relationships", "aiw"])
-async def test_the_known_faults_are_found_and_checked(pool: TaskPool, task: str) -> None:
+async def test_the_known_faults_are_found_and_checked(
+    pool: TaskPool, task: str
+) -> None:
     found = await audited(pool, task, 60)
     assert found.count(Kind.FALSE, Kind.UNANSWERABLE) > 2
     assert (found.missed, found.refused) == ([], [])
@@ -67,7 +71,9 @@ def test_the_command_writes_a_page_and_json(
     rows = json.loads(capsys.readouterr().out)
     assert {row["level"] for row in rows} == {None, 0, 1, 2, 3}
     assert rows[0]["missed"] == rows[0]["refused"] == 0
-    assert rows[0]["left_out"] == len({e["recipe"]["seed"] for e in rows[0]["examples"]})
+    assert rows[0]["left_out"] == len(
+        {e["recipe"]["seed"] for e in rows[0]["examples"]}
+    )
     data = json.loads(page.with_suffix(".json").read_text())
     assert data["tasks"]["syllogism"]["items"] == [20, 8]
     assert {e["recipe"]["task"] for e in data["examples"]} == {"syllogism"}
@@ -75,7 +81,9 @@ def test_the_command_writes_a_page_and_json(
 
 
 @pytest.mark.parametrize("option", ["--items", "--level-items"])
-def test_a_check_of_no_items_is_refused(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_check_of_no_items_is_refused(
+    option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["check", option, "0"])
     assert f"{option}: must be an integer ≥ 1, got 0" in capsys.readouterr().err

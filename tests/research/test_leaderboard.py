@@ -32,7 +32,9 @@ async def test_published_answers_become_standings_whose_file_is_checked(
     problems = await problems_of(pool)
     name = write_suite(tmp_path / "tiny.json", manifest(problems))
     answers = tmp_path / "answers.jsonl"
-    answers.write_text(lines(problems) + lines(problems[1:], question_sha256_16="0" * 16))
+    answers.write_text(
+        lines(problems) + lines(problems[1:], question_sha256_16="0" * 16)
+    )
     arguments = ["import", str(answers), "-o", str(tmp_path), "--suites", name]
     assert main([*arguments, "--models", "x"]) == 2
     assert "no answers of x; it has bad-model, good-model" in capsys.readouterr().err
@@ -49,7 +51,9 @@ async def test_published_answers_become_standings_whose_file_is_checked(
         file = tmp_path / f"{model}.json"
         file.write_text(capsys.readouterr().out)
         standings += read_standings(file, load_suite(name))
-    head, _, first, second, *_ = published_table(standings, load_suite(name)).splitlines()
+    head, _, first, second, *_ = published_table(
+        standings, load_suite(name)
+    ).splitlines()
     assert head.startswith("| rank | model | solved (5) |")
     assert first.startswith("| 1 | good-model | 100.0% |")
     assert first.endswith("| 0.750 | 1.000 | 100.0% |")
@@ -61,14 +65,19 @@ async def test_published_answers_become_standings_whose_file_is_checked(
         ({**known, "more": 1}, "more"),
         ({**known, "suite": {**known["suite"], "version": 2}}, "is of the suite"),
         ({**known, "models": [{**known["models"][0], "items": {"gcd": "1"}}]}, "items"),
-        ({**known, "models": [{**known["models"][0], "items": {"gcd": "1/1"}}]}, "other items"),
+        (
+            {**known, "models": [{**known["models"][0], "items": {"gcd": "1/1"}}]},
+            "other items",
+        ),
     ):
         file.write_text(json.dumps(changed))
         with pytest.raises(FixableError, match=said):
             read_standings(file, load_suite(name))
 
 
-@pytest.mark.parametrize("path", [pytest.param(p, id=f"{p.parent.name}-{p.stem}") for p in FILES])
+@pytest.mark.parametrize(
+    "path", [pytest.param(p, id=f"{p.parent.name}-{p.stem}") for p in FILES]
+)
 def test_a_file_has_one_model_on_its_suite(path: Path) -> None:
     [standing] = read_standings(path, load_suite(path.parent.name))
     assert standing.model == path.stem
@@ -91,7 +100,11 @@ def test_the_pages_have_the_tables_of_the_files() -> None:
 def test_the_page_names_the_tasks_whose_labels_follow_a_convention() -> None:
     labels = (ROOT / "research" / "labels" / "labels.md").read_text(encoding="utf-8")
     conventions = labels.partition("## Conventions")[2].partition("\n## ")[0]
-    named = PAGE.read_text(encoding="utf-8").partition("- **Labels.**")[2].partition("## ")[0]
+    named = (
+        PAGE.read_text(encoding="utf-8")
+        .partition("- **Labels.**")[2]
+        .partition("## ")[0]
+    )
     tasks = re.findall(r"^- (`\w+`):", conventions, re.MULTILINE)
     assert tasks
     assert set(tasks) <= set(re.findall(r"`\w+`", named))
@@ -113,5 +126,13 @@ def test_a_script_without_the_packages_estimators_has_the_figures_of_the_page(
     ]
     source = Path(recompute.__file__).read_text(encoding="utf-8")
     imported = re.findall(r"^(?:from|import) (\w+|\.)", source, re.MULTILINE)
-    standard = {"__future__", "argparse", "json", "sys", "collections", "pathlib", "typing"}
+    standard = {
+        "__future__",
+        "argparse",
+        "json",
+        "sys",
+        "collections",
+        "pathlib",
+        "typing",
+    }
     assert {*imported} == standard | {"numpy"}

@@ -14,12 +14,18 @@ from reasoning_gym_environment.records import Recipe
 from reasoning_gym_environment.sandbox.pool import TaskPool
 from research.labels.__main__ import main
 from research.labels.answers import STRONG_MODELS, agreed_answer
-from research.leaderboard.published import PublishedAnswer, PublishedItem, read_published
+from research.leaderboard.published import (
+    PublishedAnswer,
+    PublishedItem,
+    read_published,
+)
 
 THREE, FOUR = sorted(STRONG_MODELS)[:3], sorted(STRONG_MODELS)[:4]
 
 
-def published(recipe: Recipe, question: str, answers: dict[str, list[str]]) -> dict[str, Any]:
+def published(
+    recipe: Recipe, question: str, answers: dict[str, list[str]]
+) -> dict[str, Any]:
     """Return a line of a file: each text and who gave it."""
     return {
         "set": "small",
@@ -28,7 +34,10 @@ def published(recipe: Recipe, question: str, answers: dict[str, list[str]]) -> d
         "seed": recipe.seed,
         "question_sha256_16": hashlib.sha256(question.encode()).hexdigest()[:16],
         "answers": [
-            {"text": f"<answer>{text}</answer>", "given_by": [[model, 0.0] for model in models]}
+            {
+                "text": f"<answer>{text}</answer>",
+                "given_by": [[model, 0.0] for model in models],
+            }
             for text, models in answers.items()
         ],
     }
@@ -41,11 +50,17 @@ async def lines_of(pool: TaskPool) -> list[dict[str, Any]]:
     right = await pool.generate(Recipe(task="syllogism", seed=48))
     other = "No" if right.oracle == "Yes" else "Yes"
     return [
-        published(false_label.recipe, false_label.question, {"No": THREE, "Yes": FOUR[3:]}),
+        published(
+            false_label.recipe, false_label.question, {"No": THREE, "Yes": FOUR[3:]}
+        ),
         published(right.recipe, right.question, {str(right.oracle): FOUR}),
         published(right.recipe, right.question, {other: THREE}),
         published(right.recipe, "another question", {other: THREE}),
-        published(right.recipe, right.question, {other: THREE[:2], str(right.oracle): THREE[2:]}),
+        published(
+            right.recipe,
+            right.question,
+            {other: THREE[:2], str(right.oracle): THREE[2:]},
+        ),
     ]
 
 
@@ -55,11 +70,16 @@ async def test_the_command_lists_items_on_which_models_and_label_differ(
 ) -> None:
     path = tmp_path / "answers.jsonl.gz"
     rows = await lines_of(pool)
-    path.write_bytes(gzip.compress("".join(json.dumps(row) + "\n" for row in rows).encode()))
+    path.write_bytes(
+        gzip.compress("".join(json.dumps(row) + "\n" for row in rows).encode())
+    )
     arguments = ["answers", str(path), "--tasks", "syllogism"]
     assert await asyncio.to_thread(main, arguments) == 0
     said = capsys.readouterr().out
-    assert "5 items, models agree on 4, 1 of these are made differently today, 2 disagree" in said
+    assert (
+        "5 items, models agree on 4, 1 of these are made differently today, 2 disagree"
+        in said
+    )
     assert "syllogism: 2 items; 1 false label, 1 models wrong" in said
     assert "label 'Yes'\n  3 models 'No': score 0" in said
 
@@ -100,15 +120,34 @@ VALID = published(Recipe(task="gcd", seed=1), "", {"5": THREE})
         (json.dumps({**VALID, "seed": -1}), "seed"),
         (json.dumps({**VALID, "seed": 2**60}), "seed"),
         (json.dumps({**VALID, "set": "../../etc"}), "set"),
-        (json.dumps({**VALID, "answers": [{"text": "", "given_by": [["/x", 1]]}]}), "given_by"),
-        (json.dumps({**VALID, "question_sha256_16": "../../etc"}), "question_sha256_16"),
-        (json.dumps({**VALID, "answers": [{"text": 5, "given_by": []}]}), r"answers\[0\].text"),
-        (json.dumps({**VALID, "answers": [{"text": "", "given_by": [["x"]]}]}), "given_by"),
-        (json.dumps({**VALID, "parameters": {"x": [[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]}}), "x"),
+        (
+            json.dumps({**VALID, "answers": [{"text": "", "given_by": [["/x", 1]]}]}),
+            "given_by",
+        ),
+        (
+            json.dumps({**VALID, "question_sha256_16": "../../etc"}),
+            "question_sha256_16",
+        ),
+        (
+            json.dumps({**VALID, "answers": [{"text": 5, "given_by": []}]}),
+            r"answers\[0\].text",
+        ),
+        (
+            json.dumps({**VALID, "answers": [{"text": "", "given_by": [["x"]]}]}),
+            "given_by",
+        ),
+        (
+            json.dumps(
+                {**VALID, "parameters": {"x": [[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]}}
+            ),
+            "x",
+        ),
         (json.dumps({key: VALID[key] for key in VALID if key != "task"}), "task"),
     ],
 )
-def test_an_invalid_line_is_one_sentence(tmp_path: Path, line: str, message: str) -> None:
+def test_an_invalid_line_is_one_sentence(
+    tmp_path: Path, line: str, message: str
+) -> None:
     path = tmp_path / "answers.jsonl"
     path.write_text(f"{json.dumps(VALID)}\n{line}\n")
     with pytest.raises(ConfigurationError, match=message) as error:

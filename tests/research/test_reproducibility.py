@@ -11,7 +11,9 @@ from research.reproducibility import main
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.processes]
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="more tasks differ on Python 3.10")
+@pytest.mark.skipif(
+    sys.version_info < (3, 11), reason="more tasks differ on Python 3.10"
+)
 async def test_what_differs_is_found_and_the_file_lets_the_comparison_go_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -26,7 +28,9 @@ async def test_what_differs_is_found_and_the_file_lets_the_comparison_go_on(
     # `isomorphic_strings` draws from a set, whose order depends on the hash seed.
     [(place, task, level, (difference, _), under_the_same)] = [
         (place, task, level, found, same)
-        for place, (task, level, _, found, same) in enumerate(map(json.loads, lines), start=1)
+        for place, (task, level, _, found, same) in enumerate(
+            map(json.loads, lines), start=1
+        )
         if found
     ]
     assert (place, task, level, under_the_same) == (7, "isomorphic_strings", 2, None)

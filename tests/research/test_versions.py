@@ -64,7 +64,9 @@ def altered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.mark.processes
-def test_planted_faults_are_found(altered: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_planted_faults_are_found(
+    altered: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     tasks = "chain_sum,gcd,lcm,power_function,prime_factorization,products"
     options = ["--tasks", tasks, "--items", "2", "--level-items", "1"]
     assert main(["against", str(altered), *options, "--json"]) == 1
@@ -80,7 +82,9 @@ def test_planted_faults_are_found(altered: Path, capsys: pytest.CaptureFixture[s
     assert found["power_function"] == {}
     details = {each["detail"]: each["items"] for each in found["products"][more]}
     assert details["score_answer_cascade, near miss 'other sign'"] == 2
-    assert all(each["detail"].startswith("score_answer, ") for each in found["gcd"][more])
+    assert all(
+        each["detail"].startswith("score_answer, ") for each in found["gcd"][more]
+    )
     assert "chain_sum" not in found
 
 
@@ -96,7 +100,9 @@ def test_a_task_without_a_difference_passes(
 @pytest.mark.processes
 def test_a_requirement_that_pip_cant_install_is_named(tmp_path: Path) -> None:
     venv.create(tmp_path, with_pip=False)
-    with pytest.raises(FixableError, match=r"reasoning-gym==0\.0\.7: pip can't install it \(.+pip"):
+    with pytest.raises(
+        FixableError, match=r"reasoning-gym==0\.0\.7: pip can't install it \(.+pip"
+    ):
         other_interpreter("0.0.7", tmp_path)
 
 
@@ -108,4 +114,6 @@ def test_near_numbers_are_wrong_and_other_forms_are_right() -> None:
         **dict.fromkeys([r"\text{12345}", r"\(12345\)"], True),
     }
     assert all(tried.is_right for tried in near_answers("Anna"))
-    assert [tried.answer for tried in near_answers("0") if not tried.is_right] == ["0.6"]
+    assert [tried.answer for tried in near_answers("0") if not tried.is_right] == [
+        "0.6"
+    ]

@@ -15,7 +15,11 @@ class LostError(Exception):
     """Inference lost a group."""
 
 
-FAULTS = {"lost": LostError, "interrupted": asyncio.CancelledError, "broken": ZeroDivisionError}
+FAULTS = {
+    "lost": LostError,
+    "interrupted": asyncio.CancelledError,
+    "broken": ZeroDivisionError,
+}
 IN_FLIGHT = {"cancelled": asyncio.CancelledError, "failed": RuntimeError}
 FATES = [*FAULTS, *IN_FLIGHT, *GroupOutcome]
 RESULT = {
@@ -64,7 +68,8 @@ def test_every_group_has_one_outcome_whatever_goes_wrong(
 
     async def run() -> None:
         tasks = [
-            asyncio.create_task(run_group(statistics, fate, pauses)) for fate, pauses in groups
+            asyncio.create_task(run_group(statistics, fate, pauses))
+            for fate, pauses in groups
         ]
         await rest(1)  # a worker that never began is no group
         for victim, turns in sorted(killings, key=lambda killing: killing[1]):
@@ -77,9 +82,13 @@ def test_every_group_has_one_outcome_whatever_goes_wrong(
     assert not any(statistics.unaccounted().values())
     assert counts["groups/started"] == len(groups)
     outcomes = [outcome.value for outcome in GroupOutcome]
-    assert counts["groups/collected"] == sum(counts[f"groups/{outcome}"] for outcome in outcomes)
+    assert counts["groups/collected"] == sum(
+        counts[f"groups/{outcome}"] for outcome in outcomes
+    )
     if not killings:
-        named = Counter(RESULT.get(fate, getattr(fate, "value", fate)) for fate, _ in groups)
+        named = Counter(
+            RESULT.get(fate, getattr(fate, "value", fate)) for fate, _ in groups
+        )
         for name in ("lost", "interrupted", *outcomes):
             assert counts[f"groups/{name}"] == named[name]
 
@@ -87,7 +96,10 @@ def test_every_group_has_one_outcome_whatever_goes_wrong(
 def test_groups_without_an_outcome_are_unaccounted() -> None:
     statistics = Statistics()
     with statistics.generating(lost_on=LostError):
-        assert statistics.unaccounted() == {"groups/generating": 1, "groups/in_flight": 0}
+        assert statistics.unaccounted() == {
+            "groups/generating": 1,
+            "groups/in_flight": 0,
+        }
         statistics.record_collected()
     assert statistics.unaccounted() == {"groups/generating": 0, "groups/in_flight": 1}
     statistics.record(GroupOutcome.SENT)

@@ -20,7 +20,12 @@ from reasoning_gym_environment.records import (
     Status,
     Verdict,
 )
-from reasoning_gym_environment.rollouts.values import Mean, Means, attempt_values, group_values
+from reasoning_gym_environment.rollouts.values import (
+    Mean,
+    Means,
+    attempt_values,
+    group_values,
+)
 
 CATEGORIES = {"gcd": "arithmetic", "lcm": "arithmetic", "sudoku": "games"}
 
@@ -28,7 +33,9 @@ scores = st.floats(0.0, 1.0)
 token_counts = st.integers(0, 200_000).map(float)
 
 
-def attempt(score: float | None, status: Status, finish_reason: str = "stop") -> Attempt:
+def attempt(
+    score: float | None, status: Status, finish_reason: str = "stop"
+) -> Attempt:
     return Attempt(
         completion=completion(prompt=1, length=2, finish_reason=finish_reason),
         answer="4",
@@ -43,7 +50,9 @@ TIMEOUT = attempt(0.0, Status.TIMEOUT)
 UNSCORED = attempt(None, Status.UNSCORED)
 
 
-def group(*attempts: Attempt, task: str = "gcd", level: int | None = None) -> GroupResult:
+def group(
+    *attempts: Attempt, task: str = "gcd", level: int | None = None
+) -> GroupResult:
     recipe = Recipe(task=task, seed=2, level=level)
     problem = Problem(recipe=recipe, question="?", oracle=None, entry=b"")
     return GroupResult(problem=problem, attempts=attempts)
@@ -78,7 +87,9 @@ def score_averages(result: GroupResult) -> dict[str, tuple[float, int]]:
 
 groups = st.builds(
     lambda attempts, task: group(*attempts, task=task),
-    st.lists(st.sampled_from([SOLVED, PARTLY, TIMEOUT, UNSCORED]), min_size=1, max_size=8),
+    st.lists(
+        st.sampled_from([SOLVED, PARTLY, TIMEOUT, UNSCORED]), min_size=1, max_size=8
+    ),
     st.sampled_from(sorted(CATEGORIES)),
 )
 
@@ -103,7 +114,10 @@ class TestMeans:
         assert means["nothing"].count == 0
         assert "nothing" not in means.values()
 
-    @given(st.lists(st.dictionaries(st.sampled_from("abc"), scores | token_counts)), st.data())
+    @given(
+        st.lists(st.dictionaries(st.sampled_from("abc"), scores | token_counts)),
+        st.data(),
+    )
     def test_merged_they_are_those_of_all_values(
         self, added: list[dict[str, float]], data: st.DataObject
     ) -> None:
@@ -126,21 +140,29 @@ class TestGroups:
         assert means["source/reasoning-gym/solved"].value == 1.0
         assert means["source/my_tasks/solved"].value == 0.5
         assert means["source/my_tasks/groups/mixed"].value == 1.0
-        assert not any("source" in name for name in summarise([library], CATEGORIES).values())
+        assert not any(
+            "source" in name for name in summarise([library], CATEGORIES).values()
+        )
 
     @given(st.lists(groups, max_size=6), st.randoms(use_true_random=False))
-    def test_their_order_does_not_matter(self, groups: list[GroupResult], random: Random) -> None:
+    def test_their_order_does_not_matter(
+        self, groups: list[GroupResult], random: Random
+    ) -> None:
         shuffled = random.sample(groups, len(groups))
         one, other = summarise(groups, CATEGORIES), summarise(shuffled, CATEGORIES)
         assert one.values() == other.values()
         assert one.counts() == other.counts()
 
     @given(groups)
-    def test_an_unscored_rollout_moves_no_average_of_scores(self, result: GroupResult) -> None:
+    def test_an_unscored_rollout_moves_no_average_of_scores(
+        self, result: GroupResult
+    ) -> None:
         scored = group(*result.scored, task=result.problem.recipe.task)
         assert score_averages(result) == score_averages(scored)
 
-    def test_an_unscored_rollout_is_counted_as_such_with_its_length_and_has_no_score(self) -> None:
+    def test_an_unscored_rollout_is_counted_as_such_with_its_length_and_has_no_score(
+        self,
+    ) -> None:
         cut = attempt(None, Status.UNSCORED, finish_reason="length")
         means = summarise([group(SOLVED, cut)], CATEGORIES)
         assert means["status/unscored"].value == means["truncated"].value == 0.5
@@ -153,9 +175,15 @@ class TestGroups:
     def test_every_rollout_has_exactly_one_status(self) -> None:
         for status in Status:
             values = attempt_values(attempt(0.0, status))
-            shares = {name: value for name, value in values.items() if name.startswith("status/")}
+            shares = {
+                name: value
+                for name, value in values.items()
+                if name.startswith("status/")
+            }
             assert len(shares) == len(Status)
-            assert {name for name, value in shares.items() if value} == {f"status/{status.value}"}
+            assert {name for name, value in shares.items() if value} == {
+                f"status/{status.value}"
+            }
 
     def test_averages_are_kept_overall_by_category_and_by_task(self) -> None:
         results = [group(SOLVED, TIMEOUT), group(SOLVED, SOLVED, task="lcm")]
@@ -186,4 +214,6 @@ class TestGroups:
             "task/lcm/groups/none_solved": 1.0,
         }
         assert {name: means[name].value for name in shares} == pytest.approx(shares)
-        assert not any("level" in name for name in summarise([group(SOLVED)], CATEGORIES).values())
+        assert not any(
+            "level" in name for name in summarise([group(SOLVED)], CATEGORIES).values()
+        )

@@ -23,7 +23,9 @@ class Reported:
     def __init__(self, *clock: Callable[[], float]) -> None:
         self.statistics = Statistics()
         self.statistics.categories = {"gcd": "arithmetic"}
-        self.progress = ProgressReporter(self.statistics, *clock, waiting=lambda: [self.waiting])
+        self.progress = ProgressReporter(
+            self.statistics, *clock, waiting=lambda: [self.waiting]
+        )
         self.line = self.progress.line
 
     def add(self, result: GroupResult) -> None:
@@ -42,7 +44,9 @@ def unanswered(*texts: str, finish_reason: str = "stop") -> GroupResult:
     verdict = replace(base.attempts[0].verdict, status=Status.NO_ANSWER)
     said = (completion(text, finish_reason=finish_reason) for text in texts)
     pairs = zip(base.attempts, said, strict=True)
-    attempts = (replace(attempt, completion=one, verdict=verdict) for attempt, one in pairs)
+    attempts = (
+        replace(attempt, completion=one, verdict=verdict) for attempt, one in pairs
+    )
     return replace(base, attempts=tuple(attempts))
 
 
@@ -57,7 +61,9 @@ def test_a_line_describes_the_groups_since_the_last_one() -> None:
     reported.statistics.take_report()
     reported.add(group(1.0, 1.0))
     clock.now = 5.0
-    expected = "3 groups, 1.0/s, 100% solved, 0% with signal, 0% truncated, 0% no answer"
+    expected = (
+        "3 groups, 1.0/s, 100% solved, 0% with signal, 0% truncated, 0% no answer"
+    )
     assert reported.line() == expected
     clock.now = 15.0
     assert reported.line() == "3 groups, 0.0/s"
@@ -68,16 +74,22 @@ def test_a_line_describes_the_groups_since_the_last_one() -> None:
 
 def test_a_change_of_a_task_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
     reported, sound, cut = Reported(), group(1.0, 0.0), group(0.0, 0.0)
-    attempts = (replace(a, completion=completion(finish_reason="length")) for a in cut.attempts)
+    attempts = (
+        replace(a, completion=completion(finish_reason="length")) for a in cut.attempts
+    )
     fault = replace(cut, attempts=tuple(attempts))
     for number in range(1, 4 * GROUPS + 1):
         reported.add(sound if number <= 120 else fault)
-    changes = [text for text in caplog.messages if text.startswith("Look at the rollouts")]
+    changes = [
+        text for text in caplog.messages if text.startswith("Look at the rollouts")
+    ]
     said = "gcd: 100% of completions are truncated since group 121, 0% before"
     assert changes == [f"Look at the rollouts: {said}"]
 
 
-def test_after_a_minute_without_a_delivery_the_line_says_what_became_of_the_groups() -> None:
+def test_after_a_minute_without_a_delivery_the_line_says_what_became_of_the_groups() -> (
+    None
+):
     reported = Reported(clock := Clock(0.0))
     counts = reported.statistics.counts
     for name in ("started", "collected", "sent"):
@@ -97,7 +109,9 @@ def test_after_a_minute_without_a_delivery_the_line_says_what_became_of_the_grou
     )
 
 
-async def test_lines_start_with_the_first_group_or_wait(caplog: pytest.LogCaptureFixture) -> None:
+async def test_lines_start_with_the_first_group_or_wait(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level(logging.INFO)
     reported = Reported()
     async with reported.progress.logging_every(0.01):
@@ -125,7 +139,9 @@ def warned_after(
     return warned
 
 
-def test_one_warning_follows_50_groups_without_answers(caplog: pytest.LogCaptureFixture) -> None:
+def test_one_warning_follows_50_groups_without_answers(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     groups = [unanswered(f"The answer\nis {n}.", "hm") for n in range(120)]
     [(after, warning)] = warned_after(groups, caplog)
     assert after == GROUPS == 50
@@ -142,7 +158,9 @@ def test_one_warning_follows_50_groups_without_answers(caplog: pytest.LogCapture
     )
 
 
-def test_the_warning_names_the_length_of_truncated_texts(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_warning_names_the_length_of_truncated_texts(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     groups = [unanswered("<think>so", finish_reason="length") for _ in range(50)]
     [(_, warning)] = warned_after(groups, caplog)
     assert warning == (
@@ -155,12 +173,16 @@ def test_the_warning_names_the_length_of_truncated_texts(caplog: pytest.LogCaptu
     )
 
 
-def test_some_answers_are_enough_for_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_some_answers_are_enough_for_no_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     groups = [unanswered("hm") for _ in range(47)] + [group(0.0) for _ in range(3)]
     assert warned_after(groups, caplog) == []
 
 
-def test_all_solved_groups_get_a_warning_with_ways_out(caplog: pytest.LogCaptureFixture) -> None:
+def test_all_solved_groups_get_a_warning_with_ways_out(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     mixed, solved = group(1.0, 0.0), group(1.0, 1.0)
     assert warned_after([mixed] * 3 + [solved] * 100, caplog) == []
     [(after, warning)] = warned_after([mixed] * 2 + [solved] * 100, caplog)
@@ -172,17 +194,34 @@ def test_all_solved_groups_get_a_warning_with_ways_out(caplog: pytest.LogCapture
     )
 
 
-def test_nearly_all_is_nineteen_in_twenty_and_the_most_specific_fault_is_named() -> None:
+def test_nearly_all_is_nineteen_in_twenty_and_the_most_specific_fault_is_named() -> (
+    None
+):
     answer = ("<answer>1</answer>", "stop")
     for kinds, expected in (
         ({("hm", "stop"): 94, answer: 6}, None),
-        ({("hm", "stop"): 95, answer: 5}, "95% of the completions of all items have no answer"),
-        ({("hm", "length"): 95, answer: 5}, "95% of the completions of all items are truncated at"),
-        ({("", "stop"): 100}, "100% of the completions of all items are empty: no use. The model "),
+        (
+            {("hm", "stop"): 95, answer: 5},
+            "95% of the completions of all items have no answer",
+        ),
+        (
+            {("hm", "length"): 95, answer: 5},
+            "95% of the completions of all items are truncated at",
+        ),
+        (
+            {("", "stop"): 100},
+            "100% of the completions of all items are empty: no use. The model ",
+        ),
         ({("", "content_filter"): 100}, "are withheld by the server's content filter"),
         ({(r"\boxed{4}", "stop"): 100}, "wrote:\n  \\boxed{4}\n"),
-        ({("", "stop"): 60, ("so", "length"): 40}, "(40% truncated, 0% filtered, 60% empty)"),
-        ({("", "stop"): 60, ("so", "length"): 40}, "wrote:\n  (nothing)\n  (nothing)\nWays out:"),
+        (
+            {("", "stop"): 60, ("so", "length"): 40},
+            "(40% truncated, 0% filtered, 60% empty)",
+        ),
+        (
+            {("", "stop"): 60, ("so", "length"): 40},
+            "wrote:\n  (nothing)\n  (nothing)\nWays out:",
+        ),
         ({}, None),
     ):
         check = AnswerCheck()

@@ -40,7 +40,9 @@ async def test_while_groups_come_nobody_waits(backoff: FailureBackoff) -> None:
         backoff.group_finished(GROUP)
 
 
-async def test_the_pause_doubles_to_a_minute(backoff: FailureBackoff, clock: Clock) -> None:
+async def test_the_pause_doubles_to_a_minute(
+    backoff: FailureBackoff, clock: Clock
+) -> None:
     pauses = []
     for _ in range(8):
         backoff.record_failure("gcd", TRANSIENT)
@@ -51,7 +53,9 @@ async def test_the_pause_doubles_to_a_minute(backoff: FailureBackoff, clock: Clo
     assert pauses == [1, 2, 4, 8, 16, 32, 60, 60]
 
 
-async def test_groups_lost_together_make_one_pause(backoff: FailureBackoff, clock: Clock) -> None:
+async def test_groups_lost_together_make_one_pause(
+    backoff: FailureBackoff, clock: Clock
+) -> None:
     for _ in range(16):
         backoff.record_failure("gcd", TRANSIENT)
         clock.now += 0.01
@@ -59,7 +63,9 @@ async def test_groups_lost_together_make_one_pause(backoff: FailureBackoff, cloc
     assert backoff.failures == 16
 
 
-async def test_after_a_pause_a_single_one_asks(backoff: FailureBackoff, clock: Clock) -> None:
+async def test_after_a_pause_a_single_one_asks(
+    backoff: FailureBackoff, clock: Clock
+) -> None:
     backoff.record_failure("gcd", TRANSIENT)
     clock.now += 1.0
     assert await may_request(backoff)
@@ -69,7 +75,9 @@ async def test_after_a_pause_a_single_one_asks(backoff: FailureBackoff, clock: C
     assert await may_request(backoff)
 
 
-async def test_who_waits_may_request_when_a_group_comes(backoff: FailureBackoff) -> None:
+async def test_who_waits_may_request_when_a_group_comes(
+    backoff: FailureBackoff,
+) -> None:
     backoff.record_failure("gcd", TRANSIENT)
     waiting = asyncio.create_task(backoff.wait())
     await asyncio.sleep(0.01)

@@ -22,7 +22,10 @@ def test_a_report_holds_the_groups_since_the_last_one() -> None:
     assert first["train/percent_correct"] == first["train/solved"] == 1.0
     assert second["train/percent_correct"] == 0.25
     assert "train/task/gcd/solved" not in second
-    assert (first["train/groups/all_solved"], second["train/groups/all_solved"]) == (1.0, 0.0)
+    assert (first["train/groups/all_solved"], second["train/groups/all_solved"]) == (
+        1.0,
+        0.0,
+    )
     assert second["train/groups/mixed"] == 1.0
     assert second["train/category/games/solved"] == 0.25
 

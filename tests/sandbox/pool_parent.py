@@ -13,7 +13,9 @@ from reasoning_gym_environment.sandbox.pool import PoolSettings
 sys.path.append(str(Path(__file__).parents[1] / "support" / "processes"))
 from disabled_protections import Unscreened, pool_of
 
-HUNDRED_SECONDS = PoolSettings(processes=1, generation_timeout=100.0, verify_timeout=100.0)
+HUNDRED_SECONDS = PoolSettings(
+    processes=1, generation_timeout=100.0, verify_timeout=100.0
+)
 SLOW = {"min_disks": 60, "max_disks": 60}
 
 

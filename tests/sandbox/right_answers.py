@@ -21,7 +21,9 @@ KEPT = ("countdown", "intermediate_integration", "puzzle24")
 ITEMS_PER_LEVEL = 50
 
 
-def _solvable(datasets: Datasets, recipes: Iterable[Recipe]) -> Iterator[dict[str, Any]]:
+def _solvable(
+    datasets: Datasets, recipes: Iterable[Recipe]
+) -> Iterator[dict[str, Any]]:
     """Yield the entries of the recipes that training would use."""
     for recipe in recipes:
         try:
@@ -31,7 +33,9 @@ def _solvable(datasets: Datasets, recipes: Iterable[Recipe]) -> Iterator[dict[st
         yield pickle.loads(problem.entry)
 
 
-def entries_by_level(datasets: Datasets, task: str, count: int) -> list[list[dict[str, Any]]]:
+def entries_by_level(
+    datasets: Datasets, task: str, count: int
+) -> list[list[dict[str, Any]]]:
     """Return so many entries of the default configuration and of every level."""
     made = []
     for parameters in ({}, *build_ladders([task])[task].levels):

@@ -39,13 +39,19 @@ def has_landlock() -> bool:
 
 
 @asynccontextmanager
-async def executing(allow: list[str]) -> AsyncIterator[tuple[ContainedFunction, set[int]]]:
+async def executing(
+    allow: list[str],
+) -> AsyncIterator[tuple[ContainedFunction, set[int]]]:
     """A contained function that runs its text, and its processes with a call of a sibling."""
     others = descendants(os.getpid())
-    with contain("contained_functions:executes", allow=allow, processes=2, timeout=600) as reward:
+    with contain(
+        "contained_functions:executes", allow=allow, processes=2, timeout=600
+    ) as reward:
         reward.start()
         workers = descendants(os.getpid()) - others
-        sibling = asyncio.create_task(reward.score_async("import time; time.sleep(1000)"))
+        sibling = asyncio.create_task(
+            reward.score_async("import time; time.sleep(1000)")
+        )
         while not (family := descendants(os.getpid()) - others) > workers:
             await asyncio.sleep(0.01)
         yield reward, family
@@ -62,7 +68,9 @@ def terminal() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("allow", [[], ALL])
-async def test_a_text_that_runs_reaches_nothing_else(allow: list[str], terminal: str) -> None:
+async def test_a_text_that_runs_reaches_nothing_else(
+    allow: list[str], terminal: str
+) -> None:
     if not has_landlock():
         pytest.skip("this kernel has no Landlock")
     async with executing(allow) as (reward, family):
@@ -84,8 +92,12 @@ async def test_without_landlock_it_reaches_no_worker_and_the_gap_is_named(
         assert (verdict.status, verdict.detail) == (Status.SOLVED, "")
         gap = "No Landlock: the kernel refuses it (Function not implemented)."
         assert reward.missing_protections == [f"function processes: {gap}"]
-    refused = contain("contained_functions:executes", processes=1, require_containment=True)
-    with pytest.raises(ConfigurationError, match=r"the sandbox is incomplete .*No Landlock"):
+    refused = contain(
+        "contained_functions:executes", processes=1, require_containment=True
+    )
+    with pytest.raises(
+        ConfigurationError, match=r"the sandbox is incomplete .*No Landlock"
+    ):
         refused.start()
 
 
@@ -93,7 +105,9 @@ async def test_the_attacks_succeed_where_nothing_is_contained() -> None:
     with subprocess.Popen(["sleep", "1000"]) as victim:
         for name, attack in ON_A_PROCESS.items():
             tried = program({name: attack}, [victim.pid], terminal="")
-            done = subprocess.run([sys.executable, "-c", tried], capture_output=True, text=True)
+            done = subprocess.run(
+                [sys.executable, "-c", tried], capture_output=True, text=True
+            )
             assert f"RuntimeError: [('{name}', {victim.pid})]" in done.stderr
         victim.kill()
 
@@ -120,12 +134,18 @@ async def test_answers_of_the_tasks_that_execute_them_reach_nothing_else_nor_any
             everyone = [os.getpid(), *descendants(os.getpid())]
             tried = program({**ON_A_PROCESS, **ELSEWHERE}, everyone, terminal=terminal)
             ends = "import os\ntry:\n    exec({!r}, {{}})\n{}:\n    os._exit(3)"
-            codes = [ends.format(tried, when) for when in ("except RuntimeError", "finally")]
+            codes = [
+                ends.format(tried, when) for when in ("except RuntimeError", "finally")
+            ]
             answers = [
-                'exec("' + "".join(f"\\x{ord(character):02x}" for character in code) + '")'
+                'exec("'
+                + "".join(f"\\x{ord(character):02x}" for character in code)
+                + '")'
                 for code in codes
             ]
-            statuses = [verdict.status for verdict in await pool.verify(problem, answers)]
+            statuses = [
+                verdict.status for verdict in await pool.verify(problem, answers)
+            ]
             assert statuses[0] is not Status.CRASHED, task
             assert statuses[1] is Status.CRASHED, task
         if not ROOT:  # who alone sees the descriptors of a protected process
@@ -152,13 +172,18 @@ async def test_answers_of_the_tasks_that_execute_them_reach_nothing_else_nor_any
 async def test_a_call_with_too_many_processes_or_threads_is_killed(
     name: str, allow: list[str]
 ) -> None:
-    with contain(f"contained_functions:{name}", allow=allow, processes=1, timeout=60) as reward:
+    with contain(
+        f"contained_functions:{name}", allow=allow, processes=1, timeout=60
+    ) as reward:
         verdict = await reward.score_async("x")
-        assert verdict.status in (Status.CRASHED, Status.OUT_OF_MEMORY)  # stacks take memory
+        # Stacks take memory.
+        assert verdict.status in (Status.CRASHED, Status.OUT_OF_MEMORY)
         assert verdict.score == 0.0
 
 
-async def test_no_call_sees_what_another_wrote_to_memory_that_the_import_shares() -> None:
+async def test_no_call_sees_what_another_wrote_to_memory_that_the_import_shares() -> (
+    None
+):
     with contain("contained_functions:remembers", processes=1) as reward:
         assert [(await reward.score_async("x")).score for _ in range(3)] == [1.0] * 3
 
@@ -178,7 +203,9 @@ except PermissionError:
 
 
 @pytest.mark.skipif(not ROOT, reason="only root changes its root folder")
-async def test_a_link_at_the_root_allows_no_more_than_its_target(tmp_path: Path) -> None:
+async def test_a_link_at_the_root_allows_no_more_than_its_target(
+    tmp_path: Path,
+) -> None:
     if not has_landlock():
         pytest.skip("this kernel has no Landlock")
     for folder in ("dev", "tmp"):
@@ -220,5 +247,7 @@ async def test_memory_that_cannot_be_copied_is_told(
     (tmp_path / "no_memory.py").write_text(LARGE.format(limit=True))
     monkeypatch.syspath_prepend(tmp_path)
     refused = contain("no_memory:remembers", processes=1)
-    with pytest.raises(WorkerStartError, match=f"no copy of {2**31 + 4096} bytes of memory"):
+    with pytest.raises(
+        WorkerStartError, match=f"no copy of {2**31 + 4096} bytes of memory"
+    ):
         refused.start()

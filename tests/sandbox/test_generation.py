@@ -9,7 +9,11 @@ from reasoning_gym_environment.errors import (
 )
 from reasoning_gym_environment.problems.selection import require_values
 from reasoning_gym_environment.records import Problem, Recipe
-from reasoning_gym_environment.sandbox.pool import MAX_ATTEMPTS, MAX_TIMEOUTS, generate_with_retry
+from reasoning_gym_environment.sandbox.pool import (
+    MAX_ATTEMPTS,
+    MAX_TIMEOUTS,
+    generate_with_retry,
+)
 
 RECIPE = Recipe(task="gcd", seed=1)
 
@@ -65,7 +69,9 @@ async def test_a_recipe_that_runs_into_the_deadline_is_not_tried_three_times() -
     assert pool.asked == MAX_TIMEOUTS == 2 < MAX_ATTEMPTS
 
 
-async def test_parameters_whose_items_run_into_the_deadline_are_not_tried_three_times() -> None:
+async def test_parameters_whose_items_run_into_the_deadline_are_not_tried_three_times() -> (
+    None
+):
     pool = Late(9)
     with pytest.raises(ConfigurationError, match=r"no item of gcd with .*: missed 2"):
         await require_values(pool.generate, {"gcd": {"max_value": 9}}, {})

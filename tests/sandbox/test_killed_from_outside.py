@@ -75,7 +75,9 @@ async def test_an_answer_whose_process_is_killed_three_times_is_unscored(
     assert verdict.detail == "the verifier's process was killed from outside"
 
 
-async def test_what_is_killed_costs_no_other_answer(unscreened: TaskPool, matrix: Problem) -> None:
+async def test_what_is_killed_costs_no_other_answer(
+    unscreened: TaskPool, matrix: Problem
+) -> None:
     killing = asyncio.create_task(kill(lambda: hosts_children(unscreened), 3))
     verdicts = await unscreened.verify(matrix, [HANGS, matrix.oracle or ""])
     await asyncio.wait_for(killing, 60)

@@ -24,14 +24,30 @@ from reasoning_gym_environment.tasks.facts import EXECUTES_ANSWERS
 pytestmark = pytest.mark.processes
 
 MORE = [
-    *("nan", "1e999999999", "1e-400", "[1e308, 1e309]", "Decimal('1e-99')", "((((", "\0", "\ud800"),
+    *(
+        "nan",
+        "1e999999999",
+        "1e-400",
+        "[1e308, 1e309]",
+        "Decimal('1e-99')",
+        "((((",
+        "\0",
+        "\ud800",
+    ),
     *("9" * 5000, "[" * 500, '{"a": ' * 300, "-" * 3000, "A" * 10**5, "a,b" * 5000),
     *("0." + "3" * 400, "\u2227\u2228\u00ac" * 99),
 ]
 JUNK = ("x", "12345", "<answer>7</answer>", "[[1, 2], [3, 4]]", "(1 + 2) * 3", "no")
 
 UNTOLD = {
-    *("arc_agi", "figlet_font", "group_anagrams", "rush_hour", "spell_backward", "word_ladder"),
+    *(
+        "arc_agi",
+        "figlet_font",
+        "group_anagrams",
+        "rush_hour",
+        "spell_backward",
+        "word_ladder",
+    ),
     *("arc_1d", "string_manipulation", "codeio"),
 }
 """Their datasets are too large to send, can't be pickled, or share data."""
@@ -61,19 +77,29 @@ async def test_after_all_hostile_answers_every_task_scores_as_in_fresh_processes
         answer = hostile_answer(case, problem, tmp_path / "canary")
         hostile.append(request(problem, [answer, "x"], 0.5))
     for made in problems.values():
-        foreign = [answer for task in ("sudoku", "jugs") for answer in [problems[task][0].oracle]]
+        foreign = [
+            answer
+            for task in ("sudoku", "jugs")
+            for answer in [problems[task][0].oracle]
+        ]
         hostile.append(request(made[0], [*MORE, *filter(None, foreign)], 0.5))
     honest = [
-        request(problem, [problem.oracle or "none", made[0].oracle or "none", *JUNK], 20.0)
+        request(
+            problem, [problem.oracle or "none", made[0].oracle or "none", *JUNK], 20.0
+        )
         for made in problems.values()
         for problem in made
     ]
     (tmp_path / "requests").write_bytes(pickle.dumps((hostile, honest)))
     command = [sys.executable, "-W", "ignore", __file__, str(tmp_path / "requests")]
     env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONHASHSEED": "0"}
-    done = subprocess.run(command, capture_output=True, check=False, timeout=500, env=env)
+    done = subprocess.run(
+        command, capture_output=True, check=False, timeout=500, env=env
+    )
     assert done.returncode == 0, done.stderr[-2000:].decode()
-    different, shared, untold, unread = json.loads(done.stdout.decode().splitlines()[-1])
+    different, shared, untold, unread = json.loads(
+        done.stdout.decode().splitlines()[-1]
+    )
     assert different == []
     assert set(untold) == UNTOLD
     assert unread == []
@@ -115,7 +141,8 @@ def main() -> None:
                 host._worker.end()
 
     expected = [fresh(asked) for asked in honest]
-    old, different, shared = VerifierHost(Datasets()), [], 0  # its child is told of each dataset
+    # Its child is told of each dataset.
+    old, different, shared = VerifierHost(Datasets()), [], 0
 
     def compare(asked: EntryAnswers, right: list[Any]) -> None:
         nonlocal shared

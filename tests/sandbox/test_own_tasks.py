@@ -18,7 +18,11 @@ from process_tree import PROC, descendants, in_linux
 from stored_values import as_stored, said
 from worker_stock import WorkerStock
 
-from reasoning_gym_environment.errors import ConfigurationError, GenerationError, WorkerStartError
+from reasoning_gym_environment.errors import (
+    ConfigurationError,
+    GenerationError,
+    WorkerStartError,
+)
 from reasoning_gym_environment.problems.options import TaskOptions
 from reasoning_gym_environment.problems.selection import select
 from reasoning_gym_environment.records import Recipe, Status
@@ -48,7 +52,9 @@ async def own(stock: WorkerStock) -> AsyncIterator[TaskPool]:
         yield pool
 
 
-async def test_they_are_discovered_with_categories_levels_and_failures(own: TaskPool) -> None:
+async def test_they_are_discovered_with_categories_levels_and_failures(
+    own: TaskPool,
+) -> None:
     found, ladders = await own.discover(proven=proven_tasks()), await own.ladders()
     assert {name: found.categories[name] for name in ("own_sums", "odd", "gcd")} == {
         "own_sums": "own_tasks",
@@ -56,18 +62,35 @@ async def test_they_are_discovered_with_categories_levels_and_failures(own: Task
         "gcd": "arithmetic",
     }
     [(task, why)] = found.failures.items()
-    assert (task, why[:40]) == ("unbuildable", "can't be built: RuntimeError: no data he")
+    assert (task, why[:40]) == (
+        "unbuildable",
+        "can't be built: RuntimeError: no data he",
+    )
     assert re.search(r"\(.*own_tasks\.py, line \d+\)$", why)
     assert ladders["own_sums"].levels == ({"digits": 1}, {"digits": 2}, {"digits": 4})
     assert ladders["own_sums"].parameters == ("digits", "sign")
     assert ladders["odd"].levels == ({},)
     options = TaskOptions(complexity_mode="curriculum", task_weights={"strange": 2})
-    chosen = await select(own, options, tasks=["own_tasks", "strange", "gcd"], with_ladders=False)
+    chosen = await select(
+        own, options, tasks=["own_tasks", "strange", "gcd"], with_ladders=False
+    )
     assert chosen.weights == {"gcd": 1.0, "odd": 2.0, "own_sums": 1.0}
     for task, parameters, message in (
-        ("barren", {}, r"barren: it makes no item: .*no item here \(.*own_tasks\.py, line \d+\);"),
-        ("odd", {"kind": "number"}, r"task_parameters: no item of odd with .*answer must be a"),
-        ("odd", {"kid": "number"}, r"task_parameters: odd has no parameter 'kid'; did you mean k"),
+        (
+            "barren",
+            {},
+            r"barren: it makes no item: .*no item here \(.*own_tasks\.py, line \d+\);",
+        ),
+        (
+            "odd",
+            {"kind": "number"},
+            r"task_parameters: no item of odd with .*answer must be a",
+        ),
+        (
+            "odd",
+            {"kid": "number"},
+            r"task_parameters: odd has no parameter 'kid'; did you mean k",
+        ),
     ):
         options = TaskOptions(task_parameters={task: parameters} if parameters else {})
         with pytest.raises(ConfigurationError, match=message):
@@ -100,15 +123,42 @@ async def test_a_recipe_gives_the_same_problem_though_it_draws_from_global_state
 @pytest.mark.parametrize(
     ("recipe", "message"),
     [
-        (Recipe(task="own_sums", seed=1, parameters={"digits": "4"}), "its type is int"),
-        (Recipe(task="own_sums", seed=1, parameters={"digits": 10**6}), "the limit is 400"),
-        (Recipe(task="own_sums", seed=1, parameters={"sign": "-"}), r"its texts are \['\+', 'plus"),
-        (Recipe(task="own_sums", seed=1, parameters={"size": 2}), "unknown parameter 'size'"),
-        (Recipe(task="own_sums", seed=1, level=2), "level 2 of own_sums lacks its parameters"),
-        (Recipe(task="odd", seed=1, parameters={"kind": "number"}), "answer must be .*got 4"),
-        (Recipe(task="odd", seed=1, parameters={"kind": "empty"}), "question must be .*got ' '"),
-        (Recipe(task="unbuildable", seed=1), r"no data here \(.*own_tasks\.py, line \d+\)"),
-        (Recipe(task="own_sum", seed=1), "unknown task 'own_sum'.* its module in task_modules"),
+        (
+            Recipe(task="own_sums", seed=1, parameters={"digits": "4"}),
+            "its type is int",
+        ),
+        (
+            Recipe(task="own_sums", seed=1, parameters={"digits": 10**6}),
+            "the limit is 400",
+        ),
+        (
+            Recipe(task="own_sums", seed=1, parameters={"sign": "-"}),
+            r"its texts are \['\+', 'plus",
+        ),
+        (
+            Recipe(task="own_sums", seed=1, parameters={"size": 2}),
+            "unknown parameter 'size'",
+        ),
+        (
+            Recipe(task="own_sums", seed=1, level=2),
+            "level 2 of own_sums lacks its parameters",
+        ),
+        (
+            Recipe(task="odd", seed=1, parameters={"kind": "number"}),
+            "answer must be .*got 4",
+        ),
+        (
+            Recipe(task="odd", seed=1, parameters={"kind": "empty"}),
+            "question must be .*got ' '",
+        ),
+        (
+            Recipe(task="unbuildable", seed=1),
+            r"no data here \(.*own_tasks\.py, line \d+\)",
+        ),
+        (
+            Recipe(task="own_sum", seed=1),
+            "unknown task 'own_sum'.* its module in task_modules",
+        ),
     ],
 )
 async def test_what_a_recipe_may_not_ask_is_said(
@@ -122,7 +172,9 @@ async def test_what_a_recipe_may_not_ask_is_said(
 async def test_whatever_a_verifier_does_is_a_verdict_and_leaves_the_next_answers_as_they_were(
     own: TaskPool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    problem = await own.generate(Recipe(task="odd", seed=2, parameters={"kind": "none"}))
+    problem = await own.generate(
+        Recipe(task="odd", seed=2, parameters={"kind": "none"})
+    )
     assert problem.oracle is None
     expected = {
         "first": (Status.WRONG, 0.25, ""),
@@ -150,11 +202,16 @@ async def test_whatever_a_verifier_does_is_a_verdict_and_leaves_the_next_answers
     for answer, verdict in zip(numberless, verdicts[-3:], strict=True):
         assert (verdict.status, verdict.score) == (Status.VERIFIER_ERROR, 0.0), answer
         assert "a score must be a number, got" in verdict.detail
-    assert r"odd: verifier raised ValueError: no \x1b[31mnumber (error 1)" in caplog.messages
+    assert (
+        r"odd: verifier raised ValueError: no \x1b[31mnumber (error 1)"
+        in caplog.messages
+    )
     assert not Path("/tmp/own-tasks-wrote").exists()
 
 
-async def test_an_answer_with_a_word_of_denial_is_its_own_verifiers_to_judge(own: TaskPool) -> None:
+async def test_an_answer_with_a_word_of_denial_is_its_own_verifiers_to_judge(
+    own: TaskPool,
+) -> None:
     problem = await own.generate(Recipe(task="odd", seed=2))
     [verdict] = await own.verify(problem, ["a != 12"])
     assert verdict.score == 0.25
@@ -167,10 +224,14 @@ async def test_a_task_that_can_be_built_in_its_generator_alone_says_where_it_fai
     recipe = replace(problem.recipe, task="unbuildable")
     [verdict] = await own.verify(replace(problem, recipe=recipe), ["1"])
     assert verdict.status is Status.VERIFIER_ERROR
-    assert re.search("unbuildable can't be built .*no data here .*own_tasks.py", verdict.detail)
+    assert re.search(
+        "unbuildable can't be built .*no data here .*own_tasks.py", verdict.detail
+    )
 
 
-async def test_a_module_that_patches_the_library_changes_none_of_its_scores(own: TaskPool) -> None:
+async def test_a_module_that_patches_the_library_changes_none_of_its_scores(
+    own: TaskPool,
+) -> None:
     problem = await own.generate(Recipe(task="gcd", seed=2))
     wrong, right = await own.verify(problem, ["0", str(problem.oracle)])
     assert (wrong.status, right.status) == (Status.WRONG, Status.SOLVED)
@@ -179,7 +240,9 @@ async def test_a_module_that_patches_the_library_changes_none_of_its_scores(own:
     assert (right.status, right.tagged_score) == (Status.SOLVED, None)
 
 
-async def test_a_task_proved_to_keep_no_state_shares_a_process(stock: WorkerStock) -> None:
+async def test_a_task_proved_to_keep_no_state_shares_a_process(
+    stock: WorkerStock,
+) -> None:
     settings = replace(SETTINGS, stateless=frozenset({"odd"}))
     async with TaskPool(settings, Counter(), start_worker=stock.lend) as pool:
         problem = await pool.generate(Recipe(task="odd", seed=2))
@@ -192,9 +255,14 @@ async def test_rescore_counts_the_rows_that_another_module_made(own: TaskPool) -
     settings = ScoringSettings(max_token_length=100)
     problem = await own.generate(Recipe(task="own_sums", seed=2))
     group = await grade(problem, [said("<answer>1</answer>", tokens=4)], own, settings)
-    rows = [as_stored(group, library_versions={"own_tasks": d}) for d in ("sha256:0", "sha256:1")]
+    rows = [
+        as_stored(group, library_versions={"own_tasks": d})
+        for d in ("sha256:0", "sha256:1")
+    ]
     rows.append(as_stored(group, library_versions=own.versions))
-    results = await rescore([StoredGroup.from_json(r) for r in rows], own, settings, concurrency=1)
+    results = await rescore(
+        [StoredGroup.from_json(r) for r in rows], own, settings, concurrency=1
+    )
     lines = [*describe_rescoring(results, settings, torn=0)]
     now = own.versions["own_tasks"]
     assert f"  1  were generated with own_tasks sha256:1, scored with {now}" in lines
@@ -236,7 +304,9 @@ def always(reply: bytes) -> StartWorker:
         *(b'\x0b\0\0\0{"message":3}', random.Random(1).randbytes(1000)),
     ],
 )
-async def test_a_reply_of_another_form_is_refused_and_never_unpickled(reply: bytes) -> None:
+async def test_a_reply_of_another_form_is_refused_and_never_unpickled(
+    reply: bytes,
+) -> None:
     settings = PoolSettings(processes=1)
     async with TaskPool(settings, Counter(), start_worker=always(reply)) as pool:
         with pytest.raises(GenerationError):
@@ -260,7 +330,10 @@ def registering(name: str, **attributes: str) -> str:
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("import nothing_like_this", r"ModuleNotFoundError: No module .*\(.*/first\.py, line 1\)"),
+        (
+            "import nothing_like_this",
+            r"ModuleNotFoundError: No module .*\(.*/first\.py, line 1\)",
+        ),
         ("raise SystemExit(3)", "first.py: SystemExit: 3"),
         (
             "import reasoning_gym_environment as r\nr.ReasoningGym().problems('gcd')",
@@ -287,7 +360,9 @@ async def test_a_module_that_cannot_be_used_stops_the_start(
     tmp_path: Path, source: str, message: str
 ) -> None:
     (tmp_path / "first.py").write_text(source)
-    settings = PoolSettings(processes=1, modules=find_modules([str(tmp_path / "first.py")]))
+    settings = PoolSettings(
+        processes=1, modules=find_modules([str(tmp_path / "first.py")])
+    )
     with pytest.raises(WorkerStartError, match=message):
         await TaskPool(settings, Counter(), start_worker=always(b"")).start()
 
@@ -303,7 +378,10 @@ async def test_a_module_that_cannot_be_used_stops_the_start(
             [registering("other", category="lcm")],
             "category lcm of .*first.py has the name of a task: rename it",
         ),
-        ([registering("twice")] * 2, r"task twice of .*second\.py .*a task or module of .*first"),
+        (
+            [registering("twice")] * 2,
+            r"task twice of .*second\.py .*a task or module of .*first",
+        ),
     ],
 )
 async def test_a_name_that_stands_for_two_things_is_refused(
@@ -312,7 +390,9 @@ async def test_a_name_that_stands_for_two_things_is_refused(
     paths = [tmp_path / name for name in ("first.py", "second.py")[: len(sources)]]
     for path, source in zip(paths, sources, strict=True):
         path.write_text(source)
-    settings = PoolSettings(processes=1, modules=find_modules([str(path) for path in paths]))
+    settings = PoolSettings(
+        processes=1, modules=find_modules([str(path) for path in paths])
+    )
     with pytest.raises(ConfigurationError, match=message):
         await TaskPool(settings, Counter(), start_worker=always(b"")).start()
 
@@ -333,12 +413,16 @@ async def test_a_module_that_changes_while_its_workers_restart_makes_no_more_pro
         "    return f'What is it? {random.random()}', ANSWER, {}\n",
     }.items():
         (package / path).write_text(text)
-    settings = PoolSettings(processes=1, modules=find_modules([str(package / "sub" / "mine.py")]))
+    settings = PoolSettings(
+        processes=1, modules=find_modules([str(package / "sub" / "mine.py")])
+    )
     async with TaskPool(settings, Counter(), start_worker=stock.lend) as pool:
         assert (await pool.generate(Recipe(task="mine", seed=2))).oracle == "1"
         (package / "util.py").write_text("ANSWER = '2'")
         for pid in descendants(os.getpid()):
             if b"proj.sub.mine" in (PROC / str(pid) / "cmdline").read_bytes():
                 os.kill(pid, signal.SIGKILL)
-        with pytest.raises(GenerationError, match=r"mine\.py has changed since the start: start"):
+        with pytest.raises(
+            GenerationError, match=r"mine\.py has changed since the start: start"
+        ):
             await pool.generate(Recipe(task="mine", seed=4))

@@ -36,7 +36,14 @@ pytestmark = pytest.mark.processes
 
 PID = "result = os.getpid()"
 HANGS = "while True: pass"
-MODULES = {"decimal": decimal, "np": np, "os": os, "random": random, "socket": socket, "sys": sys}
+MODULES = {
+    "decimal": decimal,
+    "np": np,
+    "os": os,
+    "random": random,
+    "socket": socket,
+    "sys": sys,
+}
 
 
 class Obedient:
@@ -119,7 +126,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[Asked]:
     asked.close()
 
 
-def test_one_child_scores_group_after_group_and_no_more_than_it_may(asked: Asked) -> None:
+def test_one_child_scores_group_after_group_and_no_more_than_it_may(
+    asked: Asked,
+) -> None:
     children = [asked.child() for _ in range(_MAX_GROUPS + 1)]
     assert len(set(children[:-1])) == 1
     assert children[-1] != children[0]
@@ -157,7 +166,9 @@ result += len(repr(np.geterr())) + len(vars(dataset)) + len(dataset.words[0])
 
 
 @pytest.mark.parametrize("harm", HARM)
-def test_a_child_takes_no_further_group_after_an_answer_that(asked: Asked, harm: str) -> None:
+def test_a_child_takes_no_further_group_after_an_answer_that(
+    asked: Asked, harm: str
+) -> None:
     if harm in NEEDS_PROC and sys.platform != "linux":
         pytest.skip("the address space is measured in /proc")
     [before] = asked.scores(STATE)
@@ -183,7 +194,9 @@ def test_an_answer_that_ends_the_child_costs_its_neighbours_nothing(
 ) -> None:
     asked.child()
     begin = time.monotonic()
-    first, ended, *others = asked.scores("result = 0.25", harm, "result = 0.5", PID, PID)
+    first, ended, *others = asked.scores(
+        "result = 0.25", harm, "result = 0.5", PID, PID
+    )
     assert time.monotonic() - begin < 30
     assert (first.outcome, first.raw) == (Outcome.SCORED, 0.25)
     assert ended.outcome is outcome
@@ -202,7 +215,10 @@ def test_junk_in_its_reply_costs_its_own_group_at_most(asked: Asked) -> None:
     forger = HARM["says more than it was asked"].replace("bytes(", "b'\\xff' * (4 + ")
     [forged] = asked.scores(forger)
     assert forged.outcome is Outcome.CRASHED
-    assert [score.raw for score in asked.scores("result = 0.25", "result = 0.5")] == [0.25, 0.5]
+    assert [score.raw for score in asked.scores("result = 0.25", "result = 0.5")] == [
+        0.25,
+        0.5,
+    ]
 
 
 def test_junk_in_place_of_a_score_costs_no_neighbour_anything(asked: Asked) -> None:
@@ -217,7 +233,9 @@ def test_junk_in_place_of_a_score_costs_no_neighbour_anything(asked: Asked) -> N
     assert (forged.outcome, neighbour.raw) == (Outcome.CRASHED, 0.5)
 
 
-def test_a_child_that_reads_nothing_costs_no_more_than_one_deadline(asked: Asked) -> None:
+def test_a_child_that_reads_nothing_costs_no_more_than_one_deadline(
+    asked: Asked,
+) -> None:
     os.kill(asked.child(timeout=200.0), signal.SIGSTOP)
     begin = time.monotonic()
     [score] = asked.scores("x" * 2**20, timeout=200.0, group_timeout=0.5)
@@ -225,7 +243,9 @@ def test_a_child_that_reads_nothing_costs_no_more_than_one_deadline(asked: Asked
     assert time.monotonic() - begin < 100
 
 
-def test_a_host_whose_parent_goes_while_it_writes_a_request_ends_at_once(asked: Asked) -> None:
+def test_a_host_whose_parent_goes_while_it_writes_a_request_ends_at_once(
+    asked: Asked,
+) -> None:
     os.kill(asked.child(timeout=200.0), signal.SIGSTOP)
     begin = time.monotonic()
     threading.Timer(0.2, asked.leave).start()
@@ -238,7 +258,9 @@ def test_what_an_answer_prints_goes_nowhere_and_is_no_error(
     asked: Asked, capfd: pytest.CaptureFixture[str]
 ) -> None:
     child = asked.child()
-    [printed] = asked.scores("print('x' * 10**6, flush=True); print('y', file=sys.stderr)")
+    [printed] = asked.scores(
+        "print('x' * 10**6, flush=True); print('y', file=sys.stderr)"
+    )
     assert (printed.outcome, printed.raw) == (Outcome.SCORED, 0.0)
     assert asked.child() == child
     assert capfd.readouterr() == ("", "")
@@ -247,7 +269,9 @@ def test_what_an_answer_prints_goes_nowhere_and_is_no_error(
 def test_a_request_larger_than_a_pipe_holds_arrives(asked: Asked) -> None:
     entry = pickle.dumps({"answer": "9" * 10**6})
     assert asked.child(entry=entry) == asked.child()
-    [score] = asked.scores("result = len(entry['answer']) / 1e6 #" + "x" * 10**6, entry=entry)
+    [score] = asked.scores(
+        "result = len(entry['answer']) / 1e6 #" + "x" * 10**6, entry=entry
+    )
     assert score.raw == 1.0
 
 
@@ -272,9 +296,15 @@ def test_a_worker_is_sent_a_dataset_that_was_built_later(asked: Asked) -> None:
 @pytest.mark.parametrize(
     ("task", "words"),
     [("gcd", "x" * 2**18), ("gcd", lambda: None), ("codeio", ["a", "b"])],
-    ids=["is large", "can't be pickled", "shares what it knows with others of its task"],
+    ids=[
+        "is large",
+        "can't be pickled",
+        "shares what it knows with others of its task",
+    ],
 )
-def test_another_child_knows_a_dataset_that(asked: Asked, task: str, words: Any) -> None:
+def test_another_child_knows_a_dataset_that(
+    asked: Asked, task: str, words: Any
+) -> None:
     first = asked.child()
     later = {"level": 2}
     asked.shelf.get("gcd", later).words = words
@@ -283,7 +313,9 @@ def test_another_child_knows_a_dataset_that(asked: Asked, task: str, words: Any)
     assert asked.child() == asked.child(parameters=later) == other
 
 
-def test_a_dataset_that_the_child_cannot_read_scores_in_children_of_its_own(asked: Asked) -> None:
+def test_a_dataset_that_the_child_cannot_read_scores_in_children_of_its_own(
+    asked: Asked,
+) -> None:
     first = asked.child()
     later = {"level": 2}
     asked.shelf.get("gcd", later).words = Unreadable()
@@ -293,7 +325,9 @@ def test_a_dataset_that_the_child_cannot_read_scores_in_children_of_its_own(aske
     assert asked.child() == first
 
 
-def test_a_child_that_is_killed_between_two_groups_costs_no_answer(asked: Asked) -> None:
+def test_a_child_that_is_killed_between_two_groups_costs_no_answer(
+    asked: Asked,
+) -> None:
     child = asked.child()
     os.kill(child, signal.SIGKILL)
     assert asked.child() != child
@@ -322,11 +356,25 @@ def test_a_child_that_reads_nothing_is_out_of_time_and_replaced(asked: Asked) ->
 
 
 @where_filtered
-def test_a_persistent_worker_cannot_reach_anything(asked: Asked, tmp_path: Path) -> None:
+def test_a_persistent_worker_cannot_reach_anything(
+    asked: Asked, tmp_path: Path
+) -> None:
     for attempt in (
-        *(f"open({str(tmp_path / 'made')!r}, 'w')", f"os.mkdir({str(tmp_path / 'made')!r})"),
-        *("os.open('/etc/passwd', os.O_RDONLY)", "os.fork()", "socket.socket()", "os.pipe()"),
-        *("os.kill(os.getppid(), 0)", "os.kill(os.getpid(), 0)", "os.execv('/bin/true', ['true'])"),
+        *(
+            f"open({str(tmp_path / 'made')!r}, 'w')",
+            f"os.mkdir({str(tmp_path / 'made')!r})",
+        ),
+        *(
+            "os.open('/etc/passwd', os.O_RDONLY)",
+            "os.fork()",
+            "socket.socket()",
+            "os.pipe()",
+        ),
+        *(
+            "os.kill(os.getppid(), 0)",
+            "os.kill(os.getpid(), 0)",
+            "os.execv('/bin/true', ['true'])",
+        ),
         *("os.read(0, 1)", "os.write(1, b'x')"),
     ):
         code = f"try:\n    {attempt}\nexcept PermissionError:\n    result = 0.5"

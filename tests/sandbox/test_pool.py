@@ -41,7 +41,9 @@ FAILURES = {
     "[0]*10**11": Status.WRONG,
 }
 RAISES = ["1/0", "__import__('no_such_module')", "__import__('sys').exit(0)"]
-NEVER_ENDS = Recipe(task="tower_of_hanoi", seed=2, parameters={"min_disks": 60, "max_disks": 60})
+NEVER_ENDS = Recipe(
+    task="tower_of_hanoi", seed=2, parameters={"min_disks": 60, "max_disks": 60}
+)
 """All moves of 60 disks are listed, thousands of millions."""
 
 SETTINGS = PoolSettings(processes=1, generation_timeout=2.0, verify_timeout=2.0)
@@ -64,7 +66,9 @@ async def unsandboxed() -> AsyncIterator[Unsandboxed]:
 
 
 @pytest.fixture(scope="module")
-async def impatient(unsandboxed: Unsandboxed, counts: Counter[str]) -> AsyncIterator[TaskPool]:
+async def impatient(
+    unsandboxed: Unsandboxed, counts: Counter[str]
+) -> AsyncIterator[TaskPool]:
     """What forks alone achieve: no screen, no sandbox, two seconds an answer.
 
     One process of each role, so that all requests meet the same one.
@@ -77,7 +81,9 @@ async def impatient(unsandboxed: Unsandboxed, counts: Counter[str]) -> AsyncIter
 async def unscreened(unscreened_server: Unscreened) -> AsyncIterator[TaskPool]:
     """What stands behind the screen."""
     settings = dataclasses.replace(SETTINGS, verify_timeout=1.0)
-    async with TaskPool(settings, Counter(), start_worker=unscreened_server.start) as pool:
+    async with TaskPool(
+        settings, Counter(), start_worker=unscreened_server.start
+    ) as pool:
         yield pool
 
 
@@ -86,7 +92,9 @@ async def gcd(pool: TaskPool) -> Problem:
     return await pool.generate(Recipe(task="gcd", seed=2))
 
 
-def outcome(verdict: Verdict) -> tuple[float | None, Status, float | None, float | None]:
+def outcome(
+    verdict: Verdict,
+) -> tuple[float | None, Status, float | None, float | None]:
     """All of a verdict but its time."""
     return verdict.score, verdict.status, verdict.raw_score, verdict.tagged_score
 
@@ -99,7 +107,9 @@ def oracle(problem: Problem) -> str:
 def runs(code: str) -> str:
     """An expression that runs statements."""
     builtins = "__import__('builtins')"
-    return f"{builtins}.exec({builtins}.bytes.fromhex('{code.encode().hex()}').decode())"
+    return (
+        f"{builtins}.exec({builtins}.bytes.fromhex('{code.encode().hex()}').decode())"
+    )
 
 
 @pytest.mark.parametrize("task", sorted(EXECUTES_ANSWERS))
@@ -132,13 +142,24 @@ async def test_an_answer_that_fails_raises_or_patches_the_library_costs_the_othe
         assert verdicts[answer].status in statuses
         assert verdicts[answer].score is not None
         assert verdicts[answer].score < 0.5
-    assert (tmp_path / "ran").exists(), "nothing was patched: this test shows less than it says"
+    assert (tmp_path / "ran").exists(), (
+        "nothing was patched: this test shows less than it says"
+    )
 
 
 @pytest.mark.parametrize("task", sorted(EXECUTES_ANSWERS))
-async def test_the_screen_rejects_what_must_not_be_evaluated(pool: TaskPool, task: str) -> None:
+async def test_the_screen_rejects_what_must_not_be_evaluated(
+    pool: TaskPool, task: str
+) -> None:
     problem = await pool.generate(Recipe(task=task, seed=2))
-    hostile = [HANGS, SLEEPS, *FAILURES, KILLS_ITS_PARENT, "(lambda: 1)()", "open('/tmp/x','w')"]
+    hostile = [
+        HANGS,
+        SLEEPS,
+        *FAILURES,
+        KILLS_ITS_PARENT,
+        "(lambda: 1)()",
+        "open('/tmp/x','w')",
+    ]
     right, *rejected = await pool.verify(problem, [oracle(problem), *hostile])
     assert right.status is Status.SOLVED
     for answer, verdict in zip(hostile, rejected, strict=True):
@@ -171,7 +192,9 @@ async def test_an_answer_that_kills_its_parent_costs_the_others_nothing(
     problem = await pool.generate(Recipe(task="binary_matrix", seed=2))
     honest = [oracle(problem), "[[0]]"]
     expected = [outcome(v) for v in await impatient.verify(problem, honest)]
-    right, killer, wrong = await impatient.verify(problem, [honest[0], KILLS_ITS_PARENT, honest[1]])
+    right, killer, wrong = await impatient.verify(
+        problem, [honest[0], KILLS_ITS_PARENT, honest[1]]
+    )
     assert [outcome(right), outcome(wrong)] == expected
     assert (killer.score, killer.status) == (0.0, Status.CRASHED)
 
@@ -184,7 +207,9 @@ async def test_an_answer_that_kills_its_host_costs_its_own_rollout_and_the_host_
     expected = [outcome(v) for v in await impatient.verify(problem, honest)]
     before, restarts = set(impatient.pids), counts["sandbox/restarts"]
     killing = runs(_KILL_HOST.replace("TESTS", str(os.getpid())))
-    right, killer, wrong = await impatient.verify(problem, [honest[0], killing, honest[1]])
+    right, killer, wrong = await impatient.verify(
+        problem, [honest[0], killing, honest[1]]
+    )
     assert [outcome(right), outcome(wrong)] == expected
     assert (killer.score, killer.status) == (None, Status.UNSCORED)
     assert "twice" in killer.detail
@@ -204,7 +229,9 @@ async def test_an_answer_that_writes_junk_to_its_reply_takes_no_other_with_it(
         " and 'socket' in __import__('os').readlink('/proc/self/fd/%d' % fd)]"
     )
     restarts = counts["sandbox/restarts"]
-    right, forged, wrong = await impatient.verify(problem, [oracle(problem), forger, "[[0]]"])
+    right, forged, wrong = await impatient.verify(
+        problem, [oracle(problem), forger, "[[0]]"]
+    )
     assert right.status is Status.SOLVED
     assert wrong.status is Status.WRONG
     assert forged.score is not None
@@ -217,7 +244,9 @@ async def test_an_answer_that_edits_its_entry_leaves_the_next_answers_entry_as_i
 ) -> None:
     problem = await pool.generate(Recipe(task="spiral_matrix", seed=2))
     edits = "__import__('sys')._getframe(1).f_locals['entry'].update(answer='hacked') or [0]"
-    _, hacked, right = await impatient.verify(problem, [edits, "hacked", oracle(problem)])
+    _, hacked, right = await impatient.verify(
+        problem, [edits, "hacked", oracle(problem)]
+    )
     assert hacked.status is not Status.SOLVED
     assert right.status is Status.SOLVED
 
@@ -228,7 +257,9 @@ async def test_a_hang_where_nothing_is_executed_costs_the_others_nothing(
     problem = await pool.generate(Recipe(task="rubiks_cube", seed=2))
     honest = ["R", "U U' F", "nonsense"]
     expected = [outcome(v) for v in await impatient.verify(problem, honest)]
-    *first, hung, last = await impatient.verify(problem, [*honest[:2], "R9999999", honest[2]])
+    *first, hung, last = await impatient.verify(
+        problem, [*honest[:2], "R9999999", honest[2]]
+    )
     assert [outcome(v) for v in (*first, last)] == expected
     assert (hung.score, hung.status) == (0.0, Status.TIMEOUT)
 
@@ -250,7 +281,13 @@ async def test_equal_answers_share_a_verdict_and_only_a_bare_one_without_full_sc
 ) -> None:
     right = oracle(gcd)
     verdicts = await pool.verify(gcd, ["junk", right, "junk", right, right])
-    assert [v.status is Status.SOLVED for v in verdicts] == [False, True, False, True, True]
+    assert [v.status is Status.SOLVED for v in verdicts] == [
+        False,
+        True,
+        False,
+        True,
+        True,
+    ]
     assert verdicts[1] is verdicts[3] is verdicts[4]
     assert verdicts[0] is verdicts[2]
     assert (verdicts[1].raw_score, verdicts[1].tagged_score) == (1.0, None)
@@ -269,7 +306,9 @@ async def test_equal_answers_are_verified_once(
     assert len(list(tmp_path.iterdir())) == 2 * once > 0
 
 
-async def test_odd_text_is_a_wrong_answer_like_any_other(pool: TaskPool, gcd: Problem) -> None:
+async def test_odd_text_is_a_wrong_answer_like_any_other(
+    pool: TaskPool, gcd: Problem
+) -> None:
     texts = ["\ud800", "\x00", "a\u2028b", "9" * 100_000, "<answer>"]
     *odd, right = await pool.verify(gcd, [*texts, oracle(gcd)])
     assert {verdict.score for verdict in odd} == {0.0}
@@ -292,10 +331,14 @@ async def test_a_problem_the_library_cannot_make_is_an_error_that_says_why(
     impatient: TaskPool, gcd: Problem, counts: Counter[str]
 ) -> None:
     errors, before = counts["generation/errors"], set(impatient.pids)
-    with pytest.raises(GenerationError, match=r"no_such_task: UnknownTaskError: .*unknown task"):
+    with pytest.raises(
+        GenerationError, match=r"no_such_task: UnknownTaskError: .*unknown task"
+    ):
         await impatient.generate(Recipe(task="no_such_task", seed=2))
     with pytest.raises(GenerationError, match=r"gcd: TypeError: .*no_such_parameter"):
-        await impatient.generate(Recipe(task="gcd", seed=2, parameters={"no_such_parameter": 1}))
+        await impatient.generate(
+            Recipe(task="gcd", seed=2, parameters={"no_such_parameter": 1})
+        )
     assert counts["generation/errors"] == errors + 2
     assert set(impatient.pids) == before
     assert (await impatient.generate(gcd.recipe)).question == gcd.question
@@ -312,7 +355,9 @@ async def test_callers_that_are_cancelled_leave_replies_with_those_they_belong_t
     await asyncio.sleep(0.01)
     for task in given_up:
         task.cancel()
-    assert [p.question for p in await asyncio.gather(*asked)] == [p.question for p in made]
+    assert [p.question for p in await asyncio.gather(*asked)] == [
+        p.question for p in made
+    ]
     ended = await asyncio.gather(*given_up, return_exceptions=True)
     assert asyncio.CancelledError in {type(e) for e in ended}
 
@@ -340,7 +385,9 @@ async def test_an_oracle_that_hangs_is_a_timeout_and_no_host_is_lost(
     problem = await pool.generate(Recipe(task="puzzle24", seed=2))
     entry = pickle.dumps({**pickle.loads(problem.entry), "answer": HANGS})
     before = set(unscreened.pids)
-    [verdict] = await unscreened.verify(dataclasses.replace(problem, entry=entry), ["1"])
+    [verdict] = await unscreened.verify(
+        dataclasses.replace(problem, entry=entry), ["1"]
+    )
     assert verdict.status is Status.TIMEOUT
     assert set(unscreened.pids) == before
 
@@ -355,11 +402,19 @@ async def test_answers_behind_one_that_runs_out_of_time_are_scored_in_the_sandbo
     assert [verdict.status for verdict in verdicts] == statuses
 
 
-async def test_a_host_refuses_a_recipe_as_a_generator_does(pool: TaskPool, gcd: Problem) -> None:
+async def test_a_host_refuses_a_recipe_as_a_generator_does(
+    pool: TaskPool, gcd: Problem
+) -> None:
     before = set(pool.pids)
-    for task, parameters in (("gcd", {"max_value": 10**300}), ("gcd", {"x": 1}), ("composite", {})):
+    for task, parameters in (
+        ("gcd", {"max_value": 10**300}),
+        ("gcd", {"x": 1}),
+        ("composite", {}),
+    ):
         recipe = Recipe(task=task, seed=2, parameters=parameters)
-        [verdict] = await pool.verify(dataclasses.replace(gcd, recipe=recipe), [oracle(gcd)])
+        [verdict] = await pool.verify(
+            dataclasses.replace(gcd, recipe=recipe), [oracle(gcd)]
+        )
         assert (verdict.score, verdict.status) == (0.0, Status.VERIFIER_ERROR)
     assert set(pool.pids) == before
 

@@ -14,7 +14,10 @@ from process_tree import PROC, children, descendants, in_linux, is_alive, surviv
 
 from reasoning_gym_environment.errors import PoolClosedError, WorkerStartError
 from reasoning_gym_environment.records import Recipe
-from reasoning_gym_environment.sandbox._fork_server import ForkServer, worker_environment
+from reasoning_gym_environment.sandbox._fork_server import (
+    ForkServer,
+    worker_environment,
+)
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
 
 pytestmark = [pytest.mark.processes, in_linux]
@@ -24,7 +27,9 @@ SECRET = "hush-0815"
 
 
 @pytest.mark.parametrize("state", ["idle", "verifying", "generating"])
-async def test_workers_carry_no_secret_of_a_parent_and_end_when_it_is_killed(state: str) -> None:
+async def test_workers_carry_no_secret_of_a_parent_and_end_when_it_is_killed(
+    state: str,
+) -> None:
     parent = await asyncio.create_subprocess_exec(
         *(sys.executable, str(SCRIPT), state),
         stdout=asyncio.subprocess.PIPE,
@@ -47,7 +52,9 @@ async def test_workers_carry_no_secret_of_a_parent_and_end_when_it_is_killed(sta
     assert await survivors(family) == set()
 
 
-async def test_a_worker_stands_where_the_user_does_not_and_says_why_it_does_not_come_up() -> None:
+async def test_a_worker_stands_where_the_user_does_not_and_says_why_it_does_not_come_up() -> (
+    None
+):
     server = ForkServer()
     try:
         worker = await server.start("generator")
@@ -55,7 +62,9 @@ async def test_a_worker_stands_where_the_user_does_not_and_says_why_it_does_not_
             folder = (PROC / str(worker.pid) / "cwd").resolve()
             assert folder == Path(tempfile.gettempdir()).resolve()
         await worker.kill()
-        with pytest.raises(WorkerStartError, match=r"(?s)gardener process did not start.*KeyError"):
+        with pytest.raises(
+            WorkerStartError, match=r"(?s)gardener process did not start.*KeyError"
+        ):
             await server.start("gardener")
     finally:
         await server.close()
@@ -69,7 +78,9 @@ async def test_the_environment_of_workers_is_a_short_list_of_names() -> None:
     assert worker_environment()["PYTHONHASHSEED"] == "0"
 
 
-async def test_closing_a_pool_ends_all_its_processes_amid_work_and_may_be_repeated() -> None:
+async def test_closing_a_pool_ends_all_its_processes_amid_work_and_may_be_repeated() -> (
+    None
+):
     settings = PoolSettings(processes=1, generation_timeout=100.0, verify_timeout=100.0)
     server = Unscreened()
     pool = TaskPool(settings, Counter(), start_worker=server.start)
@@ -103,7 +114,9 @@ async def test_a_pool_whose_start_is_cancelled_leaves_no_process() -> None:
     assert await survivors(started) == set()
 
 
-async def test_a_killed_fork_server_costs_no_worker_and_an_error_leaves_no_process() -> None:
+async def test_a_killed_fork_server_costs_no_worker_and_an_error_leaves_no_process() -> (
+    None
+):
     pids: list[int] = []
 
     async def fail() -> None:
@@ -113,12 +126,16 @@ async def test_a_killed_fork_server_costs_no_worker_and_an_error_leaves_no_proce
             [server] = [pid for pid in children(os.getpid()) if children(pid) & workers]
             os.kill(server, signal.SIGKILL)
             await survivors([server])
-            assert [v.score for v in await pool.verify(problem, [problem.oracle or ""])] == [1.0]
+            assert [
+                v.score for v in await pool.verify(problem, [problem.oracle or ""])
+            ] == [1.0]
             for pid in workers:
                 os.kill(pid, signal.SIGKILL)
             await survivors(workers)
             assert (await pool.generate(problem.recipe)).question == problem.question
-            assert [v.score for v in await pool.verify(problem, [problem.oracle or ""])] == [1.0]
+            assert [
+                v.score for v in await pool.verify(problem, [problem.oracle or ""])
+            ] == [1.0]
             pids.extend(pool.pids)
             assert all(map(is_alive, pids))
             raise ZeroDivisionError

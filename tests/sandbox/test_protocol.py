@@ -30,7 +30,9 @@ form_scores = st.builds(
 
 
 @given(form_scores)
-def test_any_numbers_survive_the_pipe_and_give_a_verdict_in_range(scores: FormScores) -> None:
+def test_any_numbers_survive_the_pipe_and_give_a_verdict_in_range(
+    scores: FormScores,
+) -> None:
     packed = scores.pack()
     assert len(packed) == FORM_SCORES.size
     assert FormScores.unpack(packed).pack() == packed
@@ -47,8 +49,13 @@ def test_any_numbers_survive_the_pipe_and_give_a_verdict_in_range(scores: FormSc
     assert verdict.seconds >= 0.0
 
 
-@given(st.integers(6, 255), st.binary(min_size=FORM_SCORES.size - 1, max_size=FORM_SCORES.size - 1))
-def test_an_outcome_that_does_not_exist_is_a_value_error(outcome: int, rest: bytes) -> None:
+@given(
+    st.integers(6, 255),
+    st.binary(min_size=FORM_SCORES.size - 1, max_size=FORM_SCORES.size - 1),
+)
+def test_an_outcome_that_does_not_exist_is_a_value_error(
+    outcome: int, rest: bytes
+) -> None:
     with pytest.raises(ValueError, match="Outcome"):
         unpack_verdicts(bytes([outcome]) + rest, 1)
 
@@ -70,10 +77,17 @@ def test_verdicts_keep_the_order_of_the_records() -> None:
 
 def test_the_better_form_counts_within_zero_and_one() -> None:
     for raw, tagged, score in (
-        *((1.0000000000000002, math.nan, 1.0), (-0.5, math.nan, 0.0), (math.nan, 0.3, 0.3)),
+        *(
+            (1.0000000000000002, math.nan, 1.0),
+            (-0.5, math.nan, 0.0),
+            (math.nan, 0.3, 0.3),
+        ),
         *((0.2, 0.7, 0.7), (-math.inf, math.nan, 0.0)),
     ):
-        assert to_verdict(FormScores(outcome=Outcome.SCORED, raw=raw, tagged=tagged)).score == score
+        assert (
+            to_verdict(FormScores(outcome=Outcome.SCORED, raw=raw, tagged=tagged)).score
+            == score
+        )
 
 
 def test_one_form_that_raises_costs_nothing_where_the_other_is_right() -> None:
@@ -82,7 +96,9 @@ def test_one_form_that_raises_costs_nothing_where_the_other_is_right() -> None:
 
 
 @pytest.mark.parametrize("name", ["TIMEOUT", "OUT_OF_MEMORY", "CRASHED"])
-def test_an_answer_that_did_not_finish_earns_nothing_whatever_one_form_had(name: str) -> None:
+def test_an_answer_that_did_not_finish_earns_nothing_whatever_one_form_had(
+    name: str,
+) -> None:
     verdict = to_verdict(FormScores(outcome=Outcome[name], raw=1.0, tagged=1.0))
     assert (verdict.score, verdict.status) == (0.0, Status[name])
     assert verdict.detail
@@ -99,7 +115,9 @@ def test_frames_come_out_as_they_went_in(payloads: list[bytes]) -> None:
 
 
 @given(st.binary(min_size=1, max_size=50), st.data())
-def test_a_stream_that_ends_amid_a_frame_gives_none(payload: bytes, data: st.DataObject) -> None:
+def test_a_stream_that_ends_amid_a_frame_gives_none(
+    payload: bytes, data: st.DataObject
+) -> None:
     whole = LENGTH.pack(len(payload)) + payload
     cut = data.draw(st.integers(0, len(whole) - 1))
     assert read_frame(io.BytesIO(whole[:cut])) is None

@@ -26,13 +26,19 @@ from reasoning_gym_environment.sandbox._screen import (
     executes_nothing,
     screen,
 )
-from reasoning_gym_environment.sandbox._verifier_child import score_forms, screen_and_score
+from reasoning_gym_environment.sandbox._verifier_child import (
+    score_forms,
+    screen_and_score,
+)
 from reasoning_gym_environment.tasks.datasets import Datasets
 from reasoning_gym_environment.tasks.facts import EXECUTES_ANSWERS
 
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # the library leaves files open
+# The library leaves files open.
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
-TABLE = json.loads((Path(__file__).parent / "screen_cases.json").read_text(encoding="utf-8"))
+TABLE = json.loads(
+    (Path(__file__).parent / "screen_cases.json").read_text(encoding="utf-8")
+)
 LITERAL_TASKS = ("binary_matrix", "n_queens", "spiral_matrix", "string_insertion")
 INTEGRATION_TASKS = ("simple_integration", "intermediate_integration")
 EXPRESSION_TASKS = sorted(EXECUTES_ANSWERS - set(LITERAL_TASKS))
@@ -46,8 +52,12 @@ def kind_of(task: str, text: str) -> str:
 
 
 def cases() -> Iterator[tuple[str, str, str]]:
-    for group, kind in itertools.product(TABLE["groups"], ("pass", "unreadable", "refuse")):
-        for task in INTEGRATION_TASKS if group["tasks"] == ["integration"] else group["tasks"]:
+    for group, kind in itertools.product(
+        TABLE["groups"], ("pass", "unreadable", "refuse")
+    ):
+        for task in (
+            INTEGRATION_TASKS if group["tasks"] == ["integration"] else group["tasks"]
+        ):
             yield from ((task, text, kind) for text in group[kind])
 
 
@@ -64,20 +74,40 @@ def score(datasets: Datasets, task: str, text: str, entry: dict[str, Any]) -> fl
 
 def literal_variants(task: str, answer: str) -> Iterator[str]:
     """The answer as text and as the lists that people write."""
-    rows = [row.split() if task != "string_insertion" else list(row) for row in answer.split("\n")]
+    rows = [
+        row.split() if task != "string_insertion" else list(row)
+        for row in answer.split("\n")
+    ]
     values: list[Any] = rows if task in ("binary_matrix", "n_queens") else rows[0]
     if task in ("binary_matrix", "spiral_matrix"):
         numbers = [[int(cell) for cell in row] for row in rows]
         values = numbers if task == "binary_matrix" else numbers[0]
     yield from (answer, f" {answer}\n", repr(values), json.dumps(values), repr(answer))
-    yield from (repr(values).replace(" ", ""), repr(values).replace("],", "],\n"), f"({values})")
-    yield from (repr(tuple(values)), repr(values).replace(",", " ,"), json.dumps(values, indent=1))
+    yield from (
+        repr(values).replace(" ", ""),
+        repr(values).replace("],", "],\n"),
+        f"({values})",
+    )
+    yield from (
+        repr(tuple(values)),
+        repr(values).replace(",", " ,"),
+        json.dumps(values, indent=1),
+    )
 
 
 def expression_variants(answer: str) -> Iterator[str]:
     """The answer as people space it, bracket it and spell its operators."""
-    yield from (answer, f"  {answer}\n", answer.replace(" ", ""), f"({answer})", f"+({answer})")
-    yield from (f"-(-({answer}))", re.sub(r"([-+*/])", r" \1 ", answer).replace("*  *", "**"))
+    yield from (
+        answer,
+        f"  {answer}\n",
+        answer.replace(" ", ""),
+        f"({answer})",
+        f"+({answer})",
+    )
+    yield from (
+        f"-(-({answer}))",
+        re.sub(r"([-+*/])", r" \1 ", answer).replace("*  *", "**"),
+    )
     yield from (f"(\n{answer}\n)", re.sub(r"(?<![.\d])(\d+)", r"(\1)", answer))
     yield re.sub(r"(\w+)\*\*2\b", r"\1*\1", answer)
     yield re.sub(r"(?<![.\w])(\d+)(?![.\w])", r"\1.0", answer)
@@ -97,11 +127,15 @@ def integral_variants(answer: str) -> Iterator[str]:
 def variants(task: str, answer: str) -> Iterator[str]:
     if task in LITERAL_TASKS:
         return literal_variants(task, answer)
-    return (integral_variants if task in INTEGRATION_TASKS else expression_variants)(answer)
+    return (integral_variants if task in INTEGRATION_TASKS else expression_variants)(
+        answer
+    )
 
 
 def test_each_case_of_the_table_is_judged_as_it_says() -> None:
-    assert not [(*case, kind) for case in cases() if (kind := kind_of(*case[:2])) != case[2]]
+    assert not [
+        (*case, kind) for case in cases() if (kind := kind_of(*case[:2])) != case[2]
+    ]
 
 
 @pytest.mark.nightly
@@ -112,14 +146,19 @@ def test_right_answers_in_all_their_spellings_pass_at_every_level(
     levels = right_answers(datasets, task)
     assert {len(answers) for answers in levels} == {ITEMS_PER_LEVEL}
     spellings = {
-        text for answers in levels for answer in answers for text in variants(task, answer)
+        text
+        for answers in levels
+        for answer in answers
+        for text in variants(task, answer)
     }
     assert not {text: reason for text in spellings if (reason := screen(task, text))}
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("task", sorted(EXECUTES_ANSWERS))
-def test_what_passes_reaches_the_verifier_as_it_stands(datasets: Datasets, task: str) -> None:
+def test_what_passes_reaches_the_verifier_as_it_stands(
+    datasets: Datasets, task: str
+) -> None:
     plain: dict[str, float] = {}
 
     def verify(text: str, entry: Any) -> float:
@@ -134,7 +173,9 @@ def test_what_passes_reaches_the_verifier_as_it_stands(datasets: Datasets, task:
     for entry in itertools.chain(*levels):
         for text in variants(task, entry["answer"]):
             plain.clear()
-            screened = to_verdict(screen_and_score(verify, task, text, copy.deepcopy(entry)))
+            screened = to_verdict(
+                screen_and_score(verify, task, text, copy.deepcopy(entry))
+            )
             if not plain:  # a guard had the answer's score
                 score_forms(verify, text, copy.deepcopy(entry))
             assert next(iter(plain)) == text
@@ -148,11 +189,19 @@ def test_refused_and_tagged_texts_are_never_evaluated_and_earn_what_no_answer_do
     entry = datasets.entry(Recipe(task=task, seed=5))
     floor = score(datasets, task, UNREADABLE, entry)
     assert floor == score(datasets, task, NO_ANSWER, entry) <= 0.01
-    assert screen(task, UNREADABLE) == (None if task in LITERAL_TASKS else NOT_AN_EXPRESSION)
+    assert screen(task, UNREADABLE) == (
+        None if task in LITERAL_TASKS else NOT_AN_EXPRESSION
+    )
     hits: list[int] = []
     builtins.hit = hits.append  # type: ignore[attr-defined]  # what the answers would call
     try:
-        for inner in ("hit(1)", "</answer>\nhit(1)", "hit(1)!", "lambda: hit(1)", entry["answer"]):
+        for inner in (
+            "hit(1)",
+            "</answer>\nhit(1)",
+            "hit(1)!",
+            "lambda: hit(1)",
+            entry["answer"],
+        ):
             assert score(datasets, task, f"<answer>{inner}</answer>", entry) == floor
     finally:
         del builtins.hit  # type: ignore[attr-defined]  # as above
@@ -190,9 +239,13 @@ def test_tasks_that_evaluate_nothing_are_not_screened() -> None:
 
 
 @pytest.mark.parametrize("task", LITERAL_TASKS)
-def test_no_name_that_a_verifier_knows_passes_as_a_literal(datasets: Datasets, task: str) -> None:
+def test_no_name_that_a_verifier_knows_passes_as_a_literal(
+    datasets: Datasets, task: str
+) -> None:
     verifier = type(datasets.get(task, {})).score_answer
-    known = {*verifier.__globals__, *vars(builtins), *verifier.__code__.co_varnames} - {"_"}
+    known = {*verifier.__globals__, *vars(builtins), *verifier.__code__.co_varnames} - {
+        "_"
+    }
     constants = {"None", "True", "False", "Ellipsis"}
     assert len(known) > 100
     assert not {name for name in known - constants if screen(task, name) is None}
@@ -205,13 +258,17 @@ def sympy_names() -> dict[str, Any]:
 
 
 def test_sympys_own_names_that_pass_are_constants_or_of_one_letter() -> None:
-    passing = {name for name in sympy_names() if screen("simple_integration", name) is None}
+    passing = {
+        name for name in sympy_names() if screen("simple_integration", name) is None
+    }
     assert passing == {"E", "E1", "I", "N", "O", "Q", "S", "pi"}
 
 
 def test_only_elementary_functions_can_be_called() -> None:
     names = [name for name in sympy_names() if name.isidentifier()]
-    called = {name for name in names if screen("simple_integration", f"{name}(x)") is None}
+    called = {
+        name for name in names if screen("simple_integration", f"{name}(x)") is None
+    }
     plain = {"Abs", "Rational", "abs", "cbrt", "exp", "ln", "log", "sqrt"}
     circular = {"sin", "cos", "tan", "cot", "sec", "csc"}
     both = circular | {f"{name}h" for name in circular}
@@ -225,7 +282,9 @@ PIECES = re.split(
     "x C 1 2.5 9 10**9 1e9 ( ) [ ] , + - * / ** // ^ ! . = : ; ' \" # \\ _ sin( exp( log( S( print "
     "lambda or if else for in not 0 0x 0b j \uff58 \u0445 \u00a0 \u001c \u000c",
 )
-TEXTS = st.lists(st.sampled_from([*PIECES, " ", "\n", "\t", "\r"]), max_size=14).map("".join)
+TEXTS = st.lists(st.sampled_from([*PIECES, " ", "\n", "\t", "\r"]), max_size=14).map(
+    "".join
+)
 
 
 class Names(dict[str, Any]):
@@ -248,7 +307,8 @@ def test_what_passes_as_a_literal_builds_nothing_but_literals(text: str) -> None
     for evaluated in (text, text.strip()):
         names = Names()
         try:
-            value = eval(evaluated, {"__builtins__": {}}, names)  # the screen let it through
+            # The screen let it through.
+            value = eval(evaluated, {"__builtins__": {}}, names)
         except (SyntaxError, NameError, TypeError):
             continue
         finally:
@@ -269,22 +329,45 @@ def test_what_passes_as_an_expression_means_the_same_to_sympy(text: str) -> None
         assert isinstance(node, ALLOWED_IN_CODE), code
         if isinstance(node, ast.Call):
             assert isinstance(node.func, ast.Name)
-            assert node.func.id in {"Symbol", "Integer", "Float"} | {"sin", "exp", "log"}
+            assert node.func.id in {"Symbol", "Integer", "Float"} | {
+                "sin",
+                "exp",
+                "log",
+            }
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             assert re.fullmatch(r"[A-Za-z]\w*|[\d.eE+-]+", node.value)
 
 
 ALLOWED_IN_CODE = (
-    *(ast.Expression, ast.BinOp, ast.UnaryOp, ast.Call, ast.Name, ast.Constant, ast.Load),
+    *(
+        ast.Expression,
+        ast.BinOp,
+        ast.UnaryOp,
+        ast.Call,
+        ast.Name,
+        ast.Constant,
+        ast.Load,
+    ),
     *(ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Pow, ast.UAdd, ast.USub),
 )
 
 
-@pytest.mark.parametrize("task", ["countdown", "simple_integration", "polynomial_multiplication"])
+@pytest.mark.parametrize(
+    "task", ["countdown", "simple_integration", "polynomial_multiplication"]
+)
 def test_huge_texts_are_refused(task: str) -> None:
     for text in (
-        *("-" * 30_000 + "1", "(" * 10_000 + "1" + ")" * 10_000, "+".join(["1"] * 60_000)),
-        *("**".join(["2"] * 10_000), "*".join(["9" * 300] * 9), "9" * 5_000, "0." + "3" * 200),
+        *(
+            "-" * 30_000 + "1",
+            "(" * 10_000 + "1" + ")" * 10_000,
+            "+".join(["1"] * 60_000),
+        ),
+        *(
+            "**".join(["2"] * 10_000),
+            "*".join(["9" * 300] * 9),
+            "9" * 5_000,
+            "0." + "3" * 200,
+        ),
         *("not " * 9_000 + "1", "1 if 1 else " * 9_000 + "1", "1" + "0" * 200_000),
     ):
         assert screen(task, text) is not None, text[:6]
@@ -313,7 +396,9 @@ def test_long_products_are_refused_only_where_they_are_multiplied_out() -> None:
 
 
 @given(st.integers(2, 10**9), st.integers(2, 10**9))
-def test_a_power_passes_only_if_its_value_has_a_bounded_length(base: int, exponent: int) -> None:
+def test_a_power_passes_only_if_its_value_has_a_bounded_length(
+    base: int, exponent: int
+) -> None:
     if screen("countdown", f"{base}**{exponent}") is None:
         assert exponent * math.log2(base) <= 1024
 
@@ -339,7 +424,9 @@ def test_whole_numbers_leave_nothing_behind_and_all_that_sympy_may_round_or_keep
 def test_where_the_entry_goes_through_sympy_as_well_no_answer_that_it_reads_executes_nothing(
     task: str,
 ) -> None:
-    assert not any(executes_nothing(task, text) for text in ("7", "x", "x**2 + C", "(1 + 2)*3"))
+    assert not any(
+        executes_nothing(task, text) for text in ("7", "x", "x**2 + C", "(1 + 2)*3")
+    )
 
 
 @given(st.text("0123456789 +-*/()\n\t", max_size=12))

@@ -17,7 +17,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from filter_attempts import ALLOW, FORBIDDEN, KILL, PROLOGUE, REFUSE, decision, where_filtered
+from filter_attempts import (
+    ALLOW,
+    FORBIDDEN,
+    KILL,
+    PROLOGUE,
+    REFUSE,
+    decision,
+    where_filtered,
+)
 
 from reasoning_gym_environment.errors import GenerationError
 from reasoning_gym_environment.records import Problem, Recipe
@@ -68,7 +76,9 @@ print(json.dumps(outcomes))
 def run(script: str, path: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
     command = [sys.executable, "-c", PROLOGUE + script, str(path), *arguments]
     no_input = subprocess.DEVNULL
-    return subprocess.run(command, stdin=no_input, capture_output=True, check=False, timeout=60)
+    return subprocess.run(
+        command, stdin=no_input, capture_output=True, check=False, timeout=60
+    )
 
 
 FREE_FOR_A_ZYGOTE = {
@@ -142,7 +152,9 @@ os.write(1, b"scored " + str(system_calls.filter_verifier_child(2)).encode()); o
 
 
 @where_filtered
-def test_a_protected_process_cannot_be_dumped_and_ends_with_its_parent(tmp_path: Path) -> None:
+def test_a_protected_process_cannot_be_dumped_and_ends_with_its_parent(
+    tmp_path: Path,
+) -> None:
     script = """
 def ask(option):
     value = ctypes.c_int(-1)
@@ -218,14 +230,18 @@ OF_A_ZYGOTE = ATTEMPT.replace("filter_verifier_child(1)", "filter_zygote()")
         pytest.param(ATTEMPT, set(), {}, "refused 100", id="verifier's child"),
         pytest.param(READS_REQUESTS, set(), {}, "refused 100", id="persistent worker"),
         pytest.param(OF_A_ZYGOTE, FREE_FOR_A_ZYGOTE, {}, "refused 100", id="zygote"),
-        pytest.param(GENERATOR_ATTEMPT, FREE_FOR_A_GENERATOR, MORE, "refused", id="generator"),
+        pytest.param(
+            GENERATOR_ATTEMPT, FREE_FOR_A_GENERATOR, MORE, "refused", id="generator"
+        ),
     ],
 )
 def test_a_process_under_the_filter_cannot(
     script: str, free: set[str], more: dict[str, str], said: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "file"
-    forbidden = {name: code for name, code in (FORBIDDEN | more).items() if name not in free}
+    forbidden = {
+        name: code for name, code in (FORBIDDEN | more).items() if name not in free
+    }
     attempts = {name: script.format(attempt=code) for name, code in forbidden.items()}
     done = run(FORK_EACH, path, json.dumps(attempts))
     assert (done.stderr, done.returncode) == (b"", 0)
@@ -258,7 +274,9 @@ except MemoryError:
 
 
 ARCHITECTURES = sorted(system_calls.AUDIT)
-ALLOWED_NUMBERS = json.loads(Path(__file__).with_name("allowed_system_calls.json").read_text())
+ALLOWED_NUMBERS = json.loads(
+    Path(__file__).with_name("allowed_system_calls.json").read_text()
+)
 """Per architecture and role: the numbers that are allowed where all arguments are 0."""
 
 UNKNOWN = 0x00050000 | 38
@@ -284,7 +302,9 @@ class Filter:
         }[role]()
 
     def number(self, name: str) -> int:
-        number = system_calls.SYSTEM_CALLS[name][list(system_calls.AUDIT).index(self._architecture)]
+        number = system_calls.SYSTEM_CALLS[name][
+            list(system_calls.AUDIT).index(self._architecture)
+        ]
         assert number is not None
         return number
 
@@ -294,12 +314,18 @@ class Filter:
         return decision(self._program, audit=audit, number=number, arguments=arguments)
 
     def allowed(self, *arguments: int) -> set[int]:
-        return {number for number in range(1100) if self.decide(number, *arguments) == ALLOW}
+        return {
+            number for number in range(1100) if self.decide(number, *arguments) == ALLOW
+        }
 
 
-@pytest.mark.parametrize("role", ["child", "persistent", "zygote", "generator", "function"])
+@pytest.mark.parametrize(
+    "role", ["child", "persistent", "zygote", "generator", "function"]
+)
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_each_role_is_allowed_these_system_calls_and_no_other(architecture: str, role: str) -> None:
+def test_each_role_is_allowed_these_system_calls_and_no_other(
+    architecture: str, role: str
+) -> None:
     rules = Filter(architecture, role)
     assert sorted(rules.allowed()) == ALLOWED_NUMBERS[architecture][role]
     [other] = {*ARCHITECTURES} - {architecture}
@@ -309,12 +335,21 @@ def test_each_role_is_allowed_these_system_calls_and_no_other(architecture: str,
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_a_child_writes_its_reply_alone_and_maps_nothing_executable(architecture: str) -> None:
+def test_a_child_writes_its_reply_alone_and_maps_nothing_executable(
+    architecture: str,
+) -> None:
     child = Filter(architecture, "child")
-    assert [child.decide("write", fd) for fd in (5, 4, 2, 1)] == [ALLOW, REFUSE, REFUSE, REFUSE]
+    assert [child.decide("write", fd) for fd in (5, 4, 2, 1)] == [
+        ALLOW,
+        REFUSE,
+        REFUSE,
+        REFUSE,
+    ]
     for call in ("mmap", "mprotect"):
         assert child.decide(call, 0, 4096, 3) == ALLOW
-        assert {child.decide(call, 0, 4096, protection) for protection in (4, 5, 7)} == {REFUSE}
+        assert {
+            child.decide(call, 0, 4096, protection) for protection in (4, 5, 7)
+        } == {REFUSE}
     assert [n for n in range(128) if child.decide("madvise", 0, 1, n) == ALLOW] == [4]
     denied = ("openat", "clone", "prctl", "read", "socketpair", "wait4")
     assert {child.decide(call) for call in denied} == {REFUSE}
@@ -333,22 +368,39 @@ def test_a_persistent_worker_reads_its_requests_alone(architecture: str) -> None
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_a_zygote_forks_protects_and_limits_itself_alone(architecture: str) -> None:
     zygote = Filter(architecture, "zygote")
-    assert [zygote.decide("clone", flags) for flags in (17, 0x01200011)] == [ALLOW, ALLOW]
+    assert [zygote.decide("clone", flags) for flags in (17, 0x01200011)] == [
+        ALLOW,
+        ALLOW,
+    ]
     more = [1 << bit for bit in (8, 13, 15, 17, 23, 25, 26, 27, 28, 29, 30)]
     assert {zygote.decide("clone", flags | 17) for flags in more} == {REFUSE}
     assert [zygote.decide("prctl", option) for option in (1, 4, 22, 38)] == [ALLOW] * 4
     assert {zygote.decide("prctl", n) for n in (0, 8, 15, 23, 24, 36, 47)} == {REFUSE}
-    assert [zygote.decide("prlimit64", n) for n in (0, 1, 12345)] == [ALLOW, REFUSE, REFUSE]
+    assert [zygote.decide("prlimit64", n) for n in (0, 1, 12345)] == [
+        ALLOW,
+        REFUSE,
+        REFUSE,
+    ]
     assert [zygote.decide("write", fd) for fd in (0, 3, 99)] == [ALLOW] * 3
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_a_generator_opens_files_for_reading_and_starts_threads(architecture: str) -> None:
+def test_a_generator_opens_files_for_reading_and_starts_threads(
+    architecture: str,
+) -> None:
     generator = Filter(architecture, "generator")
-    assert [generator.decide("openat", 0, 0, n) for n in (0, 0x80000, 0x10000)] == [ALLOW] * 3
-    assert {generator.decide("openat", 0, 0, n) for n in (1, 2, 0x41, 0x42, 0x241)} == {REFUSE}
-    assert [generator.decide("clone", flags) for flags in (0x3D0F00, 0x7D0F00)] == [ALLOW] * 2
-    assert {generator.decide("clone", n) for n in (17, 0x01200011, 0x103D0F00, 0)} == {REFUSE}
+    assert [generator.decide("openat", 0, 0, n) for n in (0, 0x80000, 0x10000)] == [
+        ALLOW
+    ] * 3
+    assert {generator.decide("openat", 0, 0, n) for n in (1, 2, 0x41, 0x42, 0x241)} == {
+        REFUSE
+    }
+    assert [generator.decide("clone", flags) for flags in (0x3D0F00, 0x7D0F00)] == [
+        ALLOW
+    ] * 2
+    assert {generator.decide("clone", n) for n in (17, 0x01200011, 0x103D0F00, 0)} == {
+        REFUSE
+    }
     assert generator.decide("clone3") == UNKNOWN
 
 
@@ -356,10 +408,16 @@ def test_a_generator_opens_files_for_reading_and_starts_threads(architecture: st
 def test_a_function_asks_for_limits_and_changes_none(architecture: str) -> None:
     function = Filter(architecture, "function")
     assert function.decide("prlimit64", 0, 9, 0, 1 << 40) == ALLOW
-    assert {function.decide("prlimit64", 0, 9, 1 << bit) for bit in (0, 31, 32, 47)} == {REFUSE}
-    assert {function.decide("openat", 0, 0, n) for n in (1, 2, 0x41, 0x42, 0x241)} == {REFUSE}
+    assert {
+        function.decide("prlimit64", 0, 9, 1 << bit) for bit in (0, 31, 32, 47)
+    } == {REFUSE}
+    assert {function.decide("openat", 0, 0, n) for n in (1, 2, 0x41, 0x42, 0x241)} == {
+        REFUSE
+    }
     assert function.decide("clone", 0x3D0F00) == ALLOW
-    assert {function.decide("clone", n) for n in (17, 0x01200011, 0x103D0F00, 0)} == {REFUSE}
+    assert {function.decide("clone", n) for n in (17, 0x01200011, 0x103D0F00, 0)} == {
+        REFUSE
+    }
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -367,18 +425,23 @@ def test_what_a_function_may_do_at_most(architecture: str) -> None:
     """With every option it signals, traces, mounts and limits nothing, and leaves no group."""
     looser, function = Filter(architecture, "looser"), Filter(architecture, "function")
     assert looser.allowed() > function.allowed()
-    assert [looser.decide("clone", n) for n in (17, 0x01200011, 0x3D0F00)] == [ALLOW] * 3
+    assert [looser.decide("clone", n) for n in (17, 0x01200011, 0x3D0F00)] == [
+        ALLOW
+    ] * 3
     more = [1 << bit for bit in (8, 13, 15, 17, 23, 25, 26, 27, 28, 29, 30)]
     assert {looser.decide("clone", flags | 17) for flags in more} == {REFUSE}
     denied = ("setsid", "prctl")
     assert {looser.decide(call) for call in denied} == {REFUSE}
     assert {looser.decide("prlimit64", 0, 9, 1 << bit) for bit in (0, 47)} == {REFUSE}
-    permitted = {"x86_64": {41, 59, 263, 316, 258, 42}, "aarch64": {198, 221, 35, 276, 34, 203}}[
-        architecture
-    ]
+    permitted = {
+        "x86_64": {41, 59, 263, 316, 258, 42},
+        "aarch64": {198, 221, 35, 276, 34, 203},
+    }[architecture]
     forbidden = {*DENIED[architecture]} - permitted
     assert {looser.decide(number) for number in forbidden} == {REFUSE}
-    setpgid, kill_by_descriptor = {"x86_64": (109, 424), "aarch64": (154, 424)}[architecture]
+    setpgid, kill_by_descriptor = {"x86_64": (109, 424), "aarch64": (154, 424)}[
+        architecture
+    ]
     assert {looser.decide(n) for n in (setpgid, kill_by_descriptor)} == {REFUSE}
     # F_SETOWN, F_SETSIG, F_SETOWN_EX, F_SETLEASE, F_NOTIFY; each option alone allows less
     assert {looser.decide("fcntl", 0, n) for n in (8, 10, 15, 1024, 1026)} == {REFUSE}
@@ -390,33 +453,79 @@ def test_what_a_function_may_do_at_most(architecture: str) -> None:
 # process_vm_writev, pidfd_open, pidfd_getfd
 DENIED = {
     "x86_64": (
-        *(41, 62, 234, 101, 59, 322, 263, 316, 258, 425, 321, 272, 308, 424, 165, 105, 42, 310),
+        *(
+            41,
+            62,
+            234,
+            101,
+            59,
+            322,
+            263,
+            316,
+            258,
+            425,
+            321,
+            272,
+            308,
+            424,
+            165,
+            105,
+            42,
+            310,
+        ),
         *(311, 434, 438),
     ),
     "aarch64": (
-        *(198, 129, 131, 117, 221, 281, 35, 276, 34, 425, 280, 97, 268, 424, 40, 146, 203, 270),
+        *(
+            198,
+            129,
+            131,
+            117,
+            221,
+            281,
+            35,
+            276,
+            34,
+            425,
+            280,
+            97,
+            268,
+            424,
+            40,
+            146,
+            203,
+            270,
+        ),
         *(271, 434, 438),
     ),
 }
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_no_role_opens_sockets_signals_traces_mounts_or_changes_files(architecture: str) -> None:
+def test_no_role_opens_sockets_signals_traces_mounts_or_changes_files(
+    architecture: str,
+) -> None:
     for role in ALLOWED_NUMBERS[architecture]:
         rules = Filter(architecture, role)
         for arguments in ((), (5,), (0, 2), (0, 0, 4)):
-            assert {rules.decide(n, *arguments) for n in DENIED[architecture]} == {REFUSE}
+            assert {rules.decide(n, *arguments) for n in DENIED[architecture]} == {
+                REFUSE
+            }
 
 
 @where_filtered
 async def test_all_tasks_score_under_the_filter_as_without_it(
     problems: dict[str, list[Problem]], tmp_path: Path
 ) -> None:
-    entries = {task: [problem.entry for problem in made] for task, made in problems.items()}
+    entries = {
+        task: [problem.entry for problem in made] for task, made in problems.items()
+    }
     (tmp_path / "entries").write_bytes(pickle.dumps(entries))
     command = [sys.executable, "-W", "ignore", __file__, str(tmp_path / "entries")]
     env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(command, capture_output=True, check=False, timeout=300, env=env)
+    done = subprocess.run(
+        command, capture_output=True, check=False, timeout=300, env=env
+    )
     assert done.returncode == 0, done.stderr[-2000:].decode()
     assert json.loads(done.stdout.splitlines()[-1]) == [[], len(problems)]
 
@@ -427,9 +536,9 @@ async def test_a_generator_under_its_limits_serves_and_says_what_is_not_enforced
     with pytest.raises(GenerationError):
         await pool.generate(Recipe(task="gcd", seed=2, parameters={"max_value": "1"}))
     assert (await pool.generate(Recipe(task="figlet_font", seed=2))).question
-    assert any(gap.startswith("generator processes: ") for gap in pool.missing_protections) == (
-        sys.platform != "linux" or os.uname().machine not in ("x86_64", "aarch64")
-    )
+    assert any(
+        gap.startswith("generator processes: ") for gap in pool.missing_protections
+    ) == (sys.platform != "linux" or os.uname().machine not in ("x86_64", "aarch64"))
 
 
 def score_or_nan(score: Callable[[str, Any], float], answer: str, entry: Any) -> float:
@@ -464,7 +573,10 @@ def scores_in_a_child(
         if filtered:
             assert system_calls.filter_verifier_child(write_end) is None
         with contextlib.redirect_stdout(io.StringIO()):  # the library prints
-            found = {task: repr(scores(verifiers[task], made)) for task, made in tasks.items()}
+            found = {
+                task: repr(scores(verifiers[task], made))
+                for task, made in tasks.items()
+            }
         os.write(write_end, json.dumps(found).encode())
         os._exit(0)
     os.close(write_end)
@@ -484,10 +596,13 @@ def main() -> None:
     warm_up(datasets)
     verifiers = {task: datasets.get(task, {}).score_answer for task in tasks}
     free, confined = (
-        scores_in_a_child(verifiers, tasks, filtered=filtered) for filtered in (False, True)
+        scores_in_a_child(verifiers, tasks, filtered=filtered)
+        for filtered in (False, True)
     )
     different = [
-        (task, free[task], confined[task]) for task in tasks if free[task] != confined[task]
+        (task, free[task], confined[task])
+        for task in tasks
+        if free[task] != confined[task]
     ]
     print(json.dumps([different, len(free)]))  # noqa: T201 - the output is what the test reads
 

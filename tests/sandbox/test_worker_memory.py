@@ -12,12 +12,19 @@ from disabled_protections import LittleMemory, pool_of
 from reasoning_gym_environment.errors import GenerationError, WorkerDiedError
 from reasoning_gym_environment.records import Problem, Recipe, Status
 from reasoning_gym_environment.sandbox._fork_server import ForkServer, WorkerProcess
-from reasoning_gym_environment.sandbox._protocol import LENGTH, MAX_ANSWER, MAX_ANSWERS, MAX_REPLY
+from reasoning_gym_environment.sandbox._protocol import (
+    LENGTH,
+    MAX_ANSWER,
+    MAX_ANSWERS,
+    MAX_REPLY,
+)
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool, WorkerGroup
 
 pytestmark = [
     pytest.mark.processes,
-    pytest.mark.skipif(sys.platform != "linux", reason="memory is not limited elsewhere"),
+    pytest.mark.skipif(
+        sys.platform != "linux", reason="memory is not limited elsewhere"
+    ),
 ]
 
 
@@ -52,10 +59,16 @@ async def test_a_generator_without_memory_is_replaced_and_its_problem_made(
     assert (counts["sandbox/restarts"], counts["generation/errors"]) == (2, 0)
 
 
-async def test_a_recipe_that_needs_more_than_any_generator_has_is_refused(little: TaskPool) -> None:
-    with pytest.raises(GenerationError, match="worker process ran out of memory") as refused:
+async def test_a_recipe_that_needs_more_than_any_generator_has_is_refused(
+    little: TaskPool,
+) -> None:
+    with pytest.raises(
+        GenerationError, match="worker process ran out of memory"
+    ) as refused:
         await little.generate(TOO_LARGE)
-    assert refused.value.__cause__ is None, "the service would take it for its own failure"
+    assert refused.value.__cause__ is None, (
+        "the service would take it for its own failure"
+    )
     assert (await little.generate(Recipe(task="gcd", seed=2))).question
 
 
@@ -103,13 +116,17 @@ async def test_a_reply_beyond_the_limit_is_not_read() -> None:
     reader, writer = await asyncio.open_unix_connection(sock=ours)
     worker = WorkerProcess(0, reader, writer, ForkServer())
     theirs.send(LENGTH.pack(MAX_REPLY + 1))
-    with pytest.raises(WorkerDiedError, match=f"a reply of {MAX_REPLY + 1} bytes, more than"):
+    with pytest.raises(
+        WorkerDiedError, match=f"a reply of {MAX_REPLY + 1} bytes, more than"
+    ):
         await worker.request(b"x", timeout=1.0)
     writer.close()
     theirs.close()
 
 
-async def test_an_answer_of_more_than_a_million_characters_is_wrong(pool: TaskPool) -> None:
+async def test_an_answer_of_more_than_a_million_characters_is_wrong(
+    pool: TaskPool,
+) -> None:
     gcd: Problem = await pool.generate(Recipe(task="gcd", seed=2))
     long, right = await pool.verify(gcd, ["9" * (MAX_ANSWER + 1), gcd.oracle or ""])
     assert (long.score, long.status) == (0.0, Status.WRONG)
@@ -119,7 +136,12 @@ async def test_an_answer_of_more_than_a_million_characters_is_wrong(pool: TaskPo
 
 async def test_many_long_answers_go_to_the_host_in_parts(pool: TaskPool) -> None:
     gcd: Problem = await pool.generate(Recipe(task="gcd", seed=2))
-    long = [f"{number:0{MAX_ANSWER}}" for number in range(MAX_ANSWERS // MAX_ANSWER + 1)]
+    long = [
+        f"{number:0{MAX_ANSWER}}" for number in range(MAX_ANSWERS // MAX_ANSWER + 1)
+    ]
     *wrong, right = await pool.verify(gcd, [*long, gcd.oracle or ""])
     assert right.status is Status.SOLVED
-    assert {verdict.status for verdict in wrong} <= {Status.WRONG, Status.VERIFIER_ERROR}
+    assert {verdict.status for verdict in wrong} <= {
+        Status.WRONG,
+        Status.VERIFIER_ERROR,
+    }

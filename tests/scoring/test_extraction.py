@@ -8,12 +8,32 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reasoning_gym_environment.records import FORMAT_FAILURES, Status
-from reasoning_gym_environment.scoring.extraction import Extraction, extract_answer, split_thought
+from reasoning_gym_environment.scoring.extraction import (
+    Extraction,
+    extract_answer,
+    split_thought,
+)
 
-CASES = json.loads((Path(__file__).parent / "extraction_cases.json").read_text(encoding="utf-8"))
+CASES = json.loads(
+    (Path(__file__).parent / "extraction_cases.json").read_text(encoding="utf-8")
+)
 
 TAGS = ("<think>", "</think>", "<answer>", "</answer>", "</THINK>", "<Answer>")
-PIECES = (*TAGS, "<", ">", "/", "think", "ans", "wer>", "<answer ", " ", "\n", "4", "é", "\u212a")
+PIECES = (
+    *TAGS,
+    "<",
+    ">",
+    "/",
+    "think",
+    "ans",
+    "wer>",
+    "<answer ",
+    " ",
+    "\n",
+    "4",
+    "é",
+    "\u212a",
+)
 MEGABYTE = 1_000_000
 
 anything = st.text() | st.lists(st.sampled_from(PIECES)).map("".join)
@@ -79,7 +99,9 @@ def test_what_a_closed_thought_holds_never_matters(thought: str, rest: str) -> N
 
 
 @given(thought=tagless, rest=tagless)
-def test_a_thought_opened_in_the_prompt_is_cut_like_any_other(thought: str, rest: str) -> None:
+def test_a_thought_opened_in_the_prompt_is_cut_like_any_other(
+    thought: str, rest: str
+) -> None:
     assert split_thought(f"{thought}</think>{rest}") == (thought, rest)
     assert split_thought(f"<think>{thought}</think>{rest}") == (thought, rest)
 
@@ -118,7 +140,10 @@ def test_the_detail_says_why_there_is_no_answer() -> None:
         ("<answer> </answer>", "nothing between the answer tags"),
         ("<answer>4", "an answer tag without its pair"),
         ("<think><answer>4</answer></think>So", "the answer tags are in the thought"),
-        ("<think><answer>4</answer>", "the answer tags are in the thought, which never ends"),
+        (
+            "<think><answer>4</answer>",
+            "the answer tags are in the thought, which never ends",
+        ),
         (
             "<answer>4</answer> or <answer>5</answer>",
             "4 answer tags outside the thought instead of one <answer>…</answer>",

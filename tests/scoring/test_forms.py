@@ -72,21 +72,34 @@ WORDED = sorted(known_categories().keys() - PLAIN_NUMBERS)
 """Tasks whose answers are no plain numbers; `test_tolerance.py` has those."""
 
 
-@given(st.sampled_from(WORDED), *[st.text(" \n'\"`aAtrueYES[]{},:/012", max_size=9)] * 2)
+@given(
+    st.sampled_from(WORDED), *[st.text(" \n'\"`aAtrueYES[]{},:/012", max_size=9)] * 2
+)
 def test_only_blanks_quotes_and_letter_case_are_notation(
     task: str, answer: str, oracle: str
 ) -> None:
     if readable_form(task, "", answer, oracle) == oracle:
-        letters = [re.sub(r"[\s'\"`]", "", text).casefold() for text in (answer, oracle)]
+        letters = [
+            re.sub(r"[\s'\"`]", "", text).casefold() for text in (answer, oracle)
+        ]
         assert letters[0] == letters[1]
 
 
 RIGHT = {
     "coin_flip": ["' / '.join(map(str, float(oracle).as_integer_ratio()))"],
-    "countdown": ["oracle + ' = ' + target", "oracle.replace('*', times).replace('-', minus)"],
+    "countdown": [
+        "oracle + ' = ' + target",
+        "oracle.replace('*', times).replace('-', minus)",
+    ],
     "polynomial_multiplication": ["oracle.replace('**', '^')"],
-    "prime_factorization": ["oracle.replace(times, 'x')", "oracle.replace(f' {times} ', '*')"],
-    "puzzle24": ["'**' + oracle.replace('*', ' x ') + ' = 24**'", "oracle.replace('/', '÷')"],
+    "prime_factorization": [
+        "oracle.replace(times, 'x')",
+        "oracle.replace(f' {times} ', '*')",
+    ],
+    "puzzle24": [
+        "'**' + oracle.replace('*', ' x ') + ' = 24**'",
+        "oracle.replace('/', '÷')",
+    ],
     "simple_integration": [
         "oracle.replace('**', '^')",
         "oracle.replace('*', '·').replace('··', '^')",
@@ -95,21 +108,35 @@ RIGHT = {
 WRONG = {
     "coin_flip": ["'1 / 7'", "'3 / 0'"],
     "countdown": [
-        *("oracle + ' = 1' + target", "oracle + '^1'", "oracle + ' + 1 = ' + target", "target")
+        *(
+            "oracle + ' = 1' + target",
+            "oracle + '^1'",
+            "oracle + ' + 1 = ' + target",
+            "target",
+        )
     ],
     "polynomial_multiplication": [
         *("'2*(' + oracle.replace('**', '^') + ')'", "oracle.replace('**', '*')")
     ],
     "prime_factorization": [
-        *("oracle.replace(times, '+')", "'1 x ' + oracle.replace(times, 'x')", "'2 x 3 x 5 x 7'")
+        *(
+            "oracle.replace(times, '+')",
+            "'1 x ' + oracle.replace(times, 'x')",
+            "'2 x 3 x 5 x 7'",
+        )
     ],
     "puzzle24": ["oracle + ' = 25'", "'24 = 24'", "oracle + ' x 1 = 24'", "'24'"],
-    "simple_integration": ["'2*(' + oracle.replace('**', '^') + ')'", "oracle.replace('**', '·')"],
+    "simple_integration": [
+        "'2*(' + oracle.replace('**', '^') + ')'",
+        "oracle.replace('**', '·')",
+    ],
 }
 
 
 @pytest.mark.parametrize("task", sorted(RIGHT))
-async def test_other_signs_cost_no_verdict_and_buy_none(task: str, pool: TaskPool) -> None:
+async def test_other_signs_cost_no_verdict_and_buy_none(
+    task: str, pool: TaskPool
+) -> None:
     problem = await pool.generate(Recipe(task=task, seed=4))
     oracle = str(problem.oracle)
     target = re.findall(r"(?:equals|make|Calculate) (\d+)", problem.question)
@@ -119,7 +146,9 @@ async def test_other_signs_cost_no_verdict_and_buy_none(task: str, pool: TaskPoo
         answers = [str(eval(text, known)) for text in expressions]
         texts = [f"<answer>{answer}</answer>" for answer in answers if answer != oracle]
         for pay in (False, True):
-            graded = await verify_texts(problem, texts, pool, answer_tolerance=pay, any_form=True)
+            graded = await verify_texts(
+                problem, texts, pool, answer_tolerance=pay, any_form=True
+            )
             for answer, verdict in graded:
                 assert (verdict.status is Status.SOLVED) == solved, answer
                 assert verdict.status is not Status.VERIFIER_ERROR
@@ -131,7 +160,9 @@ async def test_no_text_is_verified_twice(answer: str, times: int) -> None:
     seen: list[str] = []
 
     class Refusing:
-        async def verify(self, problem: Problem, answers: Sequence[str]) -> list[Verdict]:
+        async def verify(
+            self, problem: Problem, answers: Sequence[str]
+        ) -> list[Verdict]:
             seen.extend(answers)
             return [Verdict(score=0.0, status=Status.WRONG)] * len(answers)
 
@@ -140,5 +171,7 @@ async def test_no_text_is_verified_twice(answer: str, times: int) -> None:
     texts = [f"<answer>{answer.format(n)}</answer>" for n in range(16)]
     for tolerance in (False, True):
         seen.clear()
-        await verify_texts(problem, texts, Refusing(), answer_tolerance=tolerance, any_form=True)
+        await verify_texts(
+            problem, texts, Refusing(), answer_tolerance=tolerance, any_form=True
+        )
         assert len(seen) == len(set(seen)) == 16 * times

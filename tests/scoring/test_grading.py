@@ -15,7 +15,9 @@ async def problem(pool: TaskPool) -> Problem:
     return await pool.generate(Recipe(task="gcd", seed=2))
 
 
-async def graded(pool: TaskPool, problem: Problem, *texts: str, length: int = 4) -> GroupResult:
+async def graded(
+    pool: TaskPool, problem: Problem, *texts: str, length: int = 4
+) -> GroupResult:
     said = [text.replace("ORACLE", str(problem.oracle)) for text in texts]
     completions = [completion(text, length=length) for text in said]
     result = await grade(problem, completions, pool, SETTINGS)
@@ -32,9 +34,18 @@ SEVERAL = "<answer>ORACLE</answer> or <answer>-1</answer>"
 async def test_every_completion_keeps_its_place_and_its_verdict(
     pool: TaskPool, problem: Problem
 ) -> None:
-    result = await graded(pool, problem, NO_ANSWER, RIGHT, SEVERAL, WRONG, RIGHT, NO_ANSWER)
+    result = await graded(
+        pool, problem, NO_ANSWER, RIGHT, SEVERAL, WRONG, RIGHT, NO_ANSWER
+    )
     statuses = [attempt.verdict.status.value for attempt in result.attempts]
-    assert statuses == ["no_answer", "solved", "several_answers", "wrong", "solved", "no_answer"]
+    assert statuses == [
+        "no_answer",
+        "solved",
+        "several_answers",
+        "wrong",
+        "solved",
+        "no_answer",
+    ]
     assert result.rewards == (0.0, 1.0, 0.0, 0.0, 1.0, 0.0)
     oracle = problem.oracle
     answers = [attempt.answer for attempt in result.attempts]
@@ -44,7 +55,9 @@ async def test_every_completion_keeps_its_place_and_its_verdict(
 async def test_a_group_without_any_answer_needs_no_verifier(
     pool: TaskPool, problem: Problem
 ) -> None:
-    result = await graded(pool, problem, NO_ANSWER, "<think>never closed <answer>1</answer>")
+    result = await graded(
+        pool, problem, NO_ANSWER, "<think>never closed <answer>1</answer>"
+    )
     assert {attempt.verdict.status for attempt in result.attempts} == {Status.NO_ANSWER}
     assert result.rewards == (0.0, 0.0)
 
@@ -72,15 +85,23 @@ async def test_scores_and_format_violations_are_logged_and_each_answer_for_debug
     assert "raw form" not in caplog.text
     caplog.set_level("DEBUG")
     await graded(pool, problem, RIGHT, WRONG)
-    assert "gcd: answer '-1': wrong; raw form 0.0, tagged form 0.0, reward 0.000" in caplog.text
-    assert f"answer {problem.oracle!r}: solved; raw form 1.0, tagged form None" in caplog.text
+    assert (
+        "gcd: answer '-1': wrong; raw form 0.0, tagged form 0.0, reward 0.000"
+        in caplog.text
+    )
+    assert (
+        f"answer {problem.oracle!r}: solved; raw form 1.0, tagged form None"
+        in caplog.text
+    )
 
 
 async def test_tolerance_takes_off_form_that_costs_a_right_answer_its_credit(
     pool: TaskPool, problem: Problem
 ) -> None:
     strict, tolerant = (
-        ScoringSettings(max_token_length=1000, length_penalty_start=0.75, answer_tolerance=tolerant)
+        ScoringSettings(
+            max_token_length=1000, length_penalty_start=0.75, answer_tolerance=tolerant
+        )
         for tolerant in (False, True)
     )
     for form in ("**{}**", "${}$", "\\boxed{{{}}}", "{}.", "Answer: {}"):
@@ -96,8 +117,16 @@ async def test_tolerance_takes_off_form_that_costs_a_right_answer_its_credit(
 @pytest.mark.parametrize(
     ("task", "seed"),
     [
-        *(("emoji_mystery", 3), ("sentence_reordering", 5), ("fraction_simplification", 3)),
-        *(("knights_knaves", 3), ("polynomial_multiplication", 3), ("simple_integration", 3)),
+        *(
+            ("emoji_mystery", 3),
+            ("sentence_reordering", 5),
+            ("fraction_simplification", 3),
+        ),
+        *(
+            ("knights_knaves", 3),
+            ("polynomial_multiplication", 3),
+            ("simple_integration", 3),
+        ),
         ("intermediate_integration", 3),
     ],
 )
@@ -105,8 +134,16 @@ async def test_a_right_answer_that_has_marks_of_its_own_is_solved_in_other_marks
     pool: TaskPool, task: str, seed: int
 ) -> None:
     problem = await pool.generate(Recipe(task=task, seed=seed))
-    forms = ("**{}**", "\\boxed{{{}}}", "```\n{}\n```", "The answer is {}", "The answer is: **{}**")
-    completions = [completion(f"<answer>{form.format(problem.oracle)}</answer>") for form in forms]
+    forms = (
+        "**{}**",
+        "\\boxed{{{}}}",
+        "```\n{}\n```",
+        "The answer is {}",
+        "The answer is: **{}**",
+    )
+    completions = [
+        completion(f"<answer>{form.format(problem.oracle)}</answer>") for form in forms
+    ]
     for tolerant in (False, True):
         settings = ScoringSettings(max_token_length=1000, answer_tolerance=tolerant)
         group = await grade(problem, completions, pool, settings)

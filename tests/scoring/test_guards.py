@@ -34,7 +34,17 @@ ALL_TASKS = sorted(known_categories())
 CASES = json.loads((Path(__file__).parent / "guard_cases.json").read_text("utf-8"))
 
 SPELLINGS = (
-    *("{}", " {} ", "{}\n", "{}.", "({})", "**{}**", "${}$", r"\boxed{{{}}}", "```\n{}\n```"),
+    *(
+        "{}",
+        " {} ",
+        "{}\n",
+        "{}.",
+        "({})",
+        "**{}**",
+        "${}$",
+        r"\boxed{{{}}}",
+        "```\n{}\n```",
+    ),
     *("Answer: {}", "The answer is {}."),
 )
 """How any right answer might be written."""
@@ -63,12 +73,16 @@ class Items:
 
     def entry(self, task: str, seed: int) -> Mapping[str, Any]:
         if (task, seed) not in self._entries:
-            self._entries[task, seed] = self._datasets.entry(Recipe(task=task, seed=seed))
+            self._entries[task, seed] = self._datasets.entry(
+                Recipe(task=task, seed=seed)
+            )
         entry: Mapping[str, Any] = self._entries[task, seed]
         return entry
 
     def entries(self, task: str, count: int) -> list[Mapping[str, Any]]:
-        return [self.entry(task, seed) for seed in range(FEW if task in SLOW else count)]
+        return [
+            self.entry(task, seed) for seed in range(FEW if task in SLOW else count)
+        ]
 
     def answerable(self, task: str) -> list[Mapping[str, Any]]:
         """Many items, without those whose oracle is no answer: an unevaluated integral."""
@@ -109,11 +123,16 @@ def written(answer: str, entry: Mapping[str, Any]) -> str:
 def walked(entry: Mapping[str, Any]) -> list[dict[str, str]]:
     """A plan for `boxnet` that takes one box after the other to its target."""
     squares = {
-        tuple(map(float, k.split("_"))): v for k, v in entry["metadata"]["initial_state"].items()
+        tuple(map(float, k.split("_"))): v
+        for k, v in entry["metadata"]["initial_state"].items()
     }
-    targets = [(what, at) for at, held in squares.items() for what in held if what[0] == "t"]
+    targets = [
+        (what, at) for at, held in squares.items() for what in held if what[0] == "t"
+    ]
     steps = []
-    for at, box in [(at, what) for at, held in squares.items() for what in held if what[0] == "b"]:
+    for at, box in [
+        (at, what) for at, held in squares.items() for what in held if what[0] == "b"
+    ]:
         goal = next(t for t in targets if t[0] == box.replace("box", "target"))
         targets.remove(goal)
         (row, column), (last_row, last_column) = at, goal[1]
@@ -150,7 +169,9 @@ def test_a_degenerate_answer_earns_less_than_the_verifier_alone_pays(
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("task", sorted(GUARDS))
-def test_no_guard_lowers_a_right_answer_however_it_is_written(items: Items, task: str) -> None:
+def test_no_guard_lowers_a_right_answer_however_it_is_written(
+    items: Items, task: str
+) -> None:
     for entry in items.answerable(task):
         right = right_answer(entry)
         assert GUARDS[task](right, entry) == 1.0
@@ -162,12 +183,17 @@ def test_no_guard_lowers_a_right_answer_however_it_is_written(items: Items, task
 
 
 def test_an_oracle_that_the_guard_would_refuse_is_still_right() -> None:
-    entry: dict[str, Any] = {"answer": "Integral(x, x) + C", "metadata": {"variable": "x"}}
+    entry: dict[str, Any] = {
+        "answer": "Integral(x, x) + C",
+        "metadata": {"variable": "x"},
+    }
     assert max_score("intermediate_integration", entry["answer"], entry) == 1.0
     assert max_score("intermediate_integration", "Integral(x, x)", entry) == 0.0
 
 
-def test_a_plan_loses_nothing_unless_it_lists_moves_that_cant_be_made(items: Items) -> None:
+def test_a_plan_loses_nothing_unless_it_lists_moves_that_cant_be_made(
+    items: Items,
+) -> None:
     for entry in items.answerable("boxnet"):
         steps = walked(entry)
         assert items.verified("boxnet", json.dumps(steps), entry) == 1.0
@@ -176,10 +202,19 @@ def test_a_plan_loses_nothing_unless_it_lists_moves_that_cant_be_made(items: Ite
         assert max_score("boxnet", json.dumps(idle + steps), entry) == 0.5
 
 
-def test_a_conclusion_shorter_than_the_premises_it_rests_on_loses_nothing(items: Items) -> None:
+def test_a_conclusion_shorter_than_the_premises_it_rests_on_loses_nothing(
+    items: Items,
+) -> None:
     entry = items.entry("propositional_logic", 5)
     assert entry["metadata"]["premises"] == ["¬(P ↔ S)", "P", "P"]
-    for answer in ("P ∧ ¬S", "¬S ∧ P", "¬S", "¬(S \N{LOGICAL OR} ¬P)", "¬(P → S)", "S → Q"):
+    for answer in (
+        "P ∧ ¬S",
+        "¬S ∧ P",
+        "¬S",
+        "¬(S \N{LOGICAL OR} ¬P)",
+        "¬(P → S)",
+        "S → Q",
+    ):
         assert items.verified("propositional_logic", answer, entry) == 1.0, answer
         assert max_score("propositional_logic", answer, entry) == 1.0, answer
 
@@ -188,10 +223,17 @@ def test_the_own_conclusion_loses_nothing_at_any_level() -> None:
     [ladder] = build_ladders(["propositional_logic"]).values()
     datasets, levels = Datasets(), enumerate(ladder.levels)
     for (level, parameters), seed in product(levels, range(MANY)):
-        recipe = Recipe(task="propositional_logic", seed=seed, level=level, parameters=parameters)
+        recipe = Recipe(
+            task="propositional_logic", seed=seed, level=level, parameters=parameters
+        )
         entry = datasets.entry(recipe)
         example = entry["metadata"]["example_answer"]
-        for text in (example, f"¬¬({example})", f"({example})", f"The answer is: {example}."):
+        for text in (
+            example,
+            f"¬¬({example})",
+            f"({example})",
+            f"The answer is: {example}.",
+        ):
             assert max_score("propositional_logic", text, entry) == 1.0, text
 
 
@@ -201,7 +243,9 @@ def test_what_is_accepted_is_still_paid(items: Items, task: str) -> None:
     for seed, answer in answers_of("accepted", task):
         entry = items.entry(task, seed)
         text = written(answer, entry)
-        assert min(items.verified(task, text, entry), max_score(task, text, entry)) >= 0.1, answer
+        assert (
+            min(items.verified(task, text, entry), max_score(task, text, entry)) >= 0.1
+        ), answer
 
 
 def test_every_guard_has_a_degenerate_case_or_the_default_scoring() -> None:
@@ -211,11 +255,15 @@ def test_every_guard_has_a_degenerate_case_or_the_default_scoring() -> None:
     assert {*tasks_of("legitimate")} <= GUARDS.keys()
 
 
-def test_exactly_the_tasks_with_the_default_scoring_have_its_guard(items: Items) -> None:
+def test_exactly_the_tasks_with_the_default_scoring_have_its_guard(
+    items: Items,
+) -> None:
     from reasoning_gym.dataset import ProceduralDataset
 
     default = {
-        task for task in ALL_TASKS if items.score(task).__func__ is ProceduralDataset.score_answer
+        task
+        for task in ALL_TASKS
+        if items.score(task).__func__ is ProceduralDataset.score_answer
     }
     guarded = {t for t, g in GUARDS.items() if g is GUARDS["caesar_cipher"]}
     assert guarded == default
@@ -223,7 +271,9 @@ def test_exactly_the_tasks_with_the_default_scoring_have_its_guard(items: Items)
 
 def test_guards_and_accepted_faults_are_known_tasks_and_carry_a_reason() -> None:
     assert set(GUARDS) | set(known_weaknesses()) <= set(ALL_TASKS)
-    assert all((guard.__doc__ or "").rstrip().endswith(".") for guard in GUARDS.values())
+    assert all(
+        (guard.__doc__ or "").rstrip().endswith(".") for guard in GUARDS.values()
+    )
     assert all(any(c.isdigit() for c in fault) for fault in known_weaknesses().values())
 
 
@@ -248,9 +298,31 @@ def test_an_unguarded_task_has_no_limit() -> None:
 
 
 HOSTILE = [
-    *("", " ", "{", "[" * 4000, "(" * 3990 + "P" + ")" * 3990, "¬" * 300 + "P", "¬" * 900 + "P"),
-    *("P → " * 240 + "P", "-" * 9000 + "1", "1e999999999", "1/0", "9" * 5000 + ":00", "9" * 5000),
-    *('{"a":' * 1300 + "1" + "}" * 1300, "nan, inf", "None", "[null]", "[[1], 2, {}]", "\0"),
+    *(
+        "",
+        " ",
+        "{",
+        "[" * 4000,
+        "(" * 3990 + "P" + ")" * 3990,
+        "¬" * 300 + "P",
+        "¬" * 900 + "P",
+    ),
+    *(
+        "P → " * 240 + "P",
+        "-" * 9000 + "1",
+        "1e999999999",
+        "1/0",
+        "9" * 5000 + ":00",
+        "9" * 5000,
+    ),
+    *(
+        '{"a":' * 1300 + "1" + "}" * 1300,
+        "nan, inf",
+        "None",
+        "[null]",
+        "[[1], 2, {}]",
+        "\0",
+    ),
     *("\ud800", "٣ \u00d7 ²"),
 ]
 
@@ -263,8 +335,14 @@ def test_no_answer_makes_a_guard_raise(items: Items) -> None:
 
 @pytest.mark.nightly
 def test_the_oracle_of_each_task_is_found_within_formatting(items: Items) -> None:
-    forms = [form for form in SPELLINGS if form not in ("{}", "({})", "{}.", "The answer is {}.")]
-    oracles = (entry["answer"] for task in ALL_TASKS for entry in items.entries(task, 8))
+    forms = [
+        form
+        for form in SPELLINGS
+        if form not in ("{}", "({})", "{}.", "The answer is {}.")
+    ]
+    oracles = (
+        entry["answer"] for task in ALL_TASKS for entry in items.entries(task, 8)
+    )
     for right in filter(None, map(str.strip, filter(None, oracles))):
         for form in forms:
             text = form.format(right)
@@ -275,7 +353,9 @@ def test_the_oracle_of_each_task_is_found_within_formatting(items: Items) -> Non
             assert right in (text.strip(), *less_formatted(text)), text
     for task in ALL_TASKS:  # and no label is another one but for its notation
         entries = items.entries(task, 8)
-        labels = {entry["answer"]: entry["question"] for entry in entries if entry["answer"]}
+        labels = {
+            entry["answer"]: entry["question"] for entry in entries if entry["answer"]
+        }
         for one, other in permutations(labels, 2):
             assert readable_form(task, labels[other], one, other) != other
 
@@ -288,7 +368,9 @@ def test_ten_right_letters_of_a_longer_word_have_no_full_credit() -> None:
 
 
 def test_a_decimal_result_may_be_rounded_but_has_no_wrong_digits() -> None:
-    question = "Please solve this problem to a maximum of 12 significant digits, rounding up."
+    question = (
+        "Please solve this problem to a maximum of 12 significant digits, rounding up."
+    )
     for label, right, wrong in (
         ("5.647104", ["5.6471040", "5.6471"], ["5.647704", "5.647105", "5.648"]),
         (
@@ -302,7 +384,10 @@ def test_a_decimal_result_may_be_rounded_but_has_no_wrong_digits() -> None:
     ):
         entry = {"answer": label, "question": question}
         for answers, most in ((right, 1.0), (wrong, 0.0)):
-            found = {answer: max_score("decimal_arithmetic", answer, entry) for answer in answers}
+            found = {
+                answer: max_score("decimal_arithmetic", answer, entry)
+                for answer in answers
+            }
             assert found == dict.fromkeys(answers, most)
 
 

@@ -9,7 +9,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from reasoning_gym_environment.records import ATROPOS_SOLVED_SCORE, Reward, Status, Verdict
+from reasoning_gym_environment.records import (
+    ATROPOS_SOLVED_SCORE,
+    Reward,
+    Status,
+    Verdict,
+)
 from reasoning_gym_environment.sandbox._protocol import FormScores, Outcome, to_verdict
 from reasoning_gym_environment.scoring.grading import (
     ScoreMode,
@@ -40,14 +45,22 @@ solved_verdicts = st.floats(ATROPOS_SOLVED_SCORE, 1.0).map(scored)
 wrong_verdicts = st.floats(0.0, ATROPOS_SOLVED_SCORE, exclude_max=True).map(scored)
 
 
-def groups(members: st.SearchStrategy[Verdict]) -> st.SearchStrategy[list[tuple[Verdict, int]]]:
+def groups(
+    members: st.SearchStrategy[Verdict],
+) -> st.SearchStrategy[list[tuple[Verdict, int]]]:
     """Groups of one to eight verdicts, each with the length of its rollout."""
-    return st.lists(st.tuples(members, st.integers(1, 2 * MAX_LENGTH)), min_size=1, max_size=8)
+    return st.lists(
+        st.tuples(members, st.integers(1, 2 * MAX_LENGTH)), min_size=1, max_size=8
+    )
 
 
-def rewards_of(group: list[tuple[Verdict, int]], mode: ScoreMode = "partial") -> list[Reward]:
+def rewards_of(
+    group: list[tuple[Verdict, int]], mode: ScoreMode = "partial"
+) -> list[Reward]:
     verdicts, lengths = map(list, zip(*group, strict=True))
-    return shape_rewards(verdicts, lengths, max_length=MAX_LENGTH, penalty_start=START, mode=mode)
+    return shape_rewards(
+        verdicts, lengths, max_length=MAX_LENGTH, penalty_start=START, mode=mode
+    )
 
 
 def shape(group: list[tuple[Verdict, int]], mode: ScoreMode = "partial") -> list[float]:
@@ -56,12 +69,16 @@ def shape(group: list[tuple[Verdict, int]], mode: ScoreMode = "partial") -> list
 
 def verdict_on(raw: float, tagged: float = math.nan, **rest: Any) -> Verdict:
     """Return the verdict on scored forms."""
-    return to_verdict(FormScores(outcome=Outcome.SCORED, raw=raw, tagged=tagged, **rest))
+    return to_verdict(
+        FormScores(outcome=Outcome.SCORED, raw=raw, tagged=tagged, **rest)
+    )
 
 
 class TestForms:
     @given(raw_scores, raw_scores)
-    def test_the_higher_form_wins_within_bounds(self, raw: float, tagged: float) -> None:
+    def test_the_higher_form_wins_within_bounds(
+        self, raw: float, tagged: float
+    ) -> None:
         known = [s for s in (raw, tagged) if not math.isnan(s)]
         expected = min(1.0, max([0.0, *known]))
         assert verdict_on(raw, tagged).score == expected
@@ -72,14 +89,19 @@ class TestForms:
         self, raw: float, tagged: float
     ) -> None:
         verdict = verdict_on(raw, tagged)
-        for given_score, kept in ((raw, verdict.raw_score), (tagged, verdict.tagged_score)):
+        for given_score, kept in (
+            (raw, verdict.raw_score),
+            (tagged, verdict.tagged_score),
+        ):
             if math.isnan(given_score):
                 assert kept is None
             else:
                 assert kept == sorted((0.0, given_score, 1.0))[1]
 
     def test_an_answer_is_solved_at_full_credit_or_from_a_threshold(self) -> None:
-        assert {verdict_on(score).status for score in (1.0000000000000002, 1.0)} == {Status.SOLVED}
+        assert {verdict_on(score).status for score in (1.0000000000000002, 1.0)} == {
+            Status.SOLVED
+        }
         wrong = (math.nextafter(1.0, 0.0), 0.5, 0.01, 0.0)
         assert {verdict_on(score).status for score in wrong} == {Status.WRONG}
         for score, status in ((0.6, Status.WRONG), (0.7, Status.SOLVED)):
@@ -96,7 +118,9 @@ class TestForms:
 
     def test_an_answer_both_of_whose_forms_raised_scores_nothing(self) -> None:
         verdict = verdict_on(math.nan, errors=2, seconds=0.25)
-        assert verdict == Verdict(score=0.0, status=Status.VERIFIER_ERROR, seconds=0.25, errors=2)
+        assert verdict == Verdict(
+            score=0.0, status=Status.VERIFIER_ERROR, seconds=0.25, errors=2
+        )
 
 
 class TestLengthFactor:
@@ -109,7 +133,9 @@ class TestLengthFactor:
         self, one: int, other: int, max_length: int, start: float
     ) -> None:
         short, long = sorted((one, other))
-        assert length_factor(short, max_length, start) >= length_factor(long, max_length, start)
+        assert length_factor(short, max_length, start) >= length_factor(
+            long, max_length, start
+        )
 
     @given(st.floats(0.0, 1.0), max_lengths, starts)
     def test_nothing_is_taken_up_to_the_start(
@@ -147,10 +173,14 @@ class TestShapeRewards:
         order = list(range(len(group)))
         random.shuffle(order)
         rewards = shape(group)
-        assert shape([group[i] for i in order]) == pytest.approx([rewards[i] for i in order])
+        assert shape([group[i] for i in order]) == pytest.approx(
+            [rewards[i] for i in order]
+        )
 
     @given(groups(solved_verdicts))
-    def test_where_all_are_solved_length_costs(self, group: list[tuple[Verdict, int]]) -> None:
+    def test_where_all_are_solved_length_costs(
+        self, group: list[tuple[Verdict, int]]
+    ) -> None:
         assert shape(group) == [
             verdict.score * length_factor(length, MAX_LENGTH, START)
             for verdict, length in group
@@ -201,10 +231,17 @@ class TestShapeRewards:
         group = [(scored(score), 1) for score in (0.0, 0.3, 0.6, 1.0)]
         assert shape(group, mode) == expected
 
-    def test_an_all_wrong_group_with_partial_credit_has_no_signal_in_threshold_mode(self) -> None:
-        assert shape([(scored(score), 1) for score in (0.01, 0.05, 0.2)], "threshold") == [0.0] * 3
+    def test_an_all_wrong_group_with_partial_credit_has_no_signal_in_threshold_mode(
+        self,
+    ) -> None:
+        assert (
+            shape([(scored(score), 1) for score in (0.01, 0.05, 0.2)], "threshold")
+            == [0.0] * 3
+        )
 
-    def test_an_unscored_rollout_gets_the_mean_of_what_the_mode_makes_of_the_others(self) -> None:
+    def test_an_unscored_rollout_gets_the_mean_of_what_the_mode_makes_of_the_others(
+        self,
+    ) -> None:
         group = [(scored(1.0), 1), (scored(0.4), 1), (UNSCORED, 1)]
         assert shape(group, "binary") == [1.0, 0.0, 0.5]
 
@@ -215,8 +252,16 @@ class TestShapeRewards:
 
 def test_a_groups_signal_is_that_of_its_scored_rollouts() -> None:
     for group, expected in (
-        *(([1.0, 0.5], "all_solved"), ([1.0, 0.4], "mixed"), ([0.4, 0.0], "none_solved")),
-        *(([1.0, None], "all_solved"), ([0.0, None], "none_solved"), ([None, None], None)),
+        *(
+            ([1.0, 0.5], "all_solved"),
+            ([1.0, 0.4], "mixed"),
+            ([0.4, 0.0], "none_solved"),
+        ),
+        *(
+            ([1.0, None], "all_solved"),
+            ([0.0, None], "none_solved"),
+            ([None, None], None),
+        ),
     ):
         verdicts = [UNSCORED if score is None else scored(score) for score in group]
         assert signal(verdicts) == expected, group

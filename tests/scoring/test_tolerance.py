@@ -15,9 +15,28 @@ from reasoning_gym_environment.scoring.extraction import (
 
 def test_the_form_around_an_answer_is_taken_off() -> None:
     for answer in (
-        *("**42**", "$42$", "$$42$$", r"\boxed{42}", "```\n42\n```", "```python\n42\n```"),
-        *("```42```", "42.", "Answer: 42", "answer:42", "Final answer: 42", "The answer is 42"),
-        *("The final answer is: 42.", "**Answer:** 42", "**Answer**: 42", "**Answer: 42**"),
+        *(
+            "**42**",
+            "$42$",
+            "$$42$$",
+            r"\boxed{42}",
+            "```\n42\n```",
+            "```python\n42\n```",
+        ),
+        *(
+            "```42```",
+            "42.",
+            "Answer: 42",
+            "answer:42",
+            "Final answer: 42",
+            "The answer is 42",
+        ),
+        *(
+            "The final answer is: 42.",
+            "**Answer:** 42",
+            "**Answer**: 42",
+            "**Answer: 42**",
+        ),
         *("**Answer:** **42**", r"The answer is $\boxed{\boxed{42}}$.", " **42** "),
         "```\nThe answer is:\n\n**42.**\n```",
     ):
@@ -26,10 +45,33 @@ def test_the_form_around_an_answer_is_taken_off() -> None:
 
 def test_an_answer_without_form_around_it_is_unchanged() -> None:
     for answer in (
-        *("", ".", "**", "****", "$$", "``````", "Answer:", "The answer is", r"\boxed{}", "42"),
-        *(" 42 ", "a\nb\n", "**a** and **b**", "$a$ and $b$", r"\boxed{a} and \boxed{b}"),
+        *(
+            "",
+            ".",
+            "**",
+            "****",
+            "$$",
+            "``````",
+            "Answer:",
+            "The answer is",
+            r"\boxed{}",
+            "42",
+        ),
+        *(
+            " 42 ",
+            "a\nb\n",
+            "**a** and **b**",
+            "$a$ and $b$",
+            r"\boxed{a} and \boxed{b}",
+        ),
         *(r"\boxed{a", "```\na\n``` and ```\nb\n```", "2**3", "$5", "answered: 42"),
-        *("The answer island", "**x**2** and **y**2**", "**a**b", "3.14", "and so on..."),
+        *(
+            "The answer island",
+            "**x**2** and **y**2**",
+            "**a**b",
+            "3.14",
+            "and so on...",
+        ),
     ):
         assert strip_formatting(answer) == answer
 
@@ -64,7 +106,11 @@ def test_lines_within_the_answer_stay_as_they_are() -> None:
 
 def test_deep_nesting_is_taken_off_whole() -> None:
     boxes, ends = r"\boxed{" * 40_000 + "1", 40_000
-    for answer in ("**Answer:** " * 40_000 + "1", boxes + "}" * ends, boxes + "." + "}." * ends):
+    for answer in (
+        "**Answer:** " * 40_000 + "1",
+        boxes + "}" * ends,
+        boxes + "." + "}." * ends,
+    ):
         assert strip_formatting(answer) == "1"
 
 
@@ -76,8 +122,18 @@ def test_taking_off_twice_changes_nothing_more() -> None:
 def test_forms_of_one_number_are_the_same() -> None:
     tiny = "0.1000000000000000000000000000000000001"
     for answer, oracle in (
-        *(("185.0", "185"), ("185.", "185"), ("+185", "185"), ("0185", "185"), (" 185\n", "185")),
-        *(("1,850", "1850"), ("-1,234,567.50", "-1234567.5"), ("\N{MINUS SIGN}5", "-5")),
+        *(
+            ("185.0", "185"),
+            ("185.", "185"),
+            ("+185", "185"),
+            ("0185", "185"),
+            (" 185\n", "185"),
+        ),
+        *(
+            ("1,850", "1850"),
+            ("-1,234,567.50", "-1234567.5"),
+            ("\N{MINUS SIGN}5", "-5"),
+        ),
         *((".5", "0.50"), ("1.85E+2", "185"), ("-0", "0")),
         (tiny, "1000000000000000000000000000000000001e-37"),
     ):
@@ -87,7 +143,13 @@ def test_forms_of_one_number_are_the_same() -> None:
 
 def test_other_numbers_expressions_and_words_are_not_the_same_number() -> None:
     others = (
-        *("185.0000000000000000000000000000000000001", "-185", "370/2", "185°", "x = 185"),
+        *(
+            "185.0000000000000000000000000000000000001",
+            "-185",
+            "370/2",
+            "185°",
+            "x = 185",
+        ),
         *("185 or 186", "1,85", "18,5", ",185", "1_85", "0xb9", "١٨٥", "--185"),
     )
     for answer, oracle in (

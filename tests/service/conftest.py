@@ -25,7 +25,9 @@ async def gym(stock: WorkerStock) -> AsyncIterator[AsyncReasoningGym]:
 async def service(
     gym: AsyncReasoningGym, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[RewardService]:
-    settings = ServiceSettings(port=0, streams=tmp_path_factory.mktemp("streams"), max_body=2**19)
+    settings = ServiceSettings(
+        port=0, streams=tmp_path_factory.mktemp("streams"), max_body=2**19
+    )
     async with RewardService(gym, settings) as service:
         yield service
 

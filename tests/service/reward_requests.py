@@ -28,7 +28,10 @@ async def require_rejections(post: Post, table: str, url: str = "") -> None:
     for case in re.findall(r"(.+?)\n> ([^\n]+)", table, re.DOTALL):
         status, route, body = " ".join(case[0].split("\n")).strip().split(" ", 2)
         reply = await post(route, json.loads(body), url=url)
-        assert (reply.status, case[1] in reply.body["error"]) == (int(status), True), (case, reply)
+        assert (reply.status, case[1] in reply.body["error"]) == (int(status), True), (
+            case,
+            reply,
+        )
 
 
 def right(problem: Problem) -> str:

@@ -21,7 +21,11 @@ from reasoning_gym_environment.service._messages import (
     ProblemsRequest,
     ScoreRequest,
 )
-from reasoning_gym_environment.service.app import RewardService, ServiceSettings, create_app
+from reasoning_gym_environment.service.app import (
+    RewardService,
+    ServiceSettings,
+    create_app,
+)
 from reasoning_gym_environment.service.server import HttpServer
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -39,7 +43,9 @@ TOKEN = "a-token-of-24-characters"
 
 async def status_line(url: str, request: bytes) -> str:
     """Send a request on a connection of its own; return the first line of the reply."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", int(url.rpartition(":")[2])
+    )
     writer.write(request)
     try:
         return (await reader.readline()).decode()
@@ -48,7 +54,9 @@ async def status_line(url: str, request: bytes) -> str:
 
 
 @pytest.mark.parametrize("token", [None, TOKEN])
-async def test_a_compressed_body_is_refused_before_it_is_read(token: str | None) -> None:
+async def test_a_compressed_body_is_refused_before_it_is_read(
+    token: str | None,
+) -> None:
     packed = gzip.compress(b" " * 2**22)
     headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
     headers["Authorization"] = f"Bearer {token}"
@@ -66,7 +74,10 @@ async def test_limits_hold_under_a_prefix() -> None:
     app.mount("/p", create_app(Hung(), ServiceSettings(token=TOKEN)))
     limits: Any = {"host": "127.0.0.1", "port": 0, "drain": 0, "lifespan": False}
     token = {"Authorization": f"Bearer {TOKEN}"}
-    async with HttpServer(app, **limits) as server, aiohttp.ClientSession(server.url) as session:
+    async with (
+        HttpServer(app, **limits) as server,
+        aiohttp.ClientSession(server.url) as session,
+    ):
         async with session.get("/p/health") as response:
             assert response.status == 503, "no token is needed"
         async with session.post("/p/score", data="{}", headers=token) as response:
@@ -83,10 +94,17 @@ async def test_limits_hold_under_a_prefix() -> None:
             {"query": [], "labels": [], "prompts": [1] * 400_000},
             "prompts.0: Input should be a valid string, got 1",
         ),
-        ("/score", {f"{n}": 0 for n in range(200_000)}, "must have at most 1000 fields"),
+        (
+            "/score",
+            {f"{n}": 0 for n in range(200_000)},
+            "must have at most 1000 fields",
+        ),
         (
             "/problems",
-            {"stream": "a", "options": {"task_weights": {f"{n}": "x" for n in range(200_000)}}},
+            {
+                "stream": "a",
+                "options": {"task_weights": {f"{n}": "x" for n in range(200_000)}},
+            },
             "options: task_weights must have at most 10000 values, got 200000",
         ),
         (
@@ -113,19 +131,30 @@ async def test_validation_ends_at_the_first_error(
     reply = await post(route, body, url=hung.url)
     assert says in reply.body["error"]
     assert reply.status in (413, 422)
-    of = {"/openrlhf": OpenRlhfRequest, "/score": ScoreRequest, "/problems": ProblemsRequest}
+    of = {
+        "/openrlhf": OpenRlhfRequest,
+        "/score": ScoreRequest,
+        "/problems": ProblemsRequest,
+    }
     with pytest.raises(ValidationError) as found:
         of[route].model_validate(body)
     assert found.value.error_count() == 1, "every further error takes time"
 
 
 @pytest.mark.filterwarnings("ignore:Sending a large body")  # of the client
-async def test_the_characters_of_texts_are_no_values(post: Post, hung: RewardService) -> None:
+async def test_the_characters_of_texts_are_no_values(
+    post: Post, hung: RewardService
+) -> None:
     body = {"completions": ['\\"[,{' * 2**16] * 4}
     reply = await post("/score", body, url=hung.url)
-    assert (reply.status, reply.body["error"]) == (422, "give exactly one of recipe and entry")
+    assert (reply.status, reply.body["error"]) == (
+        422,
+        "give exactly one of recipe and entry",
+    )
     reply = await post("/score", {**body, "recipe": f"[{'1,' * 2**19}1]"}, url=hung.url)
-    assert "recipe has 524289 commas and brackets, more than 524288" in reply.body["error"]
+    assert (
+        "recipe has 524289 commas and brackets, more than 524288" in reply.body["error"]
+    )
 
 
 async def test_a_body_that_does_not_arrive_gets_408_and_stops_nobody(
@@ -134,7 +163,9 @@ async def test_a_body_that_does_not_arrive_gets_408_and_stops_nobody(
     async def unreached(scope: Scope, receive: Receive, send: Send) -> None:
         raise AssertionError
 
-    app = BodyLimiter(unreached, admissions={"/score": None}, largest=4 * 2**20, seconds=0.1)
+    app = BodyLimiter(
+        unreached, admissions={"/score": None}, largest=4 * 2**20, seconds=0.1
+    )
     limits = {"host": "127.0.0.1", "port": 0, "drain": 0, "lifespan": False}
     announced = raw_post("/score", "{", announced=4 * 2**20)
     async with HttpServer(app, **limits) as hurried:  # type: ignore[arg-type]  # of several types

@@ -40,20 +40,30 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RewardClient]:
 def test_completions_are_scored_with_the_token(client: RewardClient) -> None:
     [problem] = client.problems("scored", 1, CURRICULUM)
     oracle = str(math.gcd(*map(int, re.findall(r"\d+", problem["question"]))))
-    right, wrong = client.score(problem["recipe"], [f"<answer>{oracle}</answer>", "no idea"])
+    right, wrong = client.score(
+        problem["recipe"], [f"<answer>{oracle}</answer>", "no idea"]
+    )
     assert (right.score, right.status, right.answer) == (1.0, Status.SOLVED, oracle)
     assert (wrong.score, wrong.status) == (0.0, Status.NO_ANSWER)
 
 
 @pytest.mark.filterwarnings("ignore:Sending a large body")  # of the client
-def test_completions_of_any_characters_are_scored_as_in_python(client: RewardClient) -> None:
+def test_completions_of_any_characters_are_scored_as_in_python(
+    client: RewardClient,
+) -> None:
     [problem] = client.problems("characters", 1, CURRICULUM)
-    texts = ["<answer>\ud800</answer>", "\ud83d\ude00 <answer>1\udfff</answer>", "\ud800"]
+    texts = [
+        "<answer>\ud800</answer>",
+        "\ud83d\ude00 <answer>1\udfff</answer>",
+        "\ud800",
+    ]
     with ReasoningGym(processes=1) as gym:
         recipe = gym.problem(problem["recipe"])
         expected = gym.score_many((recipe, text) for text in texts)
     scores = client.score(problem["recipe"], [*texts, *["数" * 2**18] * 4])
-    assert [(s.score, s.status) for s in scores[:3]] == [(s.score, s.status) for s in expected]
+    assert [(s.score, s.status) for s in scores[:3]] == [
+        (s.score, s.status) for s in expected
+    ]
     assert scores[3].status is Status.NO_ANSWER, "3 MiB as UTF-8, 6 MiB as escapes"
 
 
@@ -91,10 +101,16 @@ def test_four_trainer_processes_share_one_curriculum(client: RewardClient) -> No
     assert last["recipe"]["level"] == 0
 
 
-def test_a_refused_request_is_an_error_with_the_services_words(client: RewardClient) -> None:
-    with pytest.raises(ConfigurationError, match=r"/score replied with status 422: completions: "):
+def test_a_refused_request_is_an_error_with_the_services_words(
+    client: RewardClient,
+) -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"/score replied with status 422: completions: "
+    ):
         client.score({"task": "gcd", "seed": 1}, [])
-    with pytest.raises(ConfigurationError, match="status 404: stream 'other' does not exist"):
+    with pytest.raises(
+        ConfigurationError, match="status 404: stream 'other' does not exist"
+    ):
         client.problems("other")
 
 
@@ -105,7 +121,9 @@ def test_the_token_of_the_address_is_the_one_that_counts_and_is_never_printed(
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     monkeypatch.setenv("REASONING_GYM_REWARDS_TOKEN", "another")
     url = client.url.replace("://", "://token:a%20secret%20of%20sixteen@")
-    with pytest.raises(ConfigurationError, match="status 404: stream 'other'") as refused:
+    with pytest.raises(
+        ConfigurationError, match="status 404: stream 'other'"
+    ) as refused:
         RewardClient(url).problems("other")
     with pytest.raises(ConfigurationError, match="a stream's name") as nameless:
         split_stream_url(url)
@@ -115,7 +133,9 @@ def test_the_token_of_the_address_is_the_one_that_counts_and_is_never_printed(
 def test_the_variable_may_have_the_tokens_of_the_service_one_a_line(
     client: RewardClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("REASONING_GYM_REWARDS_TOKEN", "a secret of sixteen\nof another client\n")
+    monkeypatch.setenv(
+        "REASONING_GYM_REWARDS_TOKEN", "a secret of sixteen\nof another client\n"
+    )
     assert len(client.problems("several", 1, CURRICULUM)) == 1
 
 
@@ -147,9 +167,21 @@ TOO_HIGH = b'{"scores": [{"score": 1.5, "status": "solved"}]}'
         (OK + b"<html>", ConfigurationError, "its reply is invalid"),
         (OK + b'{"scores": 3}', ConfigurationError, "its reply is invalid"),
         (OK + b'{"scores": []}', ServiceUnavailableError, "scored 0 of 1"),
-        (OK + TOO_HIGH, ConfigurationError, r"scores\[0\].score must be in \[0, 1\], got 1.5"),
-        (b"HTTP/1.1 502 Bad Gateway\r\n\r\nno", ServiceUnavailableError, "status 502: 'no'"),
-        (b"HTTP/1.1 408 Request Timeout\r\n\r\n", ServiceUnavailableError, "status 408"),
+        (
+            OK + TOO_HIGH,
+            ConfigurationError,
+            r"scores\[0\].score must be in \[0, 1\], got 1.5",
+        ),
+        (
+            b"HTTP/1.1 502 Bad Gateway\r\n\r\nno",
+            ServiceUnavailableError,
+            "status 502: 'no'",
+        ),
+        (
+            b"HTTP/1.1 408 Request Timeout\r\n\r\n",
+            ServiceUnavailableError,
+            "status 408",
+        ),
         (
             b"HTTP/1.1 429 Busy\r\nRetry-After: Wed, 21 Oct 2015 07:28:00 GMT\r\n\r\n",
             ServiceUnavailableError,
@@ -163,7 +195,9 @@ TOO_HIGH = b'{"scores": [{"score": 1.5, "status": "solved"}]}'
         ),
     ],
 )
-def test_another_servers_reply_is_an_error(reply: bytes, error: type[Exception], says: str) -> None:
+def test_another_servers_reply_is_an_error(
+    reply: bytes, error: type[Exception], says: str
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def answer() -> None:
@@ -171,12 +205,15 @@ def test_another_servers_reply_is_an_error(reply: bytes, error: type[Exception],
             with connection, connection.makefile("rb") as request:
                 request.readline()
                 length = int(parse_headers(request)["Content-Length"])
-                request.read(length)  # closing with unread bytes would reset the connection
+                # Closing with unread bytes would reset the connection.
+                request.read(length)
                 connection.sendall(reply)
 
         answering = threading.Thread(target=answer)
         answering.start()
-        client = RewardClient(f"http://127.0.0.1:{server.getsockname()[1]}", patience=0.0)
+        client = RewardClient(
+            f"http://127.0.0.1:{server.getsockname()[1]}", patience=0.0
+        )
         with pytest.raises(error, match=says):
             client.score({"task": "gcd", "seed": 1}, ["4"])
         answering.join()
@@ -206,8 +243,16 @@ def test_other_addresses_are_refused(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["127.0.0.1:8080/a", "http://127.0.0.1:8080", "http://127.0.0.1:8080/a/b", "http:///a"]
+    "url",
+    [
+        "127.0.0.1:8080/a",
+        "http://127.0.0.1:8080",
+        "http://127.0.0.1:8080/a/b",
+        "http:///a",
+    ],
 )
 def test_a_url_without_a_stream_is_refused(url: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"curriculum_url must be the address of a reward"):
+    with pytest.raises(
+        ConfigurationError, match=r"curriculum_url must be the address of a reward"
+    ):
         split_stream_url(url)

@@ -77,8 +77,15 @@ async def queued(session: aiohttp.ClientSession, url: str, completions: int) -> 
 async def test_contained_functions_are_called_and_sigterm_drains_and_leaves_no_process(
     tmp_path: Path,
 ) -> None:
-    (tmp_path / "my_rewards.py").write_text("def verify(text, data):\n    return text == data\n")
-    options = ("--streams", f"{tmp_path}/streams", "--contain", "mine=my_rewards:verify")
+    (tmp_path / "my_rewards.py").write_text(
+        "def verify(text, data):\n    return text == data\n"
+    )
+    options = (
+        "--streams",
+        f"{tmp_path}/streams",
+        "--contain",
+        "mine=my_rewards:verify",
+    )
     headers = {"Authorization": f"Bearer {TOKEN}"}
     async with (
         command(*options, folder=tmp_path) as process,
@@ -100,7 +107,10 @@ async def test_contained_functions_are_called_and_sigterm_drains_and_leaves_no_p
         async with session.post(f"{url}/problems", json=body) as response:
             [handed_out] = (await response.json())["problems"]
         workers = descendants(process.pid)
-        body = {"recipe": RECIPE, "completions": [f"<answer>x**{n}</answer>" for n in range(12)]}
+        body = {
+            "recipe": RECIPE,
+            "completions": [f"<answer>x**{n}</answer>" for n in range(12)],
+        }
         asked = asyncio.create_task(session.post(f"{url}/score", json=body))
         await queued(session, url, 12)
         process.send_signal(signal.SIGTERM)
@@ -117,7 +127,9 @@ async def test_contained_functions_are_called_and_sigterm_drains_and_leaves_no_p
 
 
 @pytest.mark.processes
-async def test_sigterm_saves_streams_first_and_gives_up_what_hangs(tmp_path: Path) -> None:
+async def test_sigterm_saves_streams_first_and_gives_up_what_hangs(
+    tmp_path: Path,
+) -> None:
     """On loopback, which is the default, nobody needs a token."""
     file = tmp_path / "s.json"
     async with (
@@ -126,7 +138,9 @@ async def test_sigterm_saves_streams_first_and_gives_up_what_hangs(tmp_path: Pat
     ):
         url = await until(process, r"Listening on (http://127\.0\.0\.1:\d+)")
         await until(process, "Ready")
-        async with session.post(f"{url}/problems", json={"stream": "s", "options": {}}) as response:
+        async with session.post(
+            f"{url}/problems", json={"stream": "s", "options": {}}
+        ) as response:
             assert response.status == 200
         answers = [f"<answer>A+99999999999{n}</answer>" for n in range(4)]
         body = {"recipe": {"task": "rush_hour", "seed": 4}, "completions": answers}
@@ -147,7 +161,8 @@ async def test_sigterm_saves_streams_first_and_gives_up_what_hangs(tmp_path: Pat
 async def test_a_function_that_cannot_be_imported_stops_the_start() -> None:
     async with command("--contain", "mine=no_rewards:verify") as process:
         await until(
-            process, "function: there is no module no_rewards: install it, or write its path"
+            process,
+            "function: there is no module no_rewards: install it, or write its path",
         )
         assert await process.wait() == 2
 
@@ -158,10 +173,15 @@ async def test_a_public_address_without_a_token_is_warned_about(
     settings = ServiceSettings(host="192.0.2.1", port=8080)
     with pytest.raises(FixableError, match="cannot listen"):
         await serve(AsyncReasoningGym(), settings)
-    assert "The service is unauthenticated and listens on 192.0.2.1: set a token" in caplog.text
+    assert (
+        "The service is unauthenticated and listens on 192.0.2.1: set a token"
+        in caplog.text
+    )
 
 
-def test_two_functions_of_one_name_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_functions_of_one_name_are_refused(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     twice = ["--contain", "a=operator:eq", "--contain", "a=operator:ne"]
     assert main(["rewards", *twice, "--host", "192.0.2.1"]) == 2
     assert "--contain: every NAME must be another, got a, a" in capsys.readouterr().err
@@ -170,7 +190,8 @@ def test_two_functions_of_one_name_are_refused(capsys: pytest.CaptureFixture[str
 def test_an_unusable_address_is_an_error(
     capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.WARNING, PROBLEM_LOGGER.name)  # restores the level that `main` changes
+    # Restores the level that `main` changes.
+    caplog.set_level(logging.WARNING, PROBLEM_LOGGER.name)
     assert main(["rewards", "--host", "192.0.2.1", "--port", "8080"]) == 2
     said = capsys.readouterr().err
     assert "error: --host 192.0.2.1 --port 8080: cannot listen (" in said
@@ -193,7 +214,9 @@ def test_a_token_is_read_from_a_file_or_the_environment(
 def test_an_invalid_token_is_rejected(tmp_path: Path, text: str) -> None:
     file = tmp_path / "token"
     file.write_text(text)
-    with pytest.raises(FixableError, match=r"the token must have at least 16 characters, got \d"):
+    with pytest.raises(
+        FixableError, match=r"the token must have at least 16 characters, got \d"
+    ):
         read_token(file, "", "")
     with pytest.raises(FixableError, match="nowhere: cannot read it"):
         read_token(tmp_path / "nowhere", "", "")
@@ -216,7 +239,9 @@ def test_options_out_of_range_are_rejected(option: str, says: str) -> None:
 
 
 @pytest.mark.processes
-async def test_a_public_address_has_a_token_and_many_idle_connections_do_not_stop_health() -> None:
+async def test_a_public_address_has_a_token_and_many_idle_connections_do_not_stop_health() -> (
+    None
+):
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     raise_file_limit()  # this process needs as many connections
     try:
@@ -227,8 +252,13 @@ async def test_a_public_address_has_a_token_and_many_idle_connections_do_not_sto
         ):
             said = r"Others reach 0\.0\.0\.0, and no token is set: clients need the new token "
             token = await until(process, said + r"(\S{16,})")
-            url = (await until(process, r"Listening on (http\S+)")).replace("0.0.0.0", "127.0.0.1")
-            for address, status in ((url, 401), (url.replace("//", f"//token:{token}@"), 200)):
+            url = (await until(process, r"Listening on (http\S+)")).replace(
+                "0.0.0.0", "127.0.0.1"
+            )
+            for address, status in (
+                (url, 401),
+                (url.replace("//", f"//token:{token}@"), 200),
+            ):
                 async with session.get(f"{address}/metrics") as response:
                     assert response.status == status
             await until(process, "Ready")
@@ -238,7 +268,10 @@ async def test_a_public_address_has_a_token_and_many_idle_connections_do_not_sto
                     _, writer = await asyncio.open_connection(*place)
                     idle.callback(writer.close)
                     writer.write(sent)
-            async with aiohttp.ClientSession(url) as another, another.get("/health") as response:
+            async with (
+                aiohttp.ClientSession(url) as another,
+                another.get("/health") as response,
+            ):
                 assert response.status == 200
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)

@@ -23,8 +23,12 @@ async def unfiltered() -> AsyncIterator[Unfiltered]:
     await server.close()
 
 
-async def test_workers_that_are_not_contained_are_refused_on_demand(unfiltered: Unfiltered) -> None:
-    gym = AsyncReasoningGym(processes=1, require_containment=True, start_worker=unfiltered.start)
+async def test_workers_that_are_not_contained_are_refused_on_demand(
+    unfiltered: Unfiltered,
+) -> None:
+    gym = AsyncReasoningGym(
+        processes=1, require_containment=True, start_worker=unfiltered.start
+    )
     with pytest.raises(ConfigurationError) as refused:
         await gym.start()
     assert str(refused.value) == (

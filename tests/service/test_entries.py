@@ -28,8 +28,17 @@ def after_json(problem: Problem) -> Any:
 def answers(problem: Problem, other: Problem) -> list[str]:
     """A right answer, another item's, one that is nearly right, numbers in lists, and junk."""
     oracle = problem.oracle or ""
-    texts = [oracle, other.oracle or "", f"{oracle} ", oracle[:-1], oracle.upper(), "[[1, 2], 3]"]
-    return [f"<answer>{text}</answer>" for text in [*texts, "1 2 3", "no"] if text.strip()]
+    texts = [
+        oracle,
+        other.oracle or "",
+        f"{oracle} ",
+        oracle[:-1],
+        oracle.upper(),
+        "[[1, 2], 3]",
+    ]
+    return [
+        f"<answer>{text}</answer>" for text in [*texts, "1 2 3", "no"] if text.strip()
+    ]
 
 
 def told(scores: Sequence[Score]) -> list[tuple[float | None, str]]:
@@ -43,7 +52,9 @@ async def compared(
     texts = answers(problem, other)
     again = entry_target(after_json(problem)).entry_problem()
     assert again.question == problem.question
-    scored = [await gym.score_many([(p, text) for text in texts]) for p in (problem, again)]
+    scored = [
+        await gym.score_many([(p, text) for text in texts]) for p in (problem, again)
+    ]
     return told(scored[0]), told(scored[1])
 
 
@@ -66,22 +77,32 @@ async def test_every_task_scores_its_entries_the_same_after_json(
     assert changed == {}
     assert len({problem.recipe.task for problem, _ in pairs}) == 95
     for made in problems.values():
-        assert [item_fault(p.recipe.task, after_json(p)) for p in made] == [p.fault for p in made]
+        assert [item_fault(p.recipe.task, after_json(p)) for p in made] == [
+            p.fault for p in made
+        ]
     unpaid = {p.recipe.task: v[0] for (p, _), (v, _) in zip(pairs, found, strict=True)}
     assert {task: first for task, first in unpaid.items() if first[0] != 1.0} == {}
 
 
-@pytest.mark.parametrize("task", ["arc_agi", "rearc", "complex_arithmetic", "knight_swap"])
+@pytest.mark.parametrize(
+    "task", ["arc_agi", "rearc", "complex_arithmetic", "knight_swap"]
+)
 async def test_a_row_that_json_changed_earns_the_correct_reward(
     post: Post, gym: AsyncReasoningGym, task: str
 ) -> None:
     problem, other = await gym.problems(task, count=2)
     entry = after_json(problem)
     good, bad = [
-        await post("/verify", row(problem.question, f"<answer>{text}</answer>", **entry))
+        await post(
+            "/verify", row(problem.question, f"<answer>{text}</answer>", **entry)
+        )
         for text in (problem.oracle, other.oracle)
     ]
-    assert (good.status, good.body["reward"], good.body["status"]) == (200, 1.0, "solved")
+    assert (good.status, good.body["reward"], good.body["status"]) == (
+        200,
+        1.0,
+        "solved",
+    )
     assert (good.body["task_name"], good.body["metadata"]) == (task, entry["metadata"])
     assert bad.status == 200
     assert bad.body["reward"] < 0.5
@@ -91,15 +112,33 @@ async def test_an_entry_may_be_a_label(post: Post, problem: Problem) -> None:
     answer = f"<answer>{problem.oracle}</answer>"
     label = json.dumps(after_json(problem))
     assert (await post("/slime", {"response": answer, "label": label})).body == 1.0
-    reply = await post("/score", {"entry": after_json(problem), "completions": [answer, "4"]})
+    reply = await post(
+        "/score", {"entry": after_json(problem), "completions": [answer, "4"]}
+    )
     assert [s["status"] for s in reply.body["scores"]] == ["solved", "no_answer"]
 
 
 BROKEN: list[tuple[str, dict[str, Any], str]] = [
-    ("rearc", {"output": [[0]]}, "earns 0.05 (wrong) by the default rearc instead of 1"),
-    ("sudoku", {"solution": None}, "(verifier_error) by the default sudoku instead of 1"),
-    ("gcd", {"source_dataset": "gdc"}, "of reasoning-gym, got 'gdc'; did you mean gcd?"),
-    ("gcd", {"source_dataset": ["gcd"]}, "must be a task of reasoning-gym, got ['gcd']"),
+    (
+        "rearc",
+        {"output": [[0]]},
+        "earns 0.05 (wrong) by the default rearc instead of 1",
+    ),
+    (
+        "sudoku",
+        {"solution": None},
+        "(verifier_error) by the default sudoku instead of 1",
+    ),
+    (
+        "gcd",
+        {"source_dataset": "gdc"},
+        "of reasoning-gym, got 'gdc'; did you mean gcd?",
+    ),
+    (
+        "gcd",
+        {"source_dataset": ["gcd"]},
+        "must be a task of reasoning-gym, got ['gcd']",
+    ),
     (
         "simple_integration",
         {"integrand": "__import__('os').system('true')"},
@@ -107,10 +146,22 @@ BROKEN: list[tuple[str, dict[str, Any], str]] = [
         "holds; send the recipe of a problem made by this package instead",
     ),
     *(
-        (task, {}, f"entries of {task} are not scored: its verifier evaluates what the entry holds")
-        for task in ("bitwise_arithmetic", "number_sorting", "polynomial_multiplication")
+        (
+            task,
+            {},
+            f"entries of {task} are not scored: its verifier evaluates what the entry holds",
+        )
+        for task in (
+            "bitwise_arithmetic",
+            "number_sorting",
+            "polynomial_multiplication",
+        )
     ),
-    ("rush_hour", {}, "entries of rush_hour are not scored: the entry has no answer of its own"),
+    (
+        "rush_hour",
+        {},
+        "entries of rush_hour are not scored: the entry has no answer of its own",
+    ),
 ]
 
 
@@ -121,7 +172,9 @@ async def test_a_broken_entry_is_rejected_without_a_reward(
     [problem] = await gym.problems(task)
     entry = after_json(problem)
     entry["metadata"] |= change
-    reply = await post("/verify", row("", f"<answer>{problem.oracle}</answer>", **entry))
+    reply = await post(
+        "/verify", row("", f"<answer>{problem.oracle}</answer>", **entry)
+    )
     assert reply.status == 422
     assert says in reply.body["error"]
 
@@ -129,15 +182,30 @@ async def test_a_broken_entry_is_rejected_without_a_reward(
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"answer": None}, "answer is null, so this gcd entry can't be checked; send the recipe"),
-        ({"answer": "2\n"}, "its own answer, '2\\n', earns 0.0 (wrong) by the default gcd"),
+        (
+            {"answer": None},
+            "answer is null, so this gcd entry can't be checked; send the recipe",
+        ),
+        (
+            {"answer": "2\n"},
+            "its own answer, '2\\n', earns 0.0 (wrong) by the default gcd",
+        ),
         ({"question": None}, "entry: question must be a string, got None"),
         ({"metadata": None}, "the row needs a recipe, or reasoning-gym's question"),
-        ({"metadata": {}}, "metadata.source_dataset must be a task of reasoning-gym, got None"),
+        (
+            {"metadata": {}},
+            "metadata.source_dataset must be a task of reasoning-gym, got None",
+        ),
     ],
 )
-async def test_an_incomplete_row_is_rejected(post: Post, change: dict[str, Any], says: str) -> None:
-    entry = {"question": "?", "answer": "2", "metadata": {"source_dataset": "gcd"}} | change
+async def test_an_incomplete_row_is_rejected(
+    post: Post, change: dict[str, Any], says: str
+) -> None:
+    entry = {
+        "question": "?",
+        "answer": "2",
+        "metadata": {"source_dataset": "gcd"},
+    } | change
     reply = await post("/verify", row("?", "<answer>2</answer>", **entry))
     assert reply.status == 422
     assert says in reply.body["error"]
@@ -150,13 +218,26 @@ class Overloaded(AsyncReasoningGym):
         super().__init__(processes=1)
         self._status = status
 
-    async def score_group(self, problem: Scorable, completions: Sequence[str]) -> list[Score]:
-        return [Score(score=0.0, status=self._status, detail="too much")] * len(completions)
+    async def score_group(
+        self, problem: Scorable, completions: Sequence[str]
+    ) -> list[Score]:
+        return [Score(score=0.0, status=self._status, detail="too much")] * len(
+            completions
+        )
 
 
-@pytest.mark.parametrize("status", [Status.TIMEOUT, Status.OUT_OF_MEMORY, Status.CRASHED])
-async def test_an_entry_whose_answer_gets_no_verdict_is_unscored(status: Status) -> None:
+@pytest.mark.parametrize(
+    "status", [Status.TIMEOUT, Status.OUT_OF_MEMORY, Status.CRASHED]
+)
+async def test_an_entry_whose_answer_gets_no_verdict_is_unscored(
+    status: Status,
+) -> None:
     entry = {"question": "?", "answer": "2", "metadata": {"source_dataset": "gcd"}}
-    [score] = await Scorer(Overloaded(status)).score(entry_target(entry), ["<answer>4</answer>"])
+    [score] = await Scorer(Overloaded(status)).score(
+        entry_target(entry), ["<answer>4</answer>"]
+    )
     assert (score.score, score.status) == (None, Status.UNSCORED)
-    assert score.detail == f"the entry's own answer has no verdict ({status.value}): too much"
+    assert (
+        score.detail
+        == f"the entry's own answer has no verdict ({status.value}): too much"
+    )

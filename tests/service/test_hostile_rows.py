@@ -21,7 +21,9 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def hurried(stock: WorkerStock) -> AsyncIterator[AsyncReasoningGym]:
     """A gym that waits less for answers that hang."""
-    async with AsyncReasoningGym(processes=2, verify_timeout=1.5, start_worker=stock.lend) as gym:
+    async with AsyncReasoningGym(
+        processes=2, verify_timeout=1.5, start_worker=stock.lend
+    ) as gym:
         yield gym
 
 
@@ -46,7 +48,9 @@ async def test_hostile_answers_have_the_same_outcome_as_in_python(
     async with RewardService(hurried, ServiceSettings(port=0)) as service:
         found = await asyncio.gather(*(outcomes(case, service.url) for case in CASES))
     different = [
-        (case, *pair) for case, pair in zip(CASES, found, strict=True) if pair[0] != pair[1]
+        (case, *pair)
+        for case, pair in zip(CASES, found, strict=True)
+        if pair[0] != pair[1]
     ]
     assert different == []
     assert hurried.counts["sandbox/restarts"] == 0

@@ -10,8 +10,16 @@ from worker_stock import WorkerStock
 from reasoning_gym_environment import AsyncReasoningGym
 from reasoning_gym_environment.records import Score, Status
 from reasoning_gym_environment.service import app
-from reasoning_gym_environment.service._messages import MAX_CHARACTERS, nemo_text, read_json
-from reasoning_gym_environment.service.app import RewardService, ServiceSettings, reward_of
+from reasoning_gym_environment.service._messages import (
+    MAX_CHARACTERS,
+    nemo_text,
+    read_json,
+)
+from reasoning_gym_environment.service.app import (
+    RewardService,
+    ServiceSettings,
+    reward_of,
+)
 
 
 @pytest.mark.parametrize(
@@ -23,7 +31,10 @@ from reasoning_gym_environment.service.app import RewardService, ServiceSettings
         ([{"type": "function_call", "arguments": "{}"}], ""),
         ([{"type": "message", "content": [{"type": "refusal", "refusal": "no"}]}], ""),
         (
-            [{"type": "message", "content": [{"type": "output_text", "text": t}]} for t in "ab"],
+            [
+                {"type": "message", "content": [{"type": "output_text", "text": t}]}
+                for t in "ab"
+            ],
             "ab",
         ),
     ],
@@ -60,7 +71,11 @@ async def test_a_completion_that_is_too_long_is_rejected(
         for route, field, fields in (
             ("/score", "completions.0", {"completions": [TOO_LONG]}),
             ("/slime", "response", {"response": TOO_LONG, "label": {}}),
-            ("/openrlhf", "query.0", {"query": [TOO_LONG], "prompts": [""], "labels": [{}]}),
+            (
+                "/openrlhf",
+                "query.0",
+                {"query": [TOO_LONG], "prompts": [""], "labels": [{}]},
+            ),
         ):
             reply = await post(route, fields, service.url)
             assert reply.status == 422
@@ -82,9 +97,14 @@ def test_a_text_that_looks_like_a_large_number_is_read() -> None:
 
 def test_an_unscored_reward_is_503_with_retry_after() -> None:
     score = Score(score=None, status=Status.UNSCORED, detail="killed from outside")
-    with pytest.raises(HTTPException, match="completion now: killed from outside") as refused:
+    with pytest.raises(
+        HTTPException, match="completion now: killed from outside"
+    ) as refused:
         reward_of(score)
-    assert (refused.value.status_code, refused.value.headers) == (503, {"Retry-After": "1"})
+    assert (refused.value.status_code, refused.value.headers) == (
+        503,
+        {"Retry-After": "1"},
+    )
 
 
 @pytest.mark.asyncio(loop_scope="session")
@@ -94,15 +114,21 @@ async def test_an_unscored_response_is_masked(
     monkeypatch.setattr(app, "RETRY_PAUSES", (0.01, 0.01))
     recipe = {"task": "knight_swap", "seed": 8}
     async with (
-        AsyncReasoningGym(processes=1, generation_timeout=0.0001, start_worker=stock.lend) as gym,
+        AsyncReasoningGym(
+            processes=1, generation_timeout=0.0001, start_worker=stock.lend
+        ) as gym,
         RewardService(gym, ServiceSettings(port=0)) as service,
     ):
-        reply = await post("/verify", row("", "<answer>No</answer>", recipe=recipe), service.url)
+        reply = await post(
+            "/verify", row("", "<answer>No</answer>", recipe=recipe), service.url
+        )
         assert (reply.status, reply.body["status"]) == (200, "unscored")
         assert (reply.body["reward"], reply.body["mask_sample"]) == (0.0, True)
         assert "knight_swap: " in reply.body["detail"]
         reply = await post("/slime", {"response": "", "label": recipe}, service.url)
         assert (reply.status, reply.headers["Retry-After"]) == (503, "1")
         registry = service.app.state.registry
-        answers = registry.get_sample_value("reasoning_gym_answers_total", {"status": "unscored"})
+        answers = registry.get_sample_value(
+            "reasoning_gym_answers_total", {"status": "unscored"}
+        )
         assert answers == 1 + 3, "slime's is tried three times"

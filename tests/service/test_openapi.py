@@ -4,8 +4,10 @@ import asyncio
 import json
 
 import pytest
-import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
+
+pytest.importorskip("schemathesis", reason="needs the extra `nightly`")
+import schemathesis
 from schemathesis.checks import (
     content_type_conformance,
     not_a_server_error,
@@ -15,7 +17,13 @@ from schemathesis.checks import (
 from schemathesis.generation import GenerationMode
 
 from reasoning_gym_environment import AsyncReasoningGym
-from reasoning_gym_environment.service.app import RewardService, ServiceSettings, create_app
+from reasoning_gym_environment.service.app import (
+    RewardService,
+    ServiceSettings,
+    create_app,
+)
+
+pytestmark = pytest.mark.nightly
 
 DOCUMENT = create_app(AsyncReasoningGym(processes=1), ServiceSettings()).openapi()
 SCHEMA = schemathesis.openapi.from_dict(DOCUMENT)
@@ -24,7 +32,8 @@ OPERATIONS = [
     for path, methods in DOCUMENT["paths"].items()
     for method, operation in methods.items()
     for mode in GenerationMode
-    if "requestBody" in operation or mode is GenerationMode.POSITIVE  # without one, all is right
+    # Without one, all is right.
+    if "requestBody" in operation or mode is GenerationMode.POSITIVE
 ]
 CHECKS = [
     not_a_server_error,
@@ -39,13 +48,16 @@ OF_PROBLEMS = 3
 
 def test_every_schema_has_a_description() -> None:
     schemas = DOCUMENT["components"]["schemas"]
-    assert [name for name, schema in schemas.items() if not schema.get("description")] == []
+    assert [
+        name for name, schema in schemas.items() if not schema.get("description")
+    ] == []
     assert {"ScoreRequest", "ScoreReply", "NemoRequest", "ErrorReply"} <= schemas.keys()
     assert json.loads(json.dumps(DOCUMENT)) == DOCUMENT
 
 
 @pytest.mark.asyncio(loop_scope="session")
-@pytest.mark.filterwarnings("ignore:Recipes made with")  # random versions are other ones
+# Random versions are other ones.
+@pytest.mark.filterwarnings("ignore:Recipes made with")
 @pytest.mark.parametrize(("method", "path", "mode"), OPERATIONS)
 async def test_replies_conform_to_the_openapi_document(
     service: RewardService, method: str, path: str, mode: GenerationMode

@@ -34,7 +34,10 @@ async def test_problems_of_own_tasks_are_served_and_scored(
     async with session.get(f"{own.url}/health") as reply:
         modules = (await reply.json())["modules"]
     assert list(modules) == ["own_tasks"]
-    options: dict[str, Any] = {"tasks": ["own_sums", "gcd"], "complexity_mode": "curriculum"}
+    options: dict[str, Any] = {
+        "tasks": ["own_sums", "gcd"],
+        "complexity_mode": "curriculum",
+    }
     asked = {"stream": "run", "count": 16, "options": options}
     served = (await post("/problems", asked, own.url)).body
     assert served["modules"] == modules
@@ -43,7 +46,11 @@ async def test_problems_of_own_tasks_are_served_and_scored(
     recipe, question = mine[0]["recipe"], mine[0]["question"]
     a, _, b, *_ = question.split()
     right = f"<answer>{int(a) + int(b)}</answer>"
-    body = {"recipe": recipe, "completions": [right, "<answer>-1</answer>"], "stream": "run"}
+    body = {
+        "recipe": recipe,
+        "completions": [right, "<answer>-1</answer>"],
+        "stream": "run",
+    }
     scores = (await post("/score", body, own.url)).body["scores"]
     assert [score["status"] for score in scores] == ["solved", "wrong"]
     nemo = row(question, right, recipe=json.dumps(recipe), question=question)
@@ -65,4 +72,6 @@ async def test_a_service_without_the_module_names_the_option(
     ):
         reply = await post(route, body)
         assert reply.status == 422
-        assert "a task of your own needs its module in task_modules" in reply.body["error"]
+        assert (
+            "a task of your own needs its module in task_modules" in reply.body["error"]
+        )

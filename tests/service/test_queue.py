@@ -29,7 +29,13 @@ class Queue:
     """A queue of texts, whose batches end when their first text is told to."""
 
     def __init__(self, **settings: Any) -> None:
-        known = {"most": 1000, "slots": 4, "gathering": 0, "longest_wait": 60.0, **settings}
+        known = {
+            "most": 1000,
+            "slots": 4,
+            "gathering": 0,
+            "longest_wait": 60.0,
+            **settings,
+        }
         self.queue = ScoringQueue(CollectorRegistry(), **known)
         self.started: list[str] = []
         self._ends: dict[str, asyncio.Future[Status]] = {}
@@ -39,7 +45,9 @@ class Queue:
         status = await self._ends.setdefault(texts[0], asyncio.Future())
         return [Score(score=0.0, status=status, answer=text) for text in texts]
 
-    async def ask(self, client: str, texts: str, *, key: int = 0) -> asyncio.Task[list[Score]]:
+    async def ask(
+        self, client: str, texts: str, *, key: int = 0
+    ) -> asyncio.Task[list[Score]]:
         """Ask for the scores of some texts; return once they are scored, or stand in line."""
         score = self.queue.score(self._score, texts.split(), key=key, client=client)
         asked = asyncio.create_task(score)
@@ -61,8 +69,13 @@ class Queue:
 async def test_completions_with_one_key_are_batched_and_keep_their_order() -> None:
     queue = Queue(slots=1)
     await queue.end("0", "1")
-    asked = [queue.queue.score(queue._score, [f"{n}"], key=n % 2, client="a") for n in range(6)]
-    answers = [[score.answer for score in scores] for scores in await asyncio.gather(*asked)]
+    asked = [
+        queue.queue.score(queue._score, [f"{n}"], key=n % 2, client="a")
+        for n in range(6)
+    ]
+    answers = [
+        [score.answer for score in scores] for scores in await asyncio.gather(*asked)
+    ]
     assert answers == [[f"{n}"] for n in range(6)]
     assert queue.started == ["0 2 4", "1 3 5"]
 
@@ -75,9 +88,15 @@ async def test_batches_are_bounded_and_hold_completions_of_one_client() -> None:
     assert [len(each.split()) for each in queue.started] == [MAX_BATCH // 2] * 5 + [1]
     await queue.end("0")
     await queue.ask("a", texts, key=1)
-    assert [len(each.split()) for each in queue.started[6:]] == [MAX_BATCH, MAX_BATCH, 4]
+    assert [len(each.split()) for each in queue.started[6:]] == [
+        MAX_BATCH,
+        MAX_BATCH,
+        4,
+    ]
     await queue.ask("c", "same " * 50)
-    assert [len(each.split()) for each in queue.started[9:]] == [50], "it is verified once"
+    assert [len(each.split()) for each in queue.started[9:]] == [50], (
+        "it is verified once"
+    )
 
 
 async def test_a_full_queue_rejects_and_recovers() -> None:
@@ -90,9 +109,14 @@ async def test_a_full_queue_rejects_and_recovers() -> None:
     ):
         with pytest.raises(HTTPException, match=says) as refused:
             await (await queue.ask(client, texts))
-        assert (refused.value.status_code, refused.value.headers) == (429, {"Retry-After": "1"})
+        assert (refused.value.status_code, refused.value.headers) == (
+            429,
+            {"Retry-After": "1"},
+        )
     await queue.end("b1")
-    with pytest.raises(HTTPException, match="3 completions of this client are pending, of 3"):
+    with pytest.raises(
+        HTTPException, match="3 completions of this client are pending, of 3"
+    ):
         await (await queue.ask("a", "a4"))
     await queue.end("a1", "a4")
     assert len(await (await queue.ask("a", "a4"))) == 1
@@ -131,7 +155,9 @@ async def test_a_client_whose_answers_hang_has_a_quarter_of_the_slots_while_othe
     assert queue.started[15:] == ["h8"]
 
 
-async def test_a_new_client_has_a_quarter_of_the_slots_until_a_batch_was_quick() -> None:
+async def test_a_new_client_has_a_quarter_of_the_slots_until_a_batch_was_quick() -> (
+    None
+):
     queue = Queue(slots=4)
     await queue.ask("other", "o")
     for key in range(3):
@@ -141,7 +167,9 @@ async def test_a_new_client_has_a_quarter_of_the_slots_until_a_batch_was_quick()
     assert queue.started[2:] == ["n1", "n2"]
 
 
-async def test_a_client_whose_answers_hang_has_all_slots_while_nobody_else_asks() -> None:
+async def test_a_client_whose_answers_hang_has_all_slots_while_nobody_else_asks() -> (
+    None
+):
     queue = Queue(slots=4)
     await queue.ask("hangs", "h")
     await queue.end("h", status=Status.TIMEOUT)
@@ -193,9 +221,14 @@ async def test_an_error_reaches_only_the_callers_of_its_batch() -> None:
 async def test_completions_that_wait_too_long_get_503() -> None:
     queue = Queue(slots=1, longest_wait=0.1)
     await queue.ask("a", "a")
-    with pytest.raises(HTTPException, match=r"waited 0\.1 s for a free verifier") as refused:
+    with pytest.raises(
+        HTTPException, match=r"waited 0\.1 s for a free verifier"
+    ) as refused:
         await (await queue.ask("b", "b"))
-    assert (refused.value.status_code, refused.value.headers) == (503, {"Retry-After": "10"})
+    assert (refused.value.status_code, refused.value.headers) == (
+        503,
+        {"Retry-After": "10"},
+    )
     await queue.end("a", "c")
     assert len(await (await queue.ask("b", "c"))) == 1
     assert queue.started == ["a", "c"]
@@ -220,18 +253,25 @@ async def test_requests_for_one_recipe_are_scored_together(
     names = ("reasoning_gym_batches_total", "reasoning_gym_batched_answers_total")
     before = [registry.get_sample_value(name) for name in names]
     texts = [right(problem), *(f"<answer>{-n}</answer>" for n in range(1, 8))]
-    asked = [post("/score", {"recipe": recipe, "completions": [text]}) for text in texts]
+    asked = [
+        post("/score", {"recipe": recipe, "completions": [text]}) for text in texts
+    ]
     replies = await asyncio.gather(*asked)
-    assert [r.body["scores"][0]["status"] for r in replies] == ["solved"] + ["wrong"] * 7
+    assert [r.body["scores"][0]["status"] for r in replies] == ["solved"] + [
+        "wrong"
+    ] * 7
     batches, batched = (
-        registry.get_sample_value(name) - value for name, value in zip(names, before, strict=True)
+        registry.get_sample_value(name) - value
+        for name, value in zip(names, before, strict=True)
     )
     assert batched == 8
     assert batches < 8
 
 
 @asynccontextmanager
-async def started(gym: AsyncReasoningGym, **settings: Any) -> AsyncIterator[RewardService]:
+async def started(
+    gym: AsyncReasoningGym, **settings: Any
+) -> AsyncIterator[RewardService]:
     async with RewardService(gym, ServiceSettings(port=0, **settings)) as service:
         yield service
 
@@ -258,8 +298,19 @@ async def test_all_routes_but_health_require_a_token(
     body = {"recipe": problem.recipe.to_json(), "completions": [right(problem)]}
     one, other = TOKENS.splitlines()
     async with started(gym, token=TOKENS) as service:
-        basic = [encode_basic_auth(*pair) for pair in ((one, ""), ("", f"{one}:{one}"), ("", ""))]
-        malformed = (one, "Bearer ", "Bearer é", "Basic é", "Basic x", f"Basic {one}", *basic)
+        basic = [
+            encode_basic_auth(*pair)
+            for pair in ((one, ""), ("", f"{one}:{one}"), ("", ""))
+        ]
+        malformed = (
+            one,
+            "Bearer ",
+            "Bearer é",
+            "Basic é",
+            "Basic x",
+            f"Basic {one}",
+            *basic,
+        )
         for bad in (None, f"Bearer {one} {other}", f"Bearer {other[:-1]}", *malformed):
             headers = bad and {"Authorization": bad}
             reply = await post("/score", body, url=service.url, headers=headers)
@@ -267,7 +318,9 @@ async def test_all_routes_but_health_require_a_token(
             assert "Authorization: Bearer TOKEN is missing" in reply.body["error"]
         for good in (f"Bearer {one}", f"Bearer {other}", encode_basic_auth("any", one)):
             headers = {"Authorization": good}
-            assert (await post("/score", body, url=service.url, headers=headers)).status == 200
+            assert (
+                await post("/score", body, url=service.url, headers=headers)
+            ).status == 200
         for route, status in (("health", 200), ("metrics", 401), ("openapi.json", 401)):
             async with session.get(f"{service.url}/{route}") as response:
                 assert response.status == status
@@ -285,7 +338,11 @@ async def test_a_websocket_requires_a_token() -> None:
     one, _ = TOKENS.splitlines()
     gate = BearerToken(app, tokens=[one])
     for header in (b"", b"Bearer wrong", encode_basic_auth("token", one).encode()):
-        scope = {"type": "websocket", "path": "/ws", "headers": [(b"authorization", header)]}
+        scope = {
+            "type": "websocket",
+            "path": "/ws",
+            "headers": [(b"authorization", header)],
+        }
         await gate(scope, asyncio.Queue[Message]().get, send)
     assert passed == [one]
     assert [m["status"] for m in sent if "status" in m] == [401, 401]
@@ -294,7 +351,9 @@ async def test_a_websocket_requires_a_token() -> None:
 async def test_each_token_has_its_half_of_the_queue(post: Post) -> None:
     gym = Hung()
     async with started(gym, token=TOKENS, queue=4, drain=0) as service:
-        ones, others = ({"Authorization": f"Bearer {token}"} for token in TOKENS.splitlines())
+        ones, others = (
+            {"Authorization": f"Bearer {token}"} for token in TOKENS.splitlines()
+        )
         body = {"recipe": RECIPE, "completions": ["4"] * 2}
         first = asyncio.create_task(post("/score", body, url=service.url, headers=ones))
         await gym.asked.wait()
@@ -302,22 +361,32 @@ async def test_each_token_has_its_half_of_the_queue(post: Post) -> None:
         assert refused.status == 429
         assert "2 completions of this client" in refused.body["error"]
         as_basic = {"Authorization": encode_basic_auth("x", TOKENS.splitlines()[0])}
-        assert (await post("/score", body, url=service.url, headers=as_basic)).status == 429
-        second = asyncio.create_task(post("/score", body, url=service.url, headers=others))
+        assert (
+            await post("/score", body, url=service.url, headers=as_basic)
+        ).status == 429
+        second = asyncio.create_task(
+            post("/score", body, url=service.url, headers=others)
+        )
         done, _ = await asyncio.wait({first, second}, timeout=0.1)
         assert not done
     assert [reply.status for reply in await asyncio.gather(first, second)] == [503, 503]
 
 
-async def test_a_disconnect_is_counted_and_leaves_other_requests_alone(post: Post) -> None:
+async def test_a_disconnect_is_counted_and_leaves_other_requests_alone(
+    post: Post,
+) -> None:
     async with started(Hung(), drain=0) as service:
         sample = service.app.state.registry.get_sample_value
         body = {"recipe": RECIPE, "completions": ["4"]}
-        leaves, stays = (asyncio.create_task(post("/score", body, service.url)) for _ in range(2))
+        leaves, stays = (
+            asyncio.create_task(post("/score", body, service.url)) for _ in range(2)
+        )
         while sample("reasoning_gym_queued_answers") < 2:
             await asyncio.sleep(0.01)
         leaves.cancel()
-        while not sample("reasoning_gym_requests_total", {"route": "/score", "code": "499"}):
+        while not sample(
+            "reasoning_gym_requests_total", {"route": "/score", "code": "499"}
+        ):
             await asyncio.sleep(0.01)
         assert sample("reasoning_gym_queued_answers") == 1
     assert (await stays).status == 503
@@ -331,7 +400,9 @@ async def test_a_gym_that_is_closed_ends_the_requests_that_it_scores(
         recipe = {"task": "rush_hour", "seed": 4}
         hanging = {"recipe": recipe, "completions": ["<answer>A+99999999991</answer>"]}
         pending = asyncio.create_task(post("/score", hanging, url=service.url))
-        while not service.app.state.registry.get_sample_value("reasoning_gym_batches_total"):
+        while not service.app.state.registry.get_sample_value(
+            "reasoning_gym_batches_total"
+        ):
             await asyncio.sleep(0.01)
         await gym.close()
         assert (await asyncio.wait_for(pending, 30)).status == 503
@@ -346,7 +417,9 @@ async def test_a_task_that_hangs_does_not_starve_another_client(
     body = {"recipe": problem.recipe.to_json(), "completions": [right(problem)]}
     elsewhere = aiohttp.TCPConnector(local_addr=("127.0.0.2", 0))
     async with (
-        AsyncReasoningGym(processes=2, verify_timeout=1.0, start_worker=stock.lend) as gym,
+        AsyncReasoningGym(
+            processes=2, verify_timeout=1.0, start_worker=stock.lend
+        ) as gym,
         started(gym, drain=0) as service,
         aiohttp.ClientSession(service.url, connector=elsewhere) as hostile,
     ):
@@ -377,7 +450,10 @@ async def test_requests_that_outlast_draining_get_503(
 
 
 async def test_openrlhf_and_slime_wait_for_room_in_the_queue(
-    gym: AsyncReasoningGym, post: Post, problem: Problem, monkeypatch: pytest.MonkeyPatch
+    gym: AsyncReasoningGym,
+    post: Post,
+    problem: Problem,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(app, "RETRY_PAUSES", (0.1,) * 30)
     label = problem.recipe.to_json()
@@ -385,5 +461,7 @@ async def test_openrlhf_and_slime_wait_for_room_in_the_queue(
     batch = {"query": [right(problem)] * 3, "prompts": [""] * 3, "labels": [label] * 3}
     async with started(gym, queue=1) as service:
         asked = [("/openrlhf", batch), ("/slime", sample), ("/slime", sample)]
-        replies = await asyncio.gather(*(post(*each, url=service.url) for each in asked))
+        replies = await asyncio.gather(
+            *(post(*each, url=service.url) for each in asked)
+        )
     assert [reply.body for reply in replies] == [{"rewards": [1.0] * 3}, 1.0, 1.0]

@@ -26,17 +26,31 @@ async def test_completions_are_scored_as_in_python_for_a_recipe_or_its_json(
     texts = [right(problem), "It is four.", "<answer>-1</answer>"]
     recipe = problem.recipe.to_json()
     reply = await post("/score", {"recipe": recipe, "completions": texts})
-    scores = [s.to_json() for s in await gym.score_many((problem, text) for text in texts)]
+    scores = [
+        s.to_json() for s in await gym.score_many((problem, text) for text in texts)
+    ]
     assert reply.status == 200
     for given, expected in zip(reply.body["scores"], scores, strict=True):
         assert {**given, "seconds": 0} == {**expected, "seconds": 0}
-    assert [s["status"] for s in reply.body["scores"]] == ["solved", "no_answer", "wrong"]
-    reply = await post("/score", {"recipe": json.dumps(recipe), "completions": texts[:1]})
+    assert [s["status"] for s in reply.body["scores"]] == [
+        "solved",
+        "no_answer",
+        "wrong",
+    ]
+    reply = await post(
+        "/score", {"recipe": json.dumps(recipe), "completions": texts[:1]}
+    )
     assert reply.body["scores"][0]["score"] == 1.0
 
 
-async def test_a_nemo_gym_row_comes_back_with_its_reward(post: Post, problem: Problem) -> None:
-    fields = {"recipe": problem.recipe.to_json(), "question": problem.question, "agent_ref": {}}
+async def test_a_nemo_gym_row_comes_back_with_its_reward(
+    post: Post, problem: Problem
+) -> None:
+    fields = {
+        "recipe": problem.recipe.to_json(),
+        "question": problem.question,
+        "agent_ref": {},
+    }
     asked = row(problem.question, right(problem), **fields)
     reply = await post("/verify", asked)
     assert reply.status == 200
@@ -57,14 +71,22 @@ async def test_a_nemo_gym_row_comes_back_with_its_reward(post: Post, problem: Pr
     assert (seeded.status, seeded.body) == (200, {})
 
 
-async def test_a_row_with_another_question_is_rejected(post: Post, problem: Problem) -> None:
-    asked = row(problem.question, "", recipe=problem.recipe.to_json(), question="What is 2 + 2?")
+async def test_a_row_with_another_question_is_rejected(
+    post: Post, problem: Problem
+) -> None:
+    asked = row(
+        problem.question, "", recipe=problem.recipe.to_json(), question="What is 2 + 2?"
+    )
     reply = await post("/verify", asked)
     assert reply.status == 422
-    assert "the row 'What is 2 + 2?': the row is of another version" in reply.body["error"]
+    assert (
+        "the row 'What is 2 + 2?': the row is of another version" in reply.body["error"]
+    )
 
 
-async def test_openrlhf_gets_a_reward_for_each_query(post: Post, problem: Problem) -> None:
+async def test_openrlhf_gets_a_reward_for_each_query(
+    post: Post, problem: Problem
+) -> None:
     prompt = "Answer as <answer>…</answer>."
     label = json.dumps(problem.recipe.to_json())
     texts = [f"<s>{prompt} {right(problem)}<|im_end|>", f"<s>{prompt} four"]
@@ -105,7 +127,10 @@ async def test_slime_gets_a_number(post: Post, problem: Problem) -> None:
     asked = {"prompt": [{"role": "user", "content": "?"}], "response": right(problem)}
     assert (await post("/slime", {**asked, "label": label})).body == 1.0
     assert (await post("/slime", {**asked, "response": "", "label": label})).body == 0.0
-    asked |= {"prompt": "<think>\n", "response": f"<answer>{problem.oracle}</answer> hmm"}
+    asked |= {
+        "prompt": "<think>\n",
+        "response": f"<answer>{problem.oracle}</answer> hmm",
+    }
     assert (await post("/slime", {**asked, "label": label})).body == 0.0
 
 
@@ -129,7 +154,9 @@ async def test_the_root_says_what_this_is_and_health_that_its_workers_are_ready(
         assert (response.status, response.url.path) == (200, "/openapi.json")
 
 
-async def test_the_request_that_the_page_begins_with_gets_its_reply(service: RewardService) -> None:
+async def test_the_request_that_the_page_begins_with_gets_its_reply(
+    service: RewardService,
+) -> None:
     command, shown = (block.text for block in blocks(ROOT / "docs/rewards.md")[1:3])
     words = shlex.split(command.replace("http://127.0.0.1:8080", service.url))
     curl = await asyncio.create_subprocess_exec(*words, stdout=PIPE)
@@ -144,15 +171,21 @@ async def test_the_request_that_the_page_begins_with_gets_its_reply(service: Rew
 async def test_prometheus_parses_the_metrics(
     post: Post, service: RewardService, session: aiohttp.ClientSession, problem: Problem
 ) -> None:
-    await post("/score", {"recipe": problem.recipe.to_json(), "completions": [right(problem)]})
+    await post(
+        "/score", {"recipe": problem.recipe.to_json(), "completions": [right(problem)]}
+    )
     await post("/nowhere", {})
     async with session.get(f"{service.url}/metrics") as response:
         assert response.content_type == "text/plain"
-        families = {f.name: f for f in text_string_to_metric_families(await response.text())}
+        families = {
+            f.name: f for f in text_string_to_metric_families(await response.text())
+        }
     samples = families["reasoning_gym_requests"].samples
     requests = {(s.labels["route"], s.labels["code"]) for s in samples}
     assert {("/score", "200"), ("none", "404")} <= requests
-    solved = [s.value for s in families["reasoning_gym_answers"].samples if "solved" in str(s)]
+    solved = [
+        s.value for s in families["reasoning_gym_answers"].samples if "solved" in str(s)
+    ]
     assert max(solved) >= 1
     assert families["reasoning_gym_request_seconds"].type == "histogram"
     assert [s.value for s in families["reasoning_gym_ready"].samples] == [1]
@@ -201,16 +234,26 @@ async def test_an_invalid_request_is_rejected(post: Post) -> None:
         (b'{"a": 1e999}', 400, "the body has a number that is too large"),
         (b'[[{"a": [-10e308]}]]', 400, "the body has a number that is too large"),
         (b"[" + b"9" * 400 + b".0]", 400, "the body has a number that is too large"),
-        (b"[" * 300 + b"]" * 300, 400, "the body is not valid JSON: recursion limit exceeded"),
+        (
+            b"[" * 300 + b"]" * 300,
+            400,
+            "the body is not valid JSON: recursion limit exceeded",
+        ),
         (b"\x80\x04K\x01.", 400, "the body is not valid JSON: "),
         (b'"' + b"x" * 2**19 + b'"', 413, "the body is larger than the 524288 bytes"),
     ],
 )
 async def test_invalid_json_is_rejected(
-    service: RewardService, session: aiohttp.ClientSession, body: bytes, status: int, says: str
+    service: RewardService,
+    session: aiohttp.ClientSession,
+    body: bytes,
+    status: int,
+    says: str,
 ) -> None:
     headers = {"Content-Type": "application/json"}
-    async with session.post(f"{service.url}/score", data=body, headers=headers) as response:
+    async with session.post(
+        f"{service.url}/score", data=body, headers=headers
+    ) as response:
         assert response.status == status
         assert says in (await response.json())["error"]
 
@@ -220,7 +263,10 @@ async def test_other_content_types_routes_and_methods_get_json_errors(
 ) -> None:
     async with session.post(f"{service.url}/score", data="{}") as response:
         assert response.status == 415
-        assert "must be application/json, got text/plain" in (await response.json())["error"]
+        assert (
+            "must be application/json, got text/plain"
+            in (await response.json())["error"]
+        )
     async with session.get(f"{service.url}/score") as response:
         assert (response.status, response.headers["Allow"]) == (405, "POST")
         assert (await response.json()) == {"error": "GET /score: Method Not Allowed"}

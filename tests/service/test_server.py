@@ -43,7 +43,9 @@ class Served:
         await send({"type": "http.response.body"})
 
     async def connect(self, sent: bytes = b"") -> Connection:
-        connection = await asyncio.open_connection("127.0.0.1", int(self.url.rpartition(":")[2]))
+        connection = await asyncio.open_connection(
+            "127.0.0.1", int(self.url.rpartition(":")[2])
+        )
         connection[1].write(sent)
         return connection
 
@@ -52,7 +54,9 @@ class Served:
 async def serving(patience: float) -> AsyncIterator[Served]:
     served = Served()
     limits = {"drain": 0, "patience": patience}
-    async with HttpServer(served, host="127.0.0.1", port=0, lifespan=False, **limits) as server:
+    async with HttpServer(
+        served, host="127.0.0.1", port=0, lifespan=False, **limits
+    ) as server:
         served.url = server.url
         yield served
 
@@ -69,7 +73,9 @@ async def until_closed(connection: Connection) -> None:
     writer.close()
 
 
-async def test_a_connection_ends_if_its_head_does_not_arrive_or_its_reply_is_not_read() -> None:
+async def test_a_connection_ends_if_its_head_does_not_arrive_or_its_reply_is_not_read() -> (
+    None
+):
     async with serving(patience=0.1) as served:
         for sent in (b"", b"POST /score HTTP/1.1\r\nHost: x"):
             await until_closed(await served.connect(sent))

@@ -43,19 +43,34 @@ async def test_a_stream_that_learns_without_a_group_size_says_that_scores_teach_
     gym: AsyncReasoningGym, post: Post, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with keeping(gym, tmp_path) as url:
-        opened = (await post("/problems", {"stream": "a", "options": CURRICULUM}, url=url)).body
-        assert opened["note"].startswith("group_size is not set, so that scores teach this stream")
+        opened = (
+            await post("/problems", {"stream": "a", "options": CURRICULUM}, url=url)
+        ).body
+        assert opened["note"].startswith(
+            "group_size is not set, so that scores teach this stream"
+        )
         recipe = opened["problems"][0]["recipe"]
-        scored = {"stream": "a", "recipe": recipe, "completions": ["<answer>0</answer>"] * 8}
+        scored = {
+            "stream": "a",
+            "recipe": recipe,
+            "completions": ["<answer>0</answer>"] * 8,
+        }
         assert (await post("/score", scored, url=url)).status == 200
-        told = {"stream": "a", "results": [{"recipe": recipe, "solved": 0, "attempts": 8}]}
-        assert (await post("/observe", told, url=url)).status == 200  # it was awaited still
+        told = {
+            "stream": "a",
+            "results": [{"recipe": recipe, "solved": 0, "attempts": 8}],
+        }
+        # It was awaited still.
+        assert (await post("/observe", told, url=url)).status == 200
         sized = {"stream": "b", "options": {**CURRICULUM, "group_size": 8}}
         assert (await post("/problems", sized, url=url)).body["note"] == ""
         client = RewardClient(url)
         for _ in range(2):
             await asyncio.to_thread(client.problems, "a")
-    assert len([m for m in caplog.messages if m.startswith("Stream a: group_size is not")]) == 1
+    assert (
+        len([m for m in caplog.messages if m.startswith("Stream a: group_size is not")])
+        == 1
+    )
 
 
 async def test_a_curriculum_climbs_and_continues_in_another_service(
@@ -68,13 +83,20 @@ async def test_a_curriculum_climbs_and_continues_in_another_service(
         told = {"stream": "a", "results": results(problems, 8)}
         reply = await post("/observe", told, url=url)
         assert (reply.status, reply.body) == (200, {"observed": 20})
-        last = (await post("/problems", {"stream": "a", "count": 40}, url=url)).body["problems"]
+        last = (await post("/problems", {"stream": "a", "count": 40}, url=url)).body[
+            "problems"
+        ]
         assert last[-1]["recipe"]["level"] > begin
     async with keeping(gym, tmp_path) as url:
         other = {"stream": "a", "options": {**CURRICULUM, "seed": 4}}
         reply = await post("/problems", other, url=url)
-        assert (reply.status, "stream 'a' has other options" in reply.body["error"]) == (409, True)
-        again = (await post("/problems", {"stream": "a", "count": 40}, url=url)).body["problems"]
+        assert (
+            reply.status,
+            "stream 'a' has other options" in reply.body["error"],
+        ) == (409, True)
+        again = (await post("/problems", {"stream": "a", "count": 40}, url=url)).body[
+            "problems"
+        ]
     assert again == last
 
 
@@ -123,8 +145,13 @@ async def test_a_group_counts_once_however_often_it_is_told(
         told = {"stream": "s", "recipe": first["recipe"], "completions": [text, "no"]}
         for _ in range(2):  # once more, as after a lost reply
             assert (await post("/score", told, url=url)).status == 200
-        reply = await post("/observe", {"stream": "s", "results": results([first], 8)}, url=url)
-        assert (reply.status, "it was observed already" in reply.body["error"]) == (404, True)
+        reply = await post(
+            "/observe", {"stream": "s", "results": results([first], 8)}, url=url
+        )
+        assert (reply.status, "it was observed already" in reply.body["error"]) == (
+            404,
+            True,
+        )
         observed = {"stream": "s", "results": results([second], 8)}
         assert (await post("/observe", observed, url=url)).status == 200
         late = {**told, "recipe": second["recipe"]}
@@ -155,7 +182,9 @@ async def test_completions_count_once_if_the_reply_to_them_is_lost(
         async with TestServer(relay) as server:
             client = RewardClient(f"http://127.0.0.1:{server.port}")
             for _ in range(2):
-                await asyncio.to_thread(client.score, problem["recipe"], ["no", "4"], stream="s")
+                await asyncio.to_thread(
+                    client.score, problem["recipe"], ["no", "4"], stream="s"
+                )
         sampling = (await post("/problems", asked, url=url)).body["sampling"]
     assert [reply.status for reply in replies] == [200] * 3
     assert sampling["sampling/fresh_with_signal"] == 0, "the group is whole, and counts"
@@ -207,25 +236,38 @@ async def test_an_invalid_stream_request_is_rejected(post: Post) -> None:
 
 
 async def test_each_handed_out_problem_accepts_one_result(post: Post) -> None:
-    asked: dict[str, Any] = {"stream": "once", "count": 2, "options": {"tasks": ["gcd"]}}
+    asked: dict[str, Any] = {
+        "stream": "once",
+        "count": 2,
+        "options": {"tasks": ["gcd"]},
+    }
     first, second = (await post("/problems", asked)).body["problems"]
     told = {"stream": "once", "results": results([first], 9)}
     reply = await post("/observe", told)
     says = "results.0.solved must be at most attempts (8), got 9"
     assert (reply.status, reply.body) == (422, {"error": says})
-    assert (await post("/observe", {**told, "results": results([first], 8)})).status == 200
+    assert (
+        await post("/observe", {**told, "results": results([first], 8)})
+    ).status == 200
     for again in (results([second, first], 1), results([second, second], 1)):
         reply = await post("/observe", {**told, "results": again})
         assert reply.status == 404
-        assert "results.1.recipe: stream 'once' does not await its result" in reply.body["error"]
+        assert (
+            "results.1.recipe: stream 'once' does not await its result"
+            in reply.body["error"]
+        )
     unscored = [{"recipe": second["recipe"], "solved": 0, "attempts": 0}]
     assert (await post("/observe", {**told, "results": unscored})).status == 200
 
 
-async def test_a_stream_keeps_its_options(gym: AsyncReasoningGym, tmp_path: Path) -> None:
+async def test_a_stream_keeps_its_options(
+    gym: AsyncReasoningGym, tmp_path: Path
+) -> None:
     streams = NamedStreams(gym, tmp_path)
     assert len((await streams.next("one", 2, GCD))[0]) == 2
-    with pytest.raises(HTTPException, match="stream 'one' has other options: omit them"):
+    with pytest.raises(
+        HTTPException, match="stream 'one' has other options: omit them"
+    ):
         await streams.next("one", 1, StreamOptions(tasks=["lcm"]))
     assert len((await streams.next("one", 1, None))[0]) == 1
     await streams.close()
@@ -260,7 +302,9 @@ async def test_a_closed_stream_keeps_the_groups_that_are_scored_in_part(
     options = StreamOptions.model_validate({**CURRICULUM, "group_size": 2})
     [problem], *_ = await streams.next("one", 1, options)
     for _ in range(2):
-        streams.report_scores("one", problem.recipe, [Score(score=1.0, status=Status.SOLVED)])
+        streams.report_scores(
+            "one", problem.recipe, [Score(score=1.0, status=Status.SOLVED)]
+        )
         await streams.save()
         await streams.next("two", 1, GCD)
     assert json.loads((tmp_path / "one.json").read_text())["handed_out"] == 0
@@ -276,17 +320,24 @@ async def test_a_new_stream_is_rejected_while_all_are_in_use(
     await asyncio.sleep(0)
     with pytest.raises(HTTPException, match="all 1 open streams are in use") as refused:
         await streams.next("two", 1, GCD)
-    assert (refused.value.status_code, refused.value.headers) == (409, {"Retry-After": "1"})
+    assert (refused.value.status_code, refused.value.headers) == (
+        409,
+        {"Retry-After": "1"},
+    )
     await using
     assert len((await streams.next("two", 1, GCD))[0]) == 1
     await streams.close()
 
 
-async def test_the_number_of_streams_is_bounded(gym: AsyncReasoningGym, tmp_path: Path) -> None:
+async def test_the_number_of_streams_is_bounded(
+    gym: AsyncReasoningGym, tmp_path: Path
+) -> None:
     streams = NamedStreams(gym, tmp_path, most=1, most_files=2)
     for name in ("one", "two", "one"):
         await streams.next(name, 1, GCD)
-    with pytest.raises(HTTPException, match="there are 2 streams, as many as there may be: delete"):
+    with pytest.raises(
+        HTTPException, match="there are 2 streams, as many as there may be: delete"
+    ):
         await streams.next("three", 1, GCD)
     await streams.close()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one.json", "two.json"]
@@ -308,10 +359,15 @@ async def test_a_stream_that_does_not_learn_repeats_no_problem_after_a_restart(
     await whole.close()
 
 
-async def test_streams_are_disabled_without_a_folder(gym: AsyncReasoningGym, post: Post) -> None:
+async def test_streams_are_disabled_without_a_folder(
+    gym: AsyncReasoningGym, post: Post
+) -> None:
     results = [{"recipe": {"task": "gcd", "seed": 4}, "solved": 0, "attempts": 1}]
     async with RewardService(gym, ServiceSettings(port=0)) as service:
-        for route, body in (("/problems", {"options": {}}), ("/observe", {"results": results})):
+        for route, body in (
+            ("/problems", {"options": {}}),
+            ("/observe", {"results": results}),
+        ):
             reply = await post(route, {"stream": "a", **body}, url=service.url)
             says = "streams are disabled: set --streams FOLDER"
             assert (reply.status, reply.body["error"]) == (409, says)
@@ -328,11 +384,15 @@ async def test_a_state_that_cannot_be_written_is_logged_and_written_later(
         await streams.save()
     assert len(caplog.messages) == 1
     assert caplog.messages[0].startswith("Cannot save streams, will retry: ")
-    with pytest.raises(HTTPException, match="cannot close stream 'one' to open another: "):
+    with pytest.raises(
+        HTTPException, match="cannot close stream 'one' to open another: "
+    ):
         await streams.next("two", 1, GCD)
     folder.unlink()
     await streams.close()
-    assert re.fullmatch(r"Streams are saved again after \d+ s", "".join(caplog.messages[1:]))
+    assert re.fullmatch(
+        r"Streams are saved again after \d+ s", "".join(caplog.messages[1:])
+    )
     assert [path.name for path in folder.iterdir()] == ["one.json"]
 
 
@@ -347,11 +407,17 @@ async def test_an_invalid_stream_file_is_rejected(
             reply = await post("/problems", {"stream": name}, url=url)
             assert reply.status == 422
             assert f"cannot start stream '{name}'" in reply.body["error"]
-            asked = {"stream": name, "recipe": {"task": "gcd", "seed": 4}, "completions": ["4"]}
-            assert (await post("/score", asked, url=url)).status == 200, "scores are not lost"
-    assert [line.partition(": cannot start stream ")[0] for line in caplog.messages] == [
-        "Cannot tell a stream its scores"
-    ] * 2
+            asked = {
+                "stream": name,
+                "recipe": {"task": "gcd", "seed": 4},
+                "completions": ["4"],
+            }
+            assert (await post("/score", asked, url=url)).status == 200, (
+                "scores are not lost"
+            )
+    assert [
+        line.partition(": cannot start stream ")[0] for line in caplog.messages
+    ] == ["Cannot tell a stream its scores"] * 2
 
 
 async def test_scores_of_an_invalid_stream_are_given_up_once_however_many_save(
@@ -377,12 +443,17 @@ async def test_a_stream_that_cannot_be_read_is_kept_for_later(
     kept = (tmp_path / "one.json").rename(tmp_path / "kept")
     (tmp_path / "one.json").mkdir()
     streams = NamedStreams(gym, tmp_path)
-    streams.report_scores("one", problem.recipe, [Score(score=1.0, status=Status.SOLVED)])
-    with pytest.raises(HTTPException, match="cannot read stream 'one': Is a directory") as refused:
+    streams.report_scores(
+        "one", problem.recipe, [Score(score=1.0, status=Status.SOLVED)]
+    )
+    with pytest.raises(
+        HTTPException, match="cannot read stream 'one': Is a directory"
+    ) as refused:
         await streams.next("one", 1, None)
     assert refused.value.status_code == 503
     await streams.save()
-    assert (caplog.messages, [*streams.pending_scores]) == ([], ["one"])  # it is tried again
+    # It is tried again.
+    assert (caplog.messages, [*streams.pending_scores]) == ([], ["one"])
     (tmp_path / "one.json").rmdir()
     kept.rename(tmp_path / "one.json")
     await streams.close()

@@ -47,7 +47,9 @@ async def small(writer: DumpWriter) -> None:
 
 async def ending(writer: DumpWriter, counts: Counter[str]) -> None:
     """Three groups that are under way when the end comes."""
-    writes = [asyncio.create_task(writer.write(SUCCESSFUL, row(n, 10))) for n in range(3)]
+    writes = [
+        asyncio.create_task(writer.write(SUCCESSFUL, row(n, 10))) for n in range(3)
+    ]
     await asyncio.wait(writes, timeout=0.1)
     await asyncio.to_thread(writer.close)
     print(counts["dumps/lost"], flush=True)  # noqa: T201 - read by the test

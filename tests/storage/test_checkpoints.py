@@ -39,7 +39,9 @@ def saved(folder: Path, *steps: int) -> Checkpoints:
     return checkpoints
 
 
-def test_the_newest_that_is_not_after_the_trainers_step_is_found(tmp_path: Path) -> None:
+def test_the_newest_that_is_not_after_the_trainers_step_is_found(
+    tmp_path: Path,
+) -> None:
     folder = tmp_path / "env_0"
     checkpoints = saved(folder, 3, 6, 12)
     (folder / "step-9.partial.json").write_text("{}")
@@ -63,7 +65,8 @@ def test_what_an_earlier_run_left_is_not_continued_by_accident(tmp_path: Path) -
     saved(folder, 3, 6)
     checkpoints = saved(folder, 0)
     assert checkpoints.newest(5) == folder / "step-0.json"
-    assert checkpoints.newest(6) == folder / "step-0.json"  # step 6 is the earlier run's
+    # Step 6 is the earlier run's.
+    assert checkpoints.newest(6) == folder / "step-0.json"
     checkpoints.save(3, {"stream_state": "this run's"})
     assert checkpoints.newest(5) == folder / "step-3.json"
 
@@ -81,7 +84,9 @@ def test_a_clock_that_is_set_back_hides_no_checkpoint(tmp_path: Path) -> None:
     assert resumed.newest(9) == folder / "step-8.json"
 
 
-def test_a_folder_copied_without_its_times_continues_at_the_newest(tmp_path: Path) -> None:
+def test_a_folder_copied_without_its_times_continues_at_the_newest(
+    tmp_path: Path,
+) -> None:
     folder = tmp_path / "env_0"
     saved(folder, 0, 10)
     saved(folder, 30)  # by a restart
@@ -105,12 +110,20 @@ def test_a_later_state_is_never_saved_under_an_earlier_step(
 ) -> None:
     counts: Counter[str] = Counter()
     checkpoints = Checkpoints(tmp_path / "env_0", counts)
-    for step, state in ((10, "early"), (26, "late"), (10, "later still"), (26, "again")):
+    for step, state in (
+        (10, "early"),
+        (26, "late"),
+        (10, "later still"),
+        (26, "again"),
+    ):
         checkpoints.save(step, {"stream_state": state})
     kept = {path.name: read(path)[STREAM] for path in (tmp_path / "env_0").iterdir()}
     assert kept == {"step-10.json": "early", "step-26.json": "again"}
     assert counts == {"checkpoints/saved": 3, "checkpoints/failed": 1}
-    assert "The checkpoint of step 10 was not saved: this run has saved step 26" in caplog.text
+    assert (
+        "The checkpoint of step 10 was not saved: this run has saved step 26"
+        in caplog.text
+    )
 
 
 def test_a_failed_save_is_logged_counted_and_leaves_the_old_file(
@@ -126,7 +139,10 @@ def test_a_failed_save_is_logged_counted_and_leaves_the_old_file(
     folder.unlink()
     (tmp_path / "aside").rename(folder)
     checkpoints.save(9, {"stream_state": 3})
-    assert sorted(path.name for path in folder.iterdir()) == ["step-3.json", "step-9.json"]
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "step-3.json",
+        "step-9.json",
+    ]
     assert counts == {"checkpoints/saved": 2, "checkpoints/failed": 1}
     [record] = caplog.records
     assert record.levelname == "ERROR"
@@ -134,7 +150,9 @@ def test_a_failed_save_is_logged_counted_and_leaves_the_old_file(
     assert "training continues" in record.getMessage()
 
 
-def test_a_folder_that_cannot_be_written_to_is_refused_with_the_way_out(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_to_is_refused_with_the_way_out(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "file").write_text("in the way")
     folder = tmp_path / "file" / "env_0"
     with pytest.raises(FixableError) as raised:
@@ -160,7 +178,9 @@ def test_a_folder_that_cannot_be_written_to_is_refused_with_the_way_out(tmp_path
         (None, "Is a directory"),
     ],
 )
-def test_what_is_no_checkpoint_is_a_reason(tmp_path: Path, text: bytes | None, reason: str) -> None:
+def test_what_is_no_checkpoint_is_a_reason(
+    tmp_path: Path, text: bytes | None, reason: str
+) -> None:
     path = tmp_path / "step-3.json"
     if text is None:
         path.mkdir()
@@ -172,12 +192,16 @@ def test_what_is_no_checkpoint_is_a_reason(tmp_path: Path, text: bytes | None, r
     assert "\n" not in str(raised.value)
 
 
-async def test_two_replicas_of_one_name_are_refused_until_the_first_ends(tmp_path: Path) -> None:
+async def test_two_replicas_of_one_name_are_refused_until_the_first_ends(
+    tmp_path: Path,
+) -> None:
     first, second = (Checkpoints(tmp_path / "env_0", Counter()) for _ in range(2))
     other = Checkpoints(tmp_path / "env_1", Counter())
     await first.claim(patience=0)
     await other.claim(patience=0)
-    with pytest.raises(FixableError, match=r"another process is replica 'env_0'; stop it, or name"):
+    with pytest.raises(
+        FixableError, match=r"another process is replica 'env_0'; stop it, or name"
+    ):
         await second.claim(patience=0)
     waiting = asyncio.create_task(second.claim(patience=20))
     await asyncio.sleep(0.1)
@@ -186,12 +210,16 @@ async def test_two_replicas_of_one_name_are_refused_until_the_first_ends(tmp_pat
     await waiting
 
 
-async def test_a_note_reaches_the_next_process_of_a_name_and_no_other(tmp_path: Path) -> None:
+async def test_a_note_reaches_the_next_process_of_a_name_and_no_other(
+    tmp_path: Path,
+) -> None:
     for told, note in (("", "a"), ("a", ""), ("", "b"), ("b", "c")):
         checkpoints = Checkpoints(tmp_path / "env_0", Counter())
         assert not checkpoints.leave_note("not mine yet")
         assert await checkpoints.claim(patience=0) == told
-        with pytest.raises(FixableError, match=f"is held by process {os.getpid()} on [^ ]+: "):
+        with pytest.raises(
+            FixableError, match=f"is held by process {os.getpid()} on [^ ]+: "
+        ):
             await Checkpoints(tmp_path / "env_0", Counter()).claim(patience=0)
         if note:
             assert checkpoints.leave_note(note)
@@ -202,7 +230,9 @@ async def test_a_note_reaches_the_next_process_of_a_name_and_no_other(tmp_path: 
 async def test_a_killed_replica_leaves_its_name_to_the_next(tmp_path: Path) -> None:
     folder = tmp_path / "env_0"
     with subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-c", HOLDER, str(folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     ) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"claimed\n"

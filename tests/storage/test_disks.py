@@ -53,7 +53,9 @@ class Program:
         self._log = aside / "log"
         with self._said.open("wb") as said, self._log.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, str(SCRIPT), what, str(folder)], stdout=said, stderr=log
+                [sys.executable, str(SCRIPT), what, str(folder)],
+                stdout=said,
+                stderr=log,
             )
 
     def __enter__(self) -> "Program":
@@ -81,7 +83,9 @@ class Program:
 
 
 def numbers(folder: Path) -> list[int]:
-    rows = [row for path in sorted(folder.glob("*.jsonl")) for row in read_dump(path).rows]
+    rows = [
+        row for path in sorted(folder.glob("*.jsonl")) for row in read_dump(path).rows
+    ]
     return [row["number"] for row in rows]
 
 
@@ -113,25 +117,31 @@ async def test_a_full_disk_is_logged_with_its_losses_and_its_recovery(
     )
 
 
-def test_while_a_disk_stalls_groups_wait_in_memory_until_that_is_full(tmp_path: Path) -> None:
+def test_while_a_disk_stalls_groups_wait_in_memory_until_that_is_full(
+    tmp_path: Path,
+) -> None:
     folder = tmp_path / "dumps"
     folder.mkdir()
     os.mkfifo(folder / FILE)
     with Program("small", folder, tmp_path) as program:
         program.until(lambda: "the run waits" in program.log)
         assert len(program.said) == QUEUE_SIZE
-        log = re.sub(r"for \d+ s", "for 5 s", program.log)  # a busy machine takes longer
+        # A busy machine takes longer.
+        log = re.sub(r"for \d+ s", "for 5 s", program.log)
         assert log.splitlines() == [
             f"WARNING The disk of {folder} has written nothing for 5 s: 1 waiting in memory, "
             f"the run continues until {QUEUE_SIZE} wait",
             f"WARNING The disk of {folder} has written nothing for 5 s: {QUEUE_SIZE + 1} "
             "waiting in memory, the run waits",
         ]
-        with os.fdopen(os.open(folder / FILE, os.O_RDWR), "rb") as read:  # which sees no end
+        # Which sees no end.
+        with os.fdopen(os.open(folder / FILE, os.O_RDWR), "rb") as read:
             rows = [json.loads(read.readline())["number"] for _ in range(100)]
             program.until(lambda: len(program.said) > QUEUE_SIZE + 50)
     assert rows == list(range(100))
-    assert program.log.splitlines()[2].startswith(f"WARNING The disk of {folder} is back after ")
+    assert program.log.splitlines()[2].startswith(
+        f"WARNING The disk of {folder} is back after "
+    )
     assert len(program.log.splitlines()) == 3
     later = read_dump(folder / FILE.replace("0000", "0001")).rows
     assert [row["number"] for row in later] == list(range(100, 200))
@@ -144,7 +154,9 @@ def test_a_disk_that_never_responds_does_not_block_closing(tmp_path: Path) -> No
     os.mkfifo(folder / FILE)
     command = [sys.executable, str(SCRIPT), "ending", str(folder)]
     begin = time.monotonic()
-    ended = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    ended = subprocess.run(
+        command, capture_output=True, text=True, check=True, timeout=60
+    )
     assert time.monotonic() - begin < 30
     assert ended.stdout == "3\n"
     assert ended.stderr.splitlines()[-1] == (
@@ -152,7 +164,9 @@ def test_a_disk_that_never_responds_does_not_block_closing(tmp_path: Path) -> No
     )
 
 
-def test_a_frozen_file_system_costs_no_group_and_no_order(tmp_path: Path, image: Path) -> None:
+def test_a_frozen_file_system_costs_no_group_and_no_order(
+    tmp_path: Path, image: Path
+) -> None:
     if not shutil.which("fsfreeze"):
         pytest.skip("there is no fsfreeze")
     with mounted(tmp_path / "disk", "-o", "loop", str(image)) as disk:
@@ -177,6 +191,9 @@ def test_a_synced_group_survives_a_power_cut(tmp_path: Path, image: Path) -> Non
         with Program("synced", disk / "dumps", tmp_path) as program:
             program.until(lambda: len(program.said) > 5)
             said = program.said
-            shutil.copy(image, tmp_path / "after")  # all that the platter holds at this moment
-        with mounted(tmp_path / "again", "-o", "loop", str(tmp_path / "after")) as again:
+            # All that the platter holds at this moment.
+            shutil.copy(image, tmp_path / "after")
+        with mounted(
+            tmp_path / "again", "-o", "loop", str(tmp_path / "after")
+        ) as again:
             assert numbers(again / "dumps")[: len(said)] == said

@@ -32,7 +32,9 @@ def files(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.jsonl"))
 
 
-async def write_all(folder: Path, kind: DumpKind, rows: list[dict[str, Any]]) -> Counter[str]:
+async def write_all(
+    folder: Path, kind: DumpKind, rows: list[dict[str, Any]]
+) -> Counter[str]:
     counts: Counter[str] = Counter()
     writer = DumpWriter(folder, "run", counts)
     for row in rows:
@@ -41,16 +43,23 @@ async def write_all(folder: Path, kind: DumpKind, rows: list[dict[str, Any]]) ->
     return counts
 
 
-async def test_files_of_each_kind_are_numbered_and_have_their_size(tmp_path: Path) -> None:
+async def test_files_of_each_kind_are_numbered_and_have_their_size(
+    tmp_path: Path,
+) -> None:
     counts: Counter[str] = Counter()
     writer = DumpWriter(tmp_path, "run", counts)
     for number in range(203):
         await writer.write(SUCCESSFUL, {"good": number})
         await writer.write(FAILED, {"bad": number})
     writer.close()
-    for kind, key, sizes in ((SUCCESSFUL, "good", [100, 100, 3]), (FAILED, "bad", [50] * 4 + [3])):
+    for kind, key, sizes in (
+        (SUCCESSFUL, "good", [100, 100, 3]),
+        (FAILED, "bad", [50] * 4 + [3]),
+    ):
         name = f"reasoning_gym_environment_{kind.name}_run_{{:04d}}.jsonl"
-        contents = [read_dump(tmp_path / name.format(i)).rows for i in range(len(sizes))]
+        contents = [
+            read_dump(tmp_path / name.format(i)).rows for i in range(len(sizes))
+        ]
         assert [len(content) for content in contents] == sizes
         rows = [row for content in contents for row in content]
         assert rows == [{key: number} for number in range(203)]
@@ -58,7 +67,9 @@ async def test_files_of_each_kind_are_numbered_and_have_their_size(tmp_path: Pat
     assert counts == {"dumps/rollouts": 203, "dumps/FAILED_rollouts": 203}
 
 
-async def test_groups_written_at_once_are_all_there_each_on_its_line(tmp_path: Path) -> None:
+async def test_groups_written_at_once_are_all_there_each_on_its_line(
+    tmp_path: Path,
+) -> None:
     writer = DumpWriter(tmp_path, "run", Counter())
     rows = [{"number": number, "filler": "x" * 10_000} for number in range(250)]
     await asyncio.gather(*(writer.write(SUCCESSFUL, row) for row in rows))
@@ -103,7 +114,12 @@ async def test_progress_is_logged_every_ten_groups_and_at_the_end_of_a_file(
 
 @pytest.mark.parametrize(
     ("rewards", "kind"),
-    [([0.0, 0.8], SUCCESSFUL), ([0.0, 0.7], PARTIAL), ([0.0, 0.01], PARTIAL), ([0.0], FAILED)],
+    [
+        ([0.0, 0.8], SUCCESSFUL),
+        ([0.0, 0.7], PARTIAL),
+        ([0.0, 0.01], PARTIAL),
+        ([0.0], FAILED),
+    ],
 )
 def test_a_group_is_successful_above_the_threshold_and_failed_without_any_reward(
     rewards: list[float], kind: DumpKind
@@ -153,13 +169,16 @@ def test_any_text_of_a_model_survives_the_round_trip_on_one_line(text: str) -> N
 
 
 @pytest.mark.parametrize(
-    "torn", ['{"item_id": "gc', "[1, 2]", "null", "{'a': 1}", "\udce9\udcff", "[" * 100_000]
+    "torn",
+    ['{"item_id": "gc', "[1, 2]", "null", "{'a': 1}", "\udce9\udcff", "[" * 100_000],
 )
 def test_a_torn_line_is_skipped_and_counted(
     tmp_path: Path, torn: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "dump.jsonl"
-    path.write_bytes(b'{"a": 1}\n' + torn.encode(errors="surrogateescape") + b'\n{"b": 2}\n')
+    path.write_bytes(
+        b'{"a": 1}\n' + torn.encode(errors="surrogateescape") + b'\n{"b": 2}\n'
+    )
     assert read_dump(path) == ([{"a": 1}, {"b": 2}], 1)
     assert "skipped 1 torn lines" in caplog.text
 
@@ -188,7 +207,9 @@ def killed_after(seconds: float, folder: Path) -> list[int]:
 
 @pytest.mark.processes
 @pytest.mark.parametrize("attempt", range(6))
-def test_every_group_that_was_done_survives_a_killed_writer(tmp_path: Path, attempt: int) -> None:
+def test_every_group_that_was_done_survives_a_killed_writer(
+    tmp_path: Path, attempt: int
+) -> None:
     done = killed_after(random.Random(attempt).uniform(0.0, 0.25), tmp_path)
     contents = [read_dump(path) for path in files(tmp_path)]
     numbers = [row["number"] for content in contents for row in content.rows]
@@ -196,11 +217,15 @@ def test_every_group_that_was_done_survives_a_killed_writer(tmp_path: Path, atte
     assert numbers[: len(done)] == done
     assert len(numbers) <= len(done) + 1
     assert sum(content.torn for content in contents) <= 1
-    assert all(len(row["filler"]) == 3_000_000 for content in contents for row in content.rows)
+    assert all(
+        len(row["filler"]) == 3_000_000 for content in contents for row in content.rows
+    )
 
 
 @pytest.mark.processes
-def test_a_full_disk_is_reported_once_and_counted_and_the_file_stays_whole(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_once_and_counted_and_the_file_stays_whole(
+    tmp_path: Path,
+) -> None:
     pytest.importorskip("resource")
     command = [sys.executable, str(SCRIPT), "limited", str(tmp_path)]
     ended = subprocess.run(command, capture_output=True, text=True, check=True)

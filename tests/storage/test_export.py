@@ -21,7 +21,12 @@ from reasoning_gym_environment.storage.export import (
 from reasoning_gym_environment.storage.rows import StoredGroup
 
 GROUPS = [
-    stored(attempt(1.0, f"right {seed}"), attempt(0.0, "wrong\x00é😀"), attempt(None), seed=seed)
+    stored(
+        attempt(1.0, f"right {seed}"),
+        attempt(0.0, "wrong\x00é😀"),
+        attempt(None),
+        seed=seed,
+    )
     for seed in range(2, 42, 2)
 ]
 FORMATS = {"sft": sft_rows, "dpo": dpo_rows, "records": record_rows}
@@ -30,7 +35,9 @@ every_format = pytest.mark.parametrize("layout", FORMATS)
 
 def splits_of(layout: str, share: float = 0.0) -> dict[str, list[dict[str, Any]]]:
     groups = map(StoredGroup.from_json, GROUPS)
-    return prepare([item for group in groups for item in FORMATS[layout](group)], share)[0]
+    return prepare(
+        [item for group in groups for item in FORMATS[layout](group)], share
+    )[0]
 
 
 @every_format
@@ -39,7 +46,9 @@ def test_a_parquet_file_holds_the_rows(layout: str, tmp_path: Path) -> None:
     splits = splits_of(layout)
     write_splits(path, splits)
     assert parquet.read_table(path).to_pylist() == splits["train"]
-    loaded = load_dataset("parquet", data_files=str(path), cache_dir=str(tmp_path / "cache"))
+    loaded = load_dataset(
+        "parquet", data_files=str(path), cache_dir=str(tmp_path / "cache")
+    )
     assert loaded["train"].to_list() == splits["train"]
 
 
@@ -50,18 +59,29 @@ def test_a_folder_is_loaded_from_disk(layout: str, tmp_path: Path) -> None:
     assert load_from_disk(str(tmp_path / "rows")).to_list() == splits["train"]
 
 
-def test_a_column_has_one_type_in_all_splits_and_several_types_are_refused(tmp_path: Path) -> None:
-    splits: dict[str, Any] = {"train": [{"a": None, "b": 1}], "test": [{"a": "x", "c": 0.5}]}
+def test_a_column_has_one_type_in_all_splits_and_several_types_are_refused(
+    tmp_path: Path,
+) -> None:
+    splits: dict[str, Any] = {
+        "train": [{"a": None, "b": 1}],
+        "test": [{"a": "x", "c": 0.5}],
+    }
     write_splits(tmp_path / "rows.parquet", splits)
-    train, test = (parquet.read_table(tmp_path / f"rows.{name}.parquet") for name in splits)
+    train, test = (
+        parquet.read_table(tmp_path / f"rows.{name}.parquet") for name in splits
+    )
     assert train.schema == test.schema
     assert train.to_pylist() == [{"a": None, "b": 1, "c": None}]
     assert test.to_pylist() == [{"a": "x", "b": None, "c": 0.5}]
-    with pytest.raises(FixableError, match=r"several types .*; give a name that ends in \.jsonl"):
+    with pytest.raises(
+        FixableError, match=r"several types .*; give a name that ends in \.jsonl"
+    ):
         write_splits(tmp_path / "rows.parquet", {"train": [{"a": 1}, {"a": "x"}]})
 
 
-def test_splits_are_a_dataset_dict_or_two_files_and_share_no_item(tmp_path: Path) -> None:
+def test_splits_are_a_dataset_dict_or_two_files_and_share_no_item(
+    tmp_path: Path,
+) -> None:
     splits = splits_of("records", 0.3)
     write_splits(tmp_path / "folder", splits)
     write_splits(tmp_path / "files" / "rows.parquet", splits)
@@ -83,7 +103,10 @@ def test_broken_unicode_is_written_as_replacement_characters(tmp_path: Path) -> 
     splits, _, broken = prepare(list(record_rows(StoredGroup.from_json(group))), 0.0)
     write_splits(tmp_path / "rows.parquet", splits)
     first = parquet.read_table(tmp_path / "rows.parquet").to_pylist()[0]
-    assert (first["conversation"][-1]["content"], first["answer"]) == ("half \ufffd", "\ufffd")
+    assert (first["conversation"][-1]["content"], first["answer"]) == (
+        "half \ufffd",
+        "\ufffd",
+    )
     assert broken == 2
 
 
@@ -99,7 +122,9 @@ def test_a_folder_without_a_dataset_is_never_replaced(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("layout", ["sft", "dpo"])
-def test_trl_takes_the_rows_as_conversational(layout: str, tmp_path: Path, tokenizer: Any) -> None:
+def test_trl_takes_the_rows_as_conversational(
+    layout: str, tmp_path: Path, tokenizer: Any
+) -> None:
     trl = pytest.importorskip("trl.data_utils")
     write_splits(tmp_path / "rows", splits_of(layout))
     for example in load_from_disk(str(tmp_path / "rows")):
@@ -107,17 +132,23 @@ def test_trl_takes_the_rows_as_conversational(layout: str, tmp_path: Path, token
         assert trl.maybe_extract_prompt(example) == example
         texts = trl.apply_chat_template(example, tokenizer)
         if layout == "sft":
-            assert texts["text"].endswith(f"{example['messages'][-1]['content']}<|im_end|>\n")
+            assert texts["text"].endswith(
+                f"{example['messages'][-1]['content']}<|im_end|>\n"
+            )
         else:
             assert texts["prompt"].endswith("?<|im_end|>\n<|im_start|>assistant\n")
             assert texts["chosen"] == f"{example['chosen'][0]['content']}<|im_end|>\n"
-            assert texts["rejected"] == f"{example['rejected'][0]['content']}<|im_end|>\n"
+            assert (
+                texts["rejected"] == f"{example['rejected'][0]['content']}<|im_end|>\n"
+            )
 
 
 def conversation(messages: list[dict[str, str]]) -> list[str]:
     """The roles of well-formed messages: nothing but a role and a text each."""
     assert all(message.keys() == {"role", "content"} for message in messages)
-    assert all(isinstance(text, str) for message in messages for text in message.values())
+    assert all(
+        isinstance(text, str) for message in messages for text in message.values()
+    )
     return [message["role"] for message in messages]
 
 
@@ -129,7 +160,11 @@ def test_rows_are_as_trl_documents_them(tmp_path: Path) -> None:
         assert conversation(row["messages"]) == ["system", "user", "assistant"]
     for row in load_from_disk(str(tmp_path / "dpo")):
         assert conversation(row["prompt"]) == ["system", "user"]
-        assert conversation(row["chosen"]) == conversation(row["rejected"]) == ["assistant"]
+        assert (
+            conversation(row["chosen"])
+            == conversation(row["rejected"])
+            == ["assistant"]
+        )
 
 
 def test_the_largest_numbers_that_are_read_can_be_written(tmp_path: Path) -> None:
@@ -140,4 +175,8 @@ def test_the_largest_numbers_that_are_read_can_be_written(tmp_path: Path) -> Non
     items = list(record_rows(StoredGroup.from_json(row)))
     write_splits(tmp_path / "r.parquet", prepare(items, 0.0)[0])
     [first, *_] = parquet.read_table(tmp_path / "r.parquet").to_pylist()
-    assert (first["tokens"], first["score"], first["difficulty"]) == (2**53, 2.0**53, -(2.0**53))
+    assert (first["tokens"], first["score"], first["difficulty"]) == (
+        2**53,
+        2.0**53,
+        -(2.0**53),
+    )

@@ -28,7 +28,14 @@ from reasoning_gym_environment.tasks.facts import known_categories
 
 STORED = Path(__file__).parents[1] / "stored"
 FILES = [STORED / "dump.jsonl", STORED / "evaluation" / "samples.jsonl"]
-OF_THE_GROUP = {"item_id", "rollouts", "schema_version", "recipe", "oracle", "difficulty"}
+OF_THE_GROUP = {
+    "item_id",
+    "rollouts",
+    "schema_version",
+    "recipe",
+    "oracle",
+    "difficulty",
+}
 
 
 def lines(path: Path) -> list[str]:
@@ -88,12 +95,21 @@ def test_groups_are_read_whole(path: Path) -> None:
 
 def test_an_evaluation_measures_as_before() -> None:
     samples, _ = read_groups(FILES[1])
-    floors = {"caesar_cipher": 0.0, "countdown": 0.0, "gcd": 0.233, "spell_backward": 0.0}
+    floors = {
+        "caesar_cipher": 0.0,
+        "countdown": 0.0,
+        "gcd": 0.233,
+        "spell_backward": 0.0,
+    }
     baselines = Baselines(
         categories=known_categories(), floors=floors, attempts=len(samples[0].rollouts)
     )
-    stored = json.loads((STORED / "evaluation" / "metrics.json").read_text())["results"]["all"]
+    stored = json.loads((STORED / "evaluation" / "metrics.json").read_text())[
+        "results"
+    ]["all"]
     measured = evaluation_report(samples, baselines).numbers()
     new = r".*/scored_(items|tasks)|eval/difficulty/.*chance"
     since = {name for name in measured if re.fullmatch(new, name)}
-    assert [(k, v) for k, v in measured.items() if k not in since] == list(stored.items())
+    assert [(k, v) for k, v in measured.items() if k not in since] == list(
+        stored.items()
+    )

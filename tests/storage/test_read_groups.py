@@ -9,7 +9,11 @@ from stored_values import attempt, stored, write_dump
 
 from reasoning_gym_environment.errors import FixableError
 from reasoning_gym_environment.evaluation.store import read_samples
-from reasoning_gym_environment.storage.dumps import distinct_files, read_groups, rescored_path
+from reasoning_gym_environment.storage.dumps import (
+    distinct_files,
+    read_groups,
+    rescored_path,
+)
 from reasoning_gym_environment.util.files import replacing, require_free, require_place
 
 
@@ -23,11 +27,17 @@ def test_groups_are_read_and_torn_lines_counted(tmp_path: Path) -> None:
     ("row", "found"),
     [({"schema_version": 2}, "2"), ({"scores": [1.0]}, "None")],
 )
-def test_another_schema_is_refused(tmp_path: Path, row: dict[str, object], found: str) -> None:
+def test_another_schema_is_refused(
+    tmp_path: Path, row: dict[str, object], found: str
+) -> None:
     path = write_dump(tmp_path / "d.jsonl", [stored(attempt(1.0)), row])
-    with pytest.raises(FixableError, match=rf"d\.jsonl: row 2 is not .* must be 1, got {found}\b"):
+    with pytest.raises(
+        FixableError, match=rf"d\.jsonl: row 2 is not .* must be 1, got {found}\b"
+    ):
         read_groups(path)
-    with pytest.raises(FixableError, match=rf"an evaluation sample \(.* must be 1, got {found}\)"):
+    with pytest.raises(
+        FixableError, match=rf"an evaluation sample \(.* must be 1, got {found}\)"
+    ):
         read_samples(write_dump(tmp_path / "samples.jsonl", [row]))
 
 
@@ -43,7 +53,9 @@ def test_a_file_and_its_rescored_form_are_not_read_together() -> None:
     dump = Path("dumps/a.jsonl")
     assert rescored_path(dump) == Path("dumps/a.rescored.jsonl")
     for path in (dump, dump.resolve()):
-        with pytest.raises(FixableError, match="hold the same rollouts: give one of them"):
+        with pytest.raises(
+            FixableError, match="hold the same rollouts: give one of them"
+        ):
             distinct_files([rescored_path(dump), path])
 
 
@@ -102,28 +114,46 @@ def require_refused(folder: Path, row: dict[str, object], says: str) -> None:
         ("time", 5, "str"),
     ],
 )
-def test_invalid_values_are_named(tmp_path: Path, place: str, value: object, expected: str) -> None:
+def test_invalid_values_are_named(
+    tmp_path: Path, place: str, value: object, expected: str
+) -> None:
     key = re.sub(r"\.(\d+)", r"[\1]", place)
-    require_refused(tmp_path, changed(place, value), f"{key} must be {expected}, got {value!r:.50}")
+    require_refused(
+        tmp_path, changed(place, value), f"{key} must be {expected}, got {value!r:.50}"
+    )
 
 
 @pytest.mark.parametrize(
     ("place", "value", "says"),
     [
         ("rollouts.0", TALK, "rollouts[0]: object missing required field `score`"),
-        ("rollouts.0.status", "splendid", "rollouts[0].status: invalid enum value 'splendid'"),
-        ("rollouts.0.status", "\ud800", "rollouts[0].status: invalid enum value '\ufffd'"),
+        (
+            "rollouts.0.status",
+            "splendid",
+            "rollouts[0].status: invalid enum value 'splendid'",
+        ),
+        (
+            "rollouts.0.status",
+            "\ud800",
+            "rollouts[0].status: invalid enum value '\ufffd'",
+        ),
         (
             "recipe.parameters",
             {"n": 10**300},
             "'n' has a number that is not finite or beyond 2**53: a number of 997 bits",
         ),
-        ("recipe.seed", 10**300, "seed must be an integer in [0, 2**53), got a number of 997 bits"),
+        (
+            "recipe.seed",
+            10**300,
+            "seed must be an integer in [0, 2**53), got a number of 997 bits",
+        ),
         ("recipe", {"task": "gcd"}, "a recipe needs a seed, got {'task': 'gcd'}"),
         ("recipe.hint", 1, "a recipe has no field 'hint'; it has "),
     ],
 )
-def test_another_shape_is_named(tmp_path: Path, place: str, value: object, says: str) -> None:
+def test_another_shape_is_named(
+    tmp_path: Path, place: str, value: object, says: str
+) -> None:
     require_refused(tmp_path, changed(place, value), says)
 
 
@@ -140,7 +170,9 @@ def test_what_fails_halfway_leaves_the_old_file(tmp_path: Path) -> None:
     path.write_text("old")
     with pytest.raises(UnicodeEncodeError), replacing(path) as partial:
         partial.write_text("half of it \ud800")
-    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("file", "old")]
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [
+        ("file", "old")
+    ]
 
 
 def test_nobody_can_predict_a_temporary_name(tmp_path: Path) -> None:
@@ -162,7 +194,9 @@ def test_a_folder_is_replaced_whole(tmp_path: Path) -> None:
     assert found == ["folder", "folder/new"]
 
 
-def test_a_link_to_a_folder_is_replaced_and_not_what_it_leads_to(tmp_path: Path) -> None:
+def test_a_link_to_a_folder_is_replaced_and_not_what_it_leads_to(
+    tmp_path: Path,
+) -> None:
     kept = tmp_path / "kept"
     kept.mkdir()
     (kept / "file").touch()
@@ -178,9 +212,15 @@ def test_a_file_replaces_no_folder_and_a_folder_no_file(tmp_path: Path) -> None:
     folder, file = tmp_path / "folder", tmp_path / "file"
     folder.mkdir()
     file.touch()
-    with pytest.raises(FixableError, match="folder can't be written: "), replacing(folder) as one:
+    with (
+        pytest.raises(FixableError, match="folder can't be written: "),
+        replacing(folder) as one,
+    ):
         one.touch()
-    with pytest.raises(FixableError, match="file can't be written: "), replacing(file) as two:
+    with (
+        pytest.raises(FixableError, match="file can't be written: "),
+        replacing(file) as two,
+    ):
         two.mkdir()
     found = {path.name: path.is_dir() for path in tmp_path.iterdir()}
     assert found == {"folder": True, "file": False}
@@ -189,8 +229,13 @@ def test_a_file_replaces_no_folder_and_a_folder_no_file(tmp_path: Path) -> None:
 def test_a_place_that_cant_be_written_to_is_named(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
-    with pytest.raises(FixableError, match="file/a can't be written: "), replacing(file / "a"):
+    with (
+        pytest.raises(FixableError, match="file/a can't be written: "),
+        replacing(file / "a"),
+    ):
         pass
     require_place(tmp_path / "none", "-o")
-    with pytest.raises(FixableError, match=r"-o: .*/file is not writable \(.*/file is a file\)"):
+    with pytest.raises(
+        FixableError, match=r"-o: .*/file is not writable \(.*/file is a file\)"
+    ):
         require_place(file, "-o")

@@ -26,7 +26,15 @@ from reasoning_gym_environment.storage.rows import StoredGroup
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 SETTINGS = ScoringSettings(max_token_length=100, length_penalty_start=0.75)
-TASKS = ("gcd", "arc_agi", "rearc", "countdown", "graph_color", "spell_backward", "list_functions")
+TASKS = (
+    "gcd",
+    "arc_agi",
+    "rearc",
+    "countdown",
+    "graph_color",
+    "spell_backward",
+    "list_functions",
+)
 TEXTS = (
     "<think>hm</think><answer>{}</answer>",
     "<answer>{} or so</answer>",
@@ -68,7 +76,9 @@ async def gcd(pool: TaskPool) -> Problem:
 
 
 @pytest.mark.parametrize("task", TASKS)
-async def test_rows_as_training_stores_them_come_out_the_same(pool: TaskPool, task: str) -> None:
+async def test_rows_as_training_stores_them_come_out_the_same(
+    pool: TaskPool, task: str
+) -> None:
     problem = await pool.generate(Recipe(task=task, seed=6))
     row = await trained(pool, problem, *TEXTS)
     [result] = await again(pool, row)
@@ -77,11 +87,15 @@ async def test_rows_as_training_stores_them_come_out_the_same(pool: TaskPool, ta
     assert [change.reason for change in result.changes] == [None] * len(TEXTS)
 
 
-async def test_scores_that_were_tampered_with_are_restored(pool: TaskPool, gcd: Problem) -> None:
+async def test_scores_that_were_tampered_with_are_restored(
+    pool: TaskPool, gcd: Problem
+) -> None:
     row = await trained(pool, gcd, *TEXTS)
     tampered = copy.deepcopy(row)
     for rollout in tampered["rollouts"]:
-        rollout.update(score=0.9, raw_score=0.9, status="solved", answer="forged", detail="x")
+        rollout.update(
+            score=0.9, raw_score=0.9, status="solved", answer="forged", detail="x"
+        )
     tampered["oracle"] = "forged"
     [result] = await again(pool, tampered)
     assert without_seconds(row_of(result)) == without_seconds(row)
@@ -95,31 +109,42 @@ async def test_scores_that_were_tampered_with_are_restored(pool: TaskPool, gcd: 
     assert lines[-2:] == ["tasks:", f"  gcd: {headline}"]
 
 
-async def test_a_row_whose_question_changed_stays_as_it_is(pool: TaskPool, gcd: Problem) -> None:
+async def test_a_row_whose_question_changed_stays_as_it_is(
+    pool: TaskPool, gcd: Problem
+) -> None:
     row = await trained(pool, gcd, *TEXTS)
     row["recipe"]["seed"] = 4
     same_version, other_version = copy.deepcopy(row), copy.deepcopy(row)
     same_version["library_versions"]["reasoning-gym"] = version("reasoning-gym")
     other_version["recipe"]["library_version"] = "0.0.7"
-    with pytest.warns(UserWarning, match=r"made with reasoning-gym 0\.0\.7 are generated with"):
+    with pytest.warns(
+        UserWarning, match=r"made with reasoning-gym 0\.0\.7 are generated with"
+    ):
         same, other = await again(pool, same_version, other_version)
     assert (row_of(same), row_of(other)) == (same_version, other_version)
     assert not same.changes
     installed = version("reasoning-gym")
-    assert same.kept.endswith(f"another question with the same reasoning-gym {installed}")
-    assert other.kept.endswith(f"generated with reasoning-gym 0.0.7, installed is {installed}")
+    assert same.kept.endswith(
+        f"another question with the same reasoning-gym {installed}"
+    )
+    assert other.kept.endswith(
+        f"generated with reasoning-gym 0.0.7, installed is {installed}"
+    )
 
 
-async def test_rows_without_version_are_rescored_and_counted(pool: TaskPool, gcd: Problem) -> None:
+async def test_rows_without_version_are_rescored_and_counted(
+    pool: TaskPool, gcd: Problem
+) -> None:
     row = await trained(pool, gcd, *TEXTS)
     del row["recipe"]["library_version"]
     row["library_versions"]["reasoning-gym"] = "0.1.24"
     [result] = await again(pool, row)
     installed = version("reasoning-gym")
     assert row_of(result)["recipe"] == {**row["recipe"], "library_version": installed}
-    assert f"  1  were generated with reasoning-gym 0.1.24, scored with {installed}" in [
-        *describe_rescoring([result], SETTINGS, torn=0)
-    ]
+    assert (
+        f"  1  were generated with reasoning-gym 0.1.24, scored with {installed}"
+        in [*describe_rescoring([result], SETTINGS, torn=0)]
+    )
 
 
 async def test_a_row_whose_problem_cant_be_made_stays_as_it_is(pool: TaskPool) -> None:
@@ -129,9 +154,13 @@ async def test_a_row_whose_problem_cant_be_made_stays_as_it_is(pool: TaskPool) -
     assert result.kept.startswith("the problem can't be regenerated: no_such_task: ")
 
 
-async def test_another_score_mode_is_a_reason_for_changes(pool: TaskPool, gcd: Problem) -> None:
+async def test_another_score_mode_is_a_reason_for_changes(
+    pool: TaskPool, gcd: Problem
+) -> None:
     row = await trained(pool, gcd, *TEXTS[:2])
-    binary = ScoringSettings(max_token_length=100, length_penalty_start=0.75, score_mode="binary")
+    binary = ScoringSettings(
+        max_token_length=100, length_penalty_start=0.75, score_mode="binary"
+    )
     [result] = await again(pool, row, settings=binary)
     assert 0.0 < row["rollouts"][1]["score"] < 1.0
     assert [rollout["score"] for rollout in row_of(result)["rollouts"]] == [1.0, 0.0]
@@ -139,7 +168,9 @@ async def test_another_score_mode_is_a_reason_for_changes(pool: TaskPool, gcd: P
     assert (row_of(result)["scoring"], row.get("scoring")) == (binary.to_json(), None)
 
 
-async def test_tolerance_applies_to_stored_answers(pool: TaskPool, gcd: Problem) -> None:
+async def test_tolerance_applies_to_stored_answers(
+    pool: TaskPool, gcd: Problem
+) -> None:
     row = await trained(pool, gcd, "<answer>**{}**</answer>")
     tolerant = ScoringSettings(
         max_token_length=100, length_penalty_start=0.75, answer_tolerance=True
@@ -150,31 +181,46 @@ async def test_tolerance_applies_to_stored_answers(pool: TaskPool, gcd: Problem)
     assert [change.reason for change in result.changes] == [REASONS["raw_score"]]
 
 
-async def test_the_length_penalty_goes_by_the_stored_lengths(pool: TaskPool, gcd: Problem) -> None:
+async def test_the_length_penalty_goes_by_the_stored_lengths(
+    pool: TaskPool, gcd: Problem
+) -> None:
     row = await trained(pool, gcd, TEXTS[0], TEXTS[0], tokens=87)
-    assert [rollout["score"] for rollout in row["rollouts"]] == pytest.approx([0.48, 0.48], abs=0.1)
+    assert [rollout["score"] for rollout in row["rollouts"]] == pytest.approx(
+        [0.48, 0.48], abs=0.1
+    )
     [same] = await again(pool, row)
     [long] = await again(
-        pool, row, settings=ScoringSettings(max_token_length=1000, length_penalty_start=0.75)
+        pool,
+        row,
+        settings=ScoringSettings(max_token_length=1000, length_penalty_start=0.75),
     )
     assert without_seconds(row_of(same)) == without_seconds(row)
     assert [rollout["score"] for rollout in row_of(long)["rollouts"]] == [1.0, 1.0]
 
 
-async def test_a_rollout_without_a_completion_stays_unscored(pool: TaskPool, gcd: Problem) -> None:
+async def test_a_rollout_without_a_completion_stays_unscored(
+    pool: TaskPool, gcd: Problem
+) -> None:
     [lost] = unscored_group(gcd, "server down", attempts=1).attempts
-    answered = await grade(gcd, [said(f"<answer>{gcd.oracle}</answer>")], pool, SETTINGS)
+    answered = await grade(
+        gcd, [said(f"<answer>{gcd.oracle}</answer>")], pool, SETTINGS
+    )
     row = as_stored(GroupResult(problem=gcd, attempts=(lost, *answered.attempts)))
     [result] = await again(pool, row)
     assert without_seconds(row_of(result)) == without_seconds(row)
     assert [change.after.status.value for change in result.changes] == ["solved"]
 
 
-async def test_what_this_version_does_not_know_is_kept(pool: TaskPool, gcd: Problem) -> None:
+async def test_what_this_version_does_not_know_is_kept(
+    pool: TaskPool, gcd: Problem
+) -> None:
     row = await trained(pool, gcd, TEXTS[0], later={"step": 3})
     row["rollouts"][0]["note"] = "seen"
     [result] = await again(pool, row)
-    assert (row_of(result)["later"], row_of(result)["rollouts"][0]["note"]) == ({"step": 3}, "seen")
+    assert (row_of(result)["later"], row_of(result)["rollouts"][0]["note"]) == (
+        {"step": 3},
+        "seen",
+    )
     assert row_of(result)["library_versions"]["atroposlib"] == "0.4.0"
     assert json.loads(json.dumps(row_of(result))) == row_of(result)
 
@@ -184,7 +230,11 @@ async def test_what_this_version_does_not_know_is_kept(pool: TaskPool, gcd: Prob
     [
         ("simple_integration", {"symbols": ["CODE"]}, "symbols can't be"),
         ("polynomial_multiplication", {"variables": ["CODE"]}, "variables can't be"),
-        ("spell_backward", {"data_file": "../../../../etc/passwd"}, "data_file can't be"),
+        (
+            "spell_backward",
+            {"data_file": "../../../../etc/passwd"},
+            "data_file can't be",
+        ),
         ("ab", {"length": 10**9}, "length can't be"),
         ("composite", {"datasets": []}, "unknown task"),
     ],

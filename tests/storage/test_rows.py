@@ -31,7 +31,12 @@ def row(**changes: Any) -> dict[str, Any]:
         "completion_tokens": 7,
     }
     recipe = {"task": "gcd", "seed": 3, "level": None, "parameters": {}}
-    known = {"item_id": "gcd", "rollouts": [rollout], "schema_version": 1, "recipe": recipe}
+    known = {
+        "item_id": "gcd",
+        "rollouts": [rollout],
+        "schema_version": 1,
+        "recipe": recipe,
+    }
     return {**known, "oracle": "4", "difficulty": 0.5, **changes}
 
 
@@ -39,7 +44,11 @@ def test_a_row_becomes_a_group() -> None:
     read = StoredGroup.from_json(row())
     [outcome] = read.rollouts
     assert (read.task, read.difficulty) == ("gcd", 0.5)
-    assert (outcome.status, outcome.raw_score, outcome.score) == (Status.SOLVED, 1.0, 0.5)
+    assert (outcome.status, outcome.raw_score, outcome.score) == (
+        Status.SOLVED,
+        1.0,
+        0.5,
+    )
     assert (outcome.length, outcome.truncated, outcome.solved) == (7, True, 1.0)
 
 
@@ -65,11 +74,16 @@ def test_a_row_tells_whether_its_problem_was_asked_again(asked_again: bool) -> N
 
 def test_a_row_of_an_own_task_names_its_module_and_its_chance() -> None:
     fresh = group(0.0, 1.0)
-    own = replace(fresh, problem=replace(fresh.problem, source="my_tasks", constant_baseline=0.0))
+    own = replace(
+        fresh, problem=replace(fresh.problem, source="my_tasks", constant_baseline=0.0)
+    )
     stored = StoredGroup.from_result(own, [], {}).to_json()
     assert (stored["source"], stored["chance"]) == ("my_tasks", 0.0)
     assert StoredGroup.from_json(stored).chance == 0.0
-    assert not {"source", "chance"} & StoredGroup.from_result(fresh, [], {}).to_json().keys()
+    assert (
+        not {"source", "chance"}
+        & StoredGroup.from_result(fresh, [], {}).to_json().keys()
+    )
 
 
 def test_the_same_recipe_and_question_make_the_same_item() -> None:
@@ -93,11 +107,15 @@ def test_an_invalid_score_condition_is_refused(score: object) -> None:
 def test_keys_that_this_version_does_not_know_stay() -> None:
     [known] = row()["rollouts"]
     known["conversation"][0]["name"] = "a name"
-    later = row(rollouts=[{**known, "note": "seen", "other": 5}], later={"step": 3}, file=[])
+    later = row(
+        rollouts=[{**known, "note": "seen", "other": 5}], later={"step": 3}, file=[]
+    )
     assert StoredGroup.from_json(row()).to_json() == row()
     assert StoredGroup.from_json(later).to_json() == later
 
 
 def test_a_row_of_another_task_than_its_recipe_is_refused() -> None:
-    with pytest.raises(ValueError, match="item_id must be its recipe's task, got 'lcm'"):
+    with pytest.raises(
+        ValueError, match="item_id must be its recipe's task, got 'lcm'"
+    ):
         StoredGroup.from_json(row(item_id="lcm"))

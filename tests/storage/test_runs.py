@@ -25,7 +25,9 @@ LOG = logging.getLogger("reasoning_gym_environment.some.part")
 
 def recorder(folder: Path, state: Callable[[], dict[str, Any]] = dict) -> RunRecorder:
     redactor = SecretRedactor(["sk-secret"])
-    return RunRecorder(folder, "a-run", disk=DaemonWriter(folder), redactor=redactor, state=state)
+    return RunRecorder(
+        folder, "a-run", disk=DaemonWriter(folder), redactor=redactor, state=state
+    )
 
 
 async def end(own: RunRecorder) -> None:
@@ -43,7 +45,9 @@ async def written(folder: Path) -> RunRecord:
 
 
 async def test_a_record_says_who_the_run_is_and_when_it_ended(tmp_path: Path) -> None:
-    own = recorder(tmp_path / "dumps", lambda: {"failures": 3, "waiting": "pauses for 2 s"})
+    own = recorder(
+        tmp_path / "dumps", lambda: {"failures": 3, "waiting": "pauses for 2 s"}
+    )
     own.start({"seed": 42, "tasks": ["gcd"]})
     record = await written(tmp_path / "dumps")
     assert (record.run, record.settings) == ("a-run", {"seed": 42, "tasks": ["gcd"]})
@@ -52,10 +56,14 @@ async def test_a_record_says_who_the_run_is_and_when_it_ended(tmp_path: Path) ->
     own.close()
     record = await written(tmp_path / "dumps")
     assert record.started < record.ended
-    assert [*(tmp_path / "dumps").iterdir()] == [record_path(tmp_path / "dumps", "a-run")]
+    assert [*(tmp_path / "dumps").iterdir()] == [
+        record_path(tmp_path / "dumps", "a-run")
+    ]
 
 
-async def test_a_record_has_the_warnings_of_the_log_without_keys(tmp_path: Path) -> None:
+async def test_a_record_has_the_warnings_of_the_log_without_keys(
+    tmp_path: Path,
+) -> None:
     own = recorder(tmp_path)
     own.start({})
     LOG.warning("refused sk-secret\x1b[31m\nand a second line")
@@ -83,7 +91,16 @@ async def test_a_record_that_cannot_be_written_is_logged_and_disturbs_nothing(
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"{", b"[]", b"{}", b"\xff", b"[" * 100_000, b'{"run": 1}', b'{"run":"r","started":2}'],
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"{}",
+        b"\xff",
+        b"[" * 100_000,
+        b'{"run": 1}',
+        b'{"run":"r","started":2}',
+    ],
 )
 def test_what_is_no_record_is_left_out(tmp_path: Path, content: bytes) -> None:
     path = record_path(tmp_path, "r")

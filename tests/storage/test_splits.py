@@ -22,10 +22,14 @@ def asked_in(rows: list[dict[str, Any]]) -> set[str]:
 
 
 @given(st.lists(st.text(max_size=3), max_size=40), st.floats(0.01, 0.99))
-def test_no_item_is_in_both_splits_and_none_is_lost(asked: list[str], share: float) -> None:
+def test_no_item_is_in_both_splits_and_none_is_lost(
+    asked: list[str], share: float
+) -> None:
     splits = prepare(items(*asked), share)[0]
     assert not asked_in(splits["train"]) & asked_in(splits["test"])
-    assert sorted(row["asked"] for rows in splits.values() for row in rows) == sorted(asked)
+    assert sorted(row["asked"] for rows in splits.values() for row in rows) == sorted(
+        asked
+    )
 
 
 def test_an_item_is_on_the_same_side_in_every_export() -> None:
@@ -46,13 +50,23 @@ def test_a_test_split_exists_only_on_request() -> None:
 
 
 def test_of_duplicates_the_first_is_kept() -> None:
-    twins = [Item(asked="a", identity="same", row={"number": number}) for number in range(3)]
+    twins = [
+        Item(asked="a", identity="same", row={"number": number}) for number in range(3)
+    ]
     assert prepare(twins, 0.0) == ({"train": [{"number": 0}]}, 2, 0)
 
 
 def test_halves_of_surrogate_pairs_are_replaced_and_counted() -> None:
-    row = {"messages": [{"role": "user", "content": "a\ud800b\udfff"}], "score": 1.0, "x": None}
-    whole = {"messages": [{"role": "user", "content": "a\ufffdb\ufffd"}], "score": 1.0, "x": None}
+    row = {
+        "messages": [{"role": "user", "content": "a\ud800b\udfff"}],
+        "score": 1.0,
+        "x": None,
+    }
+    whole = {
+        "messages": [{"role": "user", "content": "a\ufffdb\ufffd"}],
+        "score": 1.0,
+        "x": None,
+    }
     assert repaired(row) == (whole, 2)
     assert prepare([Item(asked="a", identity="i", row=row)], 0.5)[2] == 2
 

@@ -26,7 +26,11 @@ def require_readable(row: Any) -> None:
         group = StoredGroup.from_json(row)
     except ValueError:
         return
-    assert json.loads(json.dumps(group.to_json())).keys() >= {"item_id", "rollouts", "recipe"}
+    assert json.loads(json.dumps(group.to_json())).keys() >= {
+        "item_id",
+        "rollouts",
+        "recipe",
+    }
     for number in range(len(group.rollouts)):
         render_rollout(group, number, full=True)
     for rows_of in (sft_rows, dpo_rows, record_rows):
@@ -43,7 +47,9 @@ def test_the_stored_row_is_read() -> None:
 
 
 @given(st.sampled_from(PLACES), ODD)
-def test_a_row_with_anything_in_any_place_is_read_or_refused(place: Any, value: Any) -> None:
+def test_a_row_with_anything_in_any_place_is_read_or_refused(
+    place: Any, value: Any
+) -> None:
     require_readable(with_value(ROW, place, value))
     require_readable(without(ROW, place))
 

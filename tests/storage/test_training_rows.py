@@ -38,7 +38,9 @@ def test_a_minimum_score_replaces_the_status_solved() -> None:
     assert scores(group, min_score=0.25) == [1.0, 0.25]
 
 
-def test_an_unscored_or_truncated_completion_is_no_example_whatever_its_reward() -> None:
+def test_an_unscored_or_truncated_completion_is_no_example_whatever_its_reward() -> (
+    None
+):
     group = stored(attempt(None), attempt(1.0, finish_reason="length"), attempt(0.0))
     assert group["rollouts"][0]["score"] == 0.75
     assert scores(group, min_score=0.5) == []
@@ -46,7 +48,14 @@ def test_an_unscored_or_truncated_completion_is_no_example_whatever_its_reward()
 
 
 def test_a_pair_is_the_best_solved_and_the_worst_unsolved_completion() -> None:
-    said = {"poor": 0.25, "fair": 0.5, "best": 1.0, "worst": 0.0, "as good": 1.0, "as bad": 0.0}
+    said = {
+        "poor": 0.25,
+        "fair": 0.5,
+        "best": 1.0,
+        "worst": 0.0,
+        "as good": 1.0,
+        "as bad": 0.0,
+    }
     group = stored(*(attempt(score, text) for text, score in said.items()))
     [item] = dpo_rows(StoredGroup.from_json(group))
     assert item.row == {
@@ -67,20 +76,29 @@ def test_a_group_that_is_all_solved_or_all_unsolved_gives_no_pair() -> None:
 
 
 def test_records_hold_all_that_is_stored() -> None:
-    group = {**stored(attempt(1.0, "a"), attempt(None, "b")), "new": {"key": 1}, "replica": "3"}
+    group = {
+        **stored(attempt(1.0, "a"), attempt(None, "b")),
+        "new": {"key": 1},
+        "replica": "3",
+    }
     group |= {"time": "2026-01-01T00:00:00+00:00", "difficulty": 0.5}
     rows = [item.row for item in record_rows(StoredGroup.from_json(group))]
     shared = {key: value for key, value in group.items() if key != "rollouts"}
     for name in ("recipe", "library_versions", "new"):
         shared[name] = json.dumps(shared[name], sort_keys=True)
     assert rows == [
-        {**shared, **rollout, "rollout": number} for number, rollout in enumerate(group["rollouts"])
+        {**shared, **rollout, "rollout": number}
+        for number, rollout in enumerate(group["rollouts"])
     ]
 
 
 def test_rows_are_the_same_only_when_recipe_and_text_are() -> None:
     def identities(*rows: dict[str, object]) -> set[str]:
-        return {item.identity for row in rows for item in sft_rows(StoredGroup.from_json(row))}
+        return {
+            item.identity
+            for row in rows
+            for item in sft_rows(StoredGroup.from_json(row))
+        }
 
     assert len(identities(stored(attempt(1.0)), stored(attempt(0.5)))) == 1
     assert len(identities(stored(attempt(1.0)), stored(attempt(1.0), seed=4))) == 2

@@ -16,7 +16,11 @@ from reasoning_gym_environment.tasks.catalogue import (
     select_tasks,
     task_weights,
 )
-from reasoning_gym_environment.tasks.facts import PAYS_ANY_ANSWER, known_categories, ladder_heights
+from reasoning_gym_environment.tasks.facts import (
+    PAYS_ANY_ANSWER,
+    known_categories,
+    ladder_heights,
+)
 
 OFFER = Discovery(
     categories={
@@ -33,11 +37,17 @@ OFFER = Discovery(
 
 
 def used(include: tuple[str, ...] = (), exclude: tuple[str, ...] = ()) -> list[str]:
-    return [t.name for t in select_tasks(OFFER, include=include, exclude=exclude) if t.used]
+    return [
+        t.name for t in select_tasks(OFFER, include=include, exclude=exclude) if t.used
+    ]
 
 
-def reasons(include: tuple[str, ...] = (), exclude: tuple[str, ...] = ()) -> dict[str, str]:
-    return {t.name: t.reason for t in select_tasks(OFFER, include=include, exclude=exclude)}
+def reasons(
+    include: tuple[str, ...] = (), exclude: tuple[str, ...] = ()
+) -> dict[str, str]:
+    return {
+        t.name: t.reason for t in select_tasks(OFFER, include=include, exclude=exclude)
+    }
 
 
 @pytest.mark.parametrize(
@@ -85,7 +95,9 @@ def test_a_task_that_pays_any_answer_is_left_out_unless_it_is_named(
         ("include", "qqqqqq", "unknown task or category 'qqqqqq'; see the `tasks`"),
     ],
 )
-def test_an_unknown_name_raises_with_close_matches(setting: str, name: str, said: str) -> None:
+def test_an_unknown_name_raises_with_close_matches(
+    setting: str, name: str, said: str
+) -> None:
     with pytest.raises(UnknownTaskError, match=said):
         select_tasks(OFFER, **{setting: [name]})
 
@@ -102,7 +114,9 @@ def test_a_weight_comes_from_the_task_then_its_category_then_one() -> None:
 
 
 def test_a_weight_for_an_unknown_name_raises_with_close_matches() -> None:
-    with pytest.raises(UnknownTaskError, match=r"task_weights: .*'arithmetics'.*arithmetic"):
+    with pytest.raises(
+        UnknownTaskError, match=r"task_weights: .*'arithmetics'.*arithmetic"
+    ):
         task_weights(select_tasks(OFFER), {"arithmetics": 2.0})
 
 
@@ -167,7 +181,12 @@ def test_a_task_that_raises_when_built_is_a_failure_with_its_message() -> None:
 
 def test_proven_tasks_and_composite_are_not_built() -> None:
     tried: list[str] = []
-    registry = {"composite": "composite", "gcd": "arithmetic", "lcm": "arithmetic", "new": "games"}
+    registry = {
+        "composite": "composite",
+        "gcd": "arithmetic",
+        "lcm": "arithmetic",
+        "new": "games",
+    }
     found = discover(tried.append, lambda: registry, proven={"gcd", "lcm", "gone"})
     assert tried == ["new"]
     assert found == Discovery(registry, {}, None)
@@ -194,7 +213,9 @@ def test_the_snapshot_has_all_tasks_as_proven_and_the_height_of_each() -> None:
     assert ladder_heights() == heights
 
 
-def test_there_is_no_snapshot_for_another_version(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_there_is_no_snapshot_for_another_version(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(catalogue, "version", lambda _: "0.0.1")
     assert bundled_snapshot() is None
     assert proven_tasks() == frozenset()

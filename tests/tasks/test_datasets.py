@@ -17,15 +17,25 @@ from reasoning_gym_environment.tasks.datasets import Datasets
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-HAS_NO_ORACLE = {"boxnet", "graph_color", "propositional_logic", "rubiks_cube", "rush_hour"}
+HAS_NO_ORACLE = {
+    "boxnet",
+    "graph_color",
+    "propositional_logic",
+    "rubiks_cube",
+    "rush_hour",
+}
 
 
-async def made_in_a_fresh_process(recipes: list[Recipe]) -> dict[str, tuple[str, str | None]]:
+async def made_in_a_fresh_process(
+    recipes: list[Recipe],
+) -> dict[str, tuple[str, str | None]]:
     """Return questions and oracles by recipe key, made sequentially in this order."""
     server = ForkServer()
     try:
         generator = await server.start("generator")
-        replies = [await generator.request(pickle.dumps(r), timeout=60.0) for r in recipes]
+        replies = [
+            await generator.request(pickle.dumps(r), timeout=60.0) for r in recipes
+        ]
         await generator.kill()
     finally:
         await server.close()
@@ -47,11 +57,18 @@ def facts(problem: Problem) -> tuple[str, str | None]:
 async def test_a_recipe_gives_the_same_problem_in_every_process_after_any_history(
     problems: dict[str, list[Problem]],
 ) -> None:
-    expected = {key(p.recipe): facts(p) for of_task in problems.values() for p in of_task}
+    expected = {
+        key(p.recipe): facts(p) for of_task in problems.values() for p in of_task
+    }
     recipes = [p.recipe for of_task in problems.values() for p in of_task]
     others = [Recipe(task=task, seed=11) for task in problems]
     shuffled = random.Random(5).sample(recipes + others, len(recipes) + len(others))
-    digits = {"max_decimal_places": 8, "max_digits": 10, "min_decimal_places": 6, "min_digits": 8}
+    digits = {
+        "max_decimal_places": 8,
+        "max_digits": 10,
+        "min_decimal_places": 6,
+        "min_digits": 8,
+    }
     long = Recipe(task="decimal_chain_sum", seed=6321079149627059, parameters=digits)
     lowers_the_decimal_precision = Recipe(task="decimal_arithmetic", seed=3)
     forwards, backwards = await asyncio.gather(
@@ -64,9 +81,16 @@ async def test_a_recipe_gives_the_same_problem_in_every_process_after_any_histor
         assert forwards[key(recipe)] == expected[key(recipe)], recipe
 
 
-async def test_a_generator_with_global_randomness_is_reproducible(pool: TaskPool) -> None:
-    of_one_generator = Recipe(task="list_functions", seed=6, parameters={"functions": [14]})
-    for recipe in (Recipe(task="list_functions", seed=6697294830158392), of_one_generator):
+async def test_a_generator_with_global_randomness_is_reproducible(
+    pool: TaskPool,
+) -> None:
+    of_one_generator = Recipe(
+        task="list_functions", seed=6, parameters={"functions": [14]}
+    )
+    for recipe in (
+        Recipe(task="list_functions", seed=6697294830158392),
+        of_one_generator,
+    ):
         made = await asyncio.gather(*(pool.generate(recipe) for _ in range(4)))
         assert len({facts(problem) for problem in made}) == 1
 
@@ -81,7 +105,9 @@ async def test_no_task_gives_the_same_problem_for_every_seed(
 
 
 async def test_parameters_reach_the_dataset(pool: TaskPool) -> None:
-    recipe = Recipe(task="chain_sum", seed=2, parameters={"min_terms": 9, "max_terms": 9})
+    recipe = Recipe(
+        task="chain_sum", seed=2, parameters={"min_terms": 9, "max_terms": 9}
+    )
     problem = await pool.generate(recipe)
     assert problem.recipe == recipe
     assert problem.question.count("+") + problem.question.count(" - ") == 8
@@ -111,7 +137,9 @@ async def test_the_least_recently_used_datasets_are_evicted() -> None:
     assert datasets.get("lcm", {}) is not second
 
 
-@pytest.mark.skipif(not limits.address_space(), reason="the system does not report memory")
+@pytest.mark.skipif(
+    not limits.address_space(), reason="the system does not report memory"
+)
 async def test_datasets_are_evicted_by_their_memory() -> None:
     datasets, before, most = Datasets(), limits.address_space(), 32 * 2**20
     datasets.limit_memory(limits.address_space, before + most)
@@ -124,7 +152,9 @@ async def test_datasets_are_evicted_by_their_memory() -> None:
 async def test_a_problem_of_more_than_a_megabyte_is_refused(pool: TaskPool) -> None:
     long = {"min_string_length": 10000, "max_string_length": 50000}
     recipe = Recipe(task="string_manipulation", seed=2, parameters=long)
-    with pytest.raises(GenerationError, match=r"the problem has 8\.5 MiB, more than .* 1 MiB"):
+    with pytest.raises(
+        GenerationError, match=r"the problem has 8\.5 MiB, more than .* 1 MiB"
+    ):
         await pool.generate(recipe)
 
 
@@ -137,7 +167,9 @@ async def test_an_evicted_dataset_gives_the_same_problems_again() -> None:
 
 
 async def test_shared_data_match_the_parameters(pool: TaskPool) -> None:
-    one, other = (Recipe(task="codeio", seed=2, parameters={"difficulty": d}) for d in (7, 9))
+    one, other = (
+        Recipe(task="codeio", seed=2, parameters={"difficulty": d}) for d in (7, 9)
+    )
     made = [await pool.generate(recipe) for recipe in (one, other, one)]
     assert made[0] == made[2] != made[1]
 
@@ -153,14 +185,23 @@ async def test_a_dataset_recovers_after_a_seed_without_an_item(pool: TaskPool) -
 async def test_exactly_the_five_known_tasks_have_no_oracle(
     problems: dict[str, list[Problem]],
 ) -> None:
-    without = {task for task, made in problems.items() if any(p.oracle is None for p in made)}
+    without = {
+        task for task, made in problems.items() if any(p.oracle is None for p in made)
+    }
     assert without == HAS_NO_ORACLE
 
 
 async def test_every_oracle_earns_full_credit(
     pool: TaskPool, problems: dict[str, list[Problem]]
 ) -> None:
-    with_oracle = [p for made in problems.values() for p in made if p.oracle is not None]
-    found = await asyncio.gather(*(pool.verify(p, [str(p.oracle)]) for p in with_oracle))
+    with_oracle = [
+        p for made in problems.values() for p in made if p.oracle is not None
+    ]
+    found = await asyncio.gather(
+        *(pool.verify(p, [str(p.oracle)]) for p in with_oracle)
+    )
     for problem, [verdict] in zip(with_oracle, found, strict=True):
-        assert (verdict.status, verdict.score) == (Status.SOLVED, 1.0), (problem.recipe, verdict)
+        assert (verdict.status, verdict.score) == (Status.SOLVED, 1.0), (
+            problem.recipe,
+            verdict,
+        )

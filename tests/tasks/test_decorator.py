@@ -30,7 +30,11 @@ def test_a_function_is_a_dataset_with_levels_and_stays_a_function() -> None:
     first, second = create_dataset("doubled", seed=7, size=2, level=2)
     question, answer, data = doubled(random.Random(8), 2)
     assert (second["question"], second["answer"]) == (question, answer)
-    assert second["metadata"] == {"source_dataset": "doubled", "source_index": 1, "data": data}
+    assert second["metadata"] == {
+        "source_dataset": "doubled",
+        "source_index": 1,
+        "data": data,
+    }
     assert first != second
     assert curriculum_levels("doubled") == [{"level": level} for level in range(4)]
     assert parameter_names("doubled") == ("level",)
@@ -39,7 +43,9 @@ def test_a_function_is_a_dataset_with_levels_and_stays_a_function() -> None:
         create_dataset("doubled", level=4)
 
 
-def test_a_verifier_gets_answer_and_data_and_without_one_only_the_answer_is_right() -> None:
+def test_a_verifier_gets_answer_and_data_and_without_one_only_the_answer_is_right() -> (
+    None
+):
     def scores(**verifier: Any) -> list[float]:
         DATASETS.pop("doubled", None)
         task(levels=1, **verifier)(doubled)
@@ -48,7 +54,11 @@ def test_a_verifier_gets_answer_and_data_and_without_one_only_the_answer_is_righ
         return [dataset.score_answer(text, dataset[0]) for text in texts]
 
     assert scores() == [1.0, 0.0, 0.0]
-    assert scores(verifier=lambda answer, data: str(data[0]) in answer and 0.5) == [0.5, 0.5, 0.0]
+    assert scores(verifier=lambda answer, data: str(data[0]) in answer and 0.5) == [
+        0.5,
+        0.5,
+        0.0,
+    ]
     for score in (5, -0.1, float("nan"), None):
         with pytest.raises(ValueError, match=rf"a score in \[0, 1\], got {score}"):
             scores(verifier=lambda answer, data, score=score: score)
@@ -67,24 +77,34 @@ def test_a_function_that_returns_no_question_with_answer_and_data_is_told() -> N
 
 @pytest.mark.parametrize("levels", [0, True, 2.0, [1, 2]])
 def test_levels_are_a_number(levels: Any) -> None:
-    with pytest.raises(ConfigurationError, match=r"levels must be an .*: write @task\(levels=8\)"):
+    with pytest.raises(
+        ConfigurationError, match=r"levels must be an .*: write @task\(levels=8\)"
+    ):
         task(levels=levels)
 
 
 def test_mistakes_in_the_decorator_say_what_to_write() -> None:
-    with pytest.raises(ConfigurationError, match=r"got <function .*: write @task\(levels=8\)"):
+    with pytest.raises(
+        ConfigurationError, match=r"got <function .*: write @task\(levels=8\)"
+    ):
         task(doubled)  # type: ignore[arg-type]  # as by `@task` without parentheses
-    with pytest.raises(ConfigurationError, match="verifier must be a function, got 'doubled'"):
+    with pytest.raises(
+        ConfigurationError, match="verifier must be a function, got 'doubled'"
+    ):
         task(8, verifier="doubled")  # type: ignore[arg-type]  # a mistake of its user
 
 
 @pytest.mark.processes
-def test_it_is_imported_in_no_time_and_registers_nothing_in_the_program_that_is_started() -> None:
+def test_it_is_imported_in_no_time_and_registers_nothing_in_the_program_that_is_started() -> (
+    None
+):
     program = (
         "import sys; from reasoning_gym_environment import task\n"
         "@task(levels=2)\ndef f(random, level): return '', '', None\n"
         "print(*{name.partition('.')[0] for name in sys.modules} - sys.stdlib_module_names)"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     assert not {"pydantic", "reasoning_gym", "numpy"} & set(done.stdout.split())

@@ -38,15 +38,22 @@ async def test_parameter_names_include_the_extra_ones() -> None:
 
 @pytest.mark.parametrize("task", ["acre", "self_reference"])
 async def test_a_rank_does_not_change_the_answers(pool: TaskPool, task: str) -> None:
-    low, high = await generate(pool, task, rank=0.0), await generate(pool, task, rank=1.0)
+    low, high = (
+        await generate(pool, task, rank=0.0),
+        await generate(pool, task, rank=1.0),
+    )
     assert [problem.oracle for problem in low] == [problem.oracle for problem in high]
     assert len({problem.oracle for problem in low}) > 2
 
 
-async def test_each_answer_among_the_candidates_is_equally_likely(pool: TaskPool) -> None:
+async def test_each_answer_among_the_candidates_is_equally_likely(
+    pool: TaskPool,
+) -> None:
     most = []
     for candidates in (1, 64):
-        made = await generate(pool, "gcd", min_value=1000, max_value=9999, candidates=candidates)
+        made = await generate(
+            pool, "gcd", min_value=1000, max_value=9999, candidates=candidates
+        )
         most += [Counter(problem.oracle for problem in made).most_common(1)[0][1]]
     assert most[0] > 2 * most[1]
 

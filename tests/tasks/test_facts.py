@@ -72,7 +72,10 @@ def executing_calls(source: str) -> Iterator[ast.Call]:
     if not any(name in source for name in EXECUTORS):
         return  # parsing all of the library takes seconds
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in EXECUTORS:
+        if (
+            isinstance(node, ast.Call)
+            and ast.unparse(node.func).split(".")[-1] in EXECUTORS
+        ):
             yield node
 
 
@@ -102,7 +105,9 @@ async def test_only_the_listed_tasks_pay_any_answer(
         return all(v.status is Status.SOLVED for verdicts in found for v in verdicts)
 
     paying = await asyncio.gather(*(pays(task) for task in problems))
-    assert {t for t, pay in zip(problems, paying, strict=True) if pay} == set(PAYS_ANY_ANSWER)
+    assert {t for t, pay in zip(problems, paying, strict=True) if pay} == set(
+        PAYS_ANY_ANSWER
+    )
 
 
 async def test_exactly_the_listed_tasks_run_code_in_an_answer(
@@ -124,7 +129,9 @@ async def test_exactly_the_listed_verifiers_pass_the_answer_to_an_evaluator(
     folder = Path(inspect.getsourcefile(library) or "").parent
     sources = {path: path.read_text() for path in folder.rglob("*.py")}
     calls = {path: [*executing_calls(source)] for path, source in sources.items()}
-    modules = {task: inspect.getsourcefile(cls) for task, (cls, _) in library.DATASETS.items()}
+    modules = {
+        task: inspect.getsourcefile(cls) for task, (cls, _) in library.DATASETS.items()
+    }
     handing = {
         task
         for task, module in modules.items()
@@ -137,12 +144,18 @@ async def test_exactly_the_listed_verifiers_pass_the_answer_to_an_evaluator(
         name = path.relative_to(folder).as_posix()
         for call in found:
             if name != PARSER_OF_ITS_OWN and "answer" not in names_in(call):
-                others.add(f"{name}: {ast.unparse(call.func)}({ast.unparse(call.args[0])})")
+                others.add(
+                    f"{name}: {ast.unparse(call.func)}({ast.unparse(call.args[0])})"
+                )
     assert others == SITES_ON_OWN_TEXT
     own_parser = folder / PARSER_OF_ITS_OWN
     tree = ast.parse(sources[own_parser])
     defined = {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)}
-    assert {ast.unparse(call.func) for call in calls[own_parser]} == {"parse_expr"} <= defined
+    assert (
+        {ast.unparse(call.func) for call in calls[own_parser]}
+        == {"parse_expr"}
+        <= defined
+    )
 
 
 @pytest.mark.nightly
@@ -179,18 +192,26 @@ async def test_items_without_a_usable_oracle_are_not_made(pool: TaskPool) -> Non
         await pool.generate(Recipe(task="intermediate_integration", seed=10))
 
 
-def moved(moves: list[tuple[str, str]], board: dict[str, list[str]], pieces: dict[str, Any]) -> str:
+def moved(
+    moves: list[tuple[str, str]], board: dict[str, list[str]], pieces: dict[str, Any]
+) -> str:
     """Return a cycle of four moves, two of each color, that changes nothing."""
     (first, second), free = moves, [at for at, piece in pieces.items() if not piece]
     there = next(to for to in board[first[1]] if to in free)
-    away = next(to for to in board[second[1]] if to in free and to not in (there, first[1]))
+    away = next(
+        to for to in board[second[1]] if to in free and to not in (there, first[1])
+    )
     cycle = [(*first, there), (*second, away), (first[0], there, first[1])]
     return ", ".join(f'"{",".join(m)}"' for m in [*cycle, (second[0], away, second[1])])
 
 
 def other_forms(problem: Problem) -> tuple[list[str], list[str]]:
     """Return right answers that are paid in part, and near misses."""
-    task, oracle, data = problem.recipe.task, problem.oracle or "", loads(problem.entry)["metadata"]
+    task, oracle, data = (
+        problem.recipe.task,
+        problem.oracle or "",
+        loads(problem.entry)["metadata"],
+    )
     if task == "binary_matrix":
         rows = [[int(cell) for cell in row.split()] for row in oracle.split("\n")]
         rows_off_by_one = [[rows[0][0] + 1, *rows[0][1:]], *rows[1:]]
@@ -207,7 +228,8 @@ def other_forms(problem: Problem) -> tuple[list[str], list[str]]:
         return [longer], [detour, longer.rpartition("\n")[0]]
     if task == "polynomial_equations":
         cut, off = (
-            ", ".join(f"{float(x) - miss:.4f}" for x in oracle.split(", ")) for miss in (1e-4, 2e-4)
+            ", ".join(f"{float(x) - miss:.4f}" for x in oracle.split(", "))
+            for miss in (1e-4, 2e-4)
         )
         return [cut], [off, f"{oracle}, 1"]
     assert task == "knight_swap"
@@ -216,7 +238,9 @@ def other_forms(problem: Problem) -> tuple[list[str], list[str]]:
     return [f"[{cycle}, {oracle[1:]}"], [f"[{cycle}]", "no"]
 
 
-PAID_IN_PART = {t for t in known_categories() if solved_score(t) < 1} - {"propositional_logic"}
+PAID_IN_PART = {t for t in known_categories() if solved_score(t) < 1} - {
+    "propositional_logic"
+}
 
 
 @pytest.mark.parametrize("task", sorted(PAID_IN_PART))
@@ -228,7 +252,9 @@ async def test_right_answers_of_other_forms_earn_the_least_score_and_near_misses
     verdicts = await pool.verify(problem, [problem.oracle or "", *right, *wrong])
     scores = [verdict.score or 0.0 for verdict in verdicts]
     assert scores[0] == 1.0
-    assert all(solved_score(task) <= score < 1.0 for score in scores[1 : 1 + len(right)])
+    assert all(
+        solved_score(task) <= score < 1.0 for score in scores[1 : 1 + len(right)]
+    )
     assert all(score < solved_score(task) for score in scores[1 + len(right) :])
 
 
@@ -237,7 +263,9 @@ async def test_no_near_miss_reaches_the_least_score_of_a_grid(pool: TaskPool) ->
         problem = await pool.generate(Recipe(task=task, seed=4))
         oracle = problem.oracle or ""
         cells = [i for i, character in enumerate(oracle) if character.isdigit()]
-        misses = [oracle[:i] + str(int(oracle[i]) % 9 + 1) + oracle[i + 1 :] for i in cells]
+        misses = [
+            oracle[:i] + str(int(oracle[i]) % 9 + 1) + oracle[i + 1 :] for i in cells
+        ]
         verdicts = await pool.verify(problem, misses)
         assert all((verdict.score or 0.0) < solved_score(task) for verdict in verdicts)
 
@@ -250,7 +278,10 @@ async def test_a_variable_that_follows_is_a_right_conclusion(pool: TaskPool) -> 
     assert loads(problem.entry)["metadata"]["premises"] == PREMISES
     right, *wrong = await pool.verify(problem, ["S", "P", "R", "P → P"])
     assert right.score == solved_score("propositional_logic")
-    assert all((verdict.score or 0.0) < solved_score("propositional_logic") for verdict in wrong)
+    assert all(
+        (verdict.score or 0.0) < solved_score("propositional_logic")
+        for verdict in wrong
+    )
 
 
 async def test_a_longer_word_ladder_has_full_credit_and_one_with_an_unknown_word_has_not(
@@ -284,7 +315,10 @@ async def test_exactly_the_listed_tasks_ask_for_a_number(
     numeric = {
         task
         for task, both in problems.items()
-        if all(is_same_number(problem.oracle or "", problem.oracle or "") for problem in both)
+        if all(
+            is_same_number(problem.oracle or "", problem.oracle or "")
+            for problem in both
+        )
     }
     assert numeric - SETS_A_FORM.keys() == PLAIN_NUMBERS - NUMBERS_ON_SOME_ITEMS
 
@@ -297,4 +331,8 @@ async def test_equal_numbers_are_right_and_near_ones_are_not(
         point = "" if "." in oracle else "."
         assert is_same_number(f"{oracle}{point}0", oracle)
         assert not is_same_number(f"{oracle}{point}01", oracle)
-        assert not is_same_number(f"{oracle}0{point}", oracle) or float(oracle) == 0 or not point
+        assert (
+            not is_same_number(f"{oracle}0{point}", oracle)
+            or float(oracle) == 0
+            or not point
+        )

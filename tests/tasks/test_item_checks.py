@@ -30,4 +30,7 @@ def test_every_case_is_of_a_check() -> None:
 
 
 def test_a_task_without_a_check_has_no_faults() -> None:
-    assert item_fault("no such task", {"question": "", "answer": "", "metadata": {}}) is None
+    assert (
+        item_fault("no such task", {"question": "", "answer": "", "metadata": {}})
+        is None
+    )

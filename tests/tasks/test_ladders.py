@@ -40,7 +40,9 @@ async def ladders(pool: TaskPool) -> dict[str, TaskLadder]:
 def ends(ladder: TaskLadder) -> TaskLadder:
     """Return a ladder of the easiest and the hardest level."""
     levels = dict.fromkeys((0, len(ladder.levels) - 1))
-    return TaskLadder(levels=tuple(ladder.levels[n] for n in levels), origin=ladder.origin)
+    return TaskLadder(
+        levels=tuple(ladder.levels[n] for n in levels), origin=ladder.origin
+    )
 
 
 async def test_every_task_has_a_ladder(
@@ -50,10 +52,14 @@ async def test_every_task_has_a_ladder(
     single = [task for task, ladder in ladders.items() if len(ladder.levels) < 2]
     assert len(single) <= MOST_SINGLE_LEVELS
     # The third of `bf` runs millions of steps.
-    assert [task for task, ladder in ladders.items() if len(ladder.levels) == 2] == ["bf"]
+    assert [task for task, ladder in ladders.items() if len(ladder.levels) == 2] == [
+        "bf"
+    ]
 
 
-async def test_the_curriculum_is_measured_on_these_ladders(ladders: dict[str, TaskLadder]) -> None:
+async def test_the_curriculum_is_measured_on_these_ladders(
+    ladders: dict[str, TaskLadder],
+) -> None:
     heights = {task: len(ladder.levels) for task, ladder in ladders.items()}
     assert json.loads(HEIGHTS.read_text()) == heights
 
@@ -65,7 +71,9 @@ async def test_a_ladder_that_differs_from_the_curriculum_has_a_reason_and_no_ref
     assert origins <= {"curriculum", "repaired", "own", "none"}
     for task, ladder in ladders.items():
         assert (not ladder.reason) == (ladder.origin == "curriculum"), task
-    assert [task for task, ladder in ladders.items() if "is refused: " in ladder.reason] == []
+    assert [
+        task for task, ladder in ladders.items() if "is refused: " in ladder.reason
+    ] == []
     assert not REPAIRS.keys() & OWN_LADDERS.keys()
 
 
@@ -91,7 +99,9 @@ async def test_one_level_does_not_disturb_another(
     for task, ladder in ladders.items():
         easy = Recipe(task=task, seed=8, parameters=ladder.levels[0])
         hard = Recipe(task=task, seed=8, parameters=ladder.levels[-1])
-        before, _, after = [await pool.generate(recipe) for recipe in (easy, hard, easy)]
+        before, _, after = [
+            await pool.generate(recipe) for recipe in (easy, hard, easy)
+        ]
         assert before == after, task
 
 
@@ -142,9 +152,15 @@ async def test_the_table_is_of_these_ladders(ladders: dict[str, TaskLadder]) -> 
     }
     for row in read_table():
         task, level = row["task"], int(row["level"])
-        recipe = Recipe(task=task, seed=0, level=level, parameters=ladders[task].levels[level])
+        recipe = Recipe(
+            task=task, seed=0, level=level, parameters=ladders[task].levels[level]
+        )
         chance = float(row["chance"]) if row["chance"] else None
-        assert level_chance(recipe) == level_chance(replace(recipe, level=float(level))) == chance
+        assert (
+            level_chance(recipe)
+            == level_chance(replace(recipe, level=float(level)))
+            == chance
+        )
         assert level_chance(replace(recipe, parameters={"x": 1})) is None
 
 

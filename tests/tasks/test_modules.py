@@ -41,13 +41,19 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     [
         (
             "digested_file",
-            [f"digested_{x}.py" for x in ("helper", "folder/more", "folder/words", "file")],
+            [
+                f"digested_{x}.py"
+                for x in ("helper", "folder/more", "folder/words", "file")
+            ],
             ["digested_beside.py", "digested_folder/other.py"],
         ),
         (
             "digested_package",
             ["digested_package/__init__.py", "digested_package/sub/words.txt"],
-            [f"digested_package/{x}" for x in ("mine.proof.json", ".cache/x", "__pycache__/x.pyc")],
+            [
+                f"digested_package/{x}"
+                for x in ("mine.proof.json", ".cache/x", "__pycache__/x.pyc")
+            ],
         ),
     ],
 )

@@ -50,7 +50,9 @@ def size(rule: str) -> int:
 
 def rule_size(problem: Problem) -> float:
     """Return the mean size of the rules that a problem's level may draw."""
-    return mean(size(RULES[number]) for number in problem.recipe.parameters["functions"])
+    return mean(
+        size(RULES[number]) for number in problem.recipe.parameters["functions"]
+    )
 
 
 def entry(problem: Problem) -> dict[str, Any]:
@@ -71,13 +73,17 @@ def operations(problem: Problem) -> float:
 def elapsed(problem: Problem) -> float:
     """Return the length of a time interval in seconds."""
     facts = entry(problem)["metadata"]
-    start, end = (datetime.fromisoformat(facts[name]) for name in ("start_time", "end_time"))
+    start, end = (
+        datetime.fromisoformat(facts[name]) for name in ("start_time", "end_time")
+    )
     return (end - start).total_seconds()
 
 
 RISES: Mapping[str, Callable[[Problem], float]] = {
     "figlet_font": lambda problem: len(str(problem.oracle)),
-    "game_of_life_halting": lambda problem: problem.question.split("board:")[1].count("1"),
+    "game_of_life_halting": lambda problem: problem.question.split("board:")[1].count(
+        "1"
+    ),
     "gsm_symbolic": operations,
     "knight_swap": lambda problem: len(json.loads(str(problem.oracle))),
     "list_functions": rule_size,
@@ -90,18 +96,24 @@ RISES: Mapping[str, Callable[[Problem], float]] = {
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("task", sorted(OWN_LADDERS))
-async def test_an_own_ladder_rises_and_its_items_are_sound(pool: TaskPool, task: str) -> None:
+async def test_an_own_ladder_rises_and_its_items_are_sound(
+    pool: TaskPool, task: str
+) -> None:
     recipes = [
         [Recipe(task=task, seed=seed, parameters=level) for seed in SEEDS]
         for level in OWN_LADDERS[task].levels
     ]
-    levels = [await asyncio.gather(*map(pool.generate, of_level)) for of_level in recipes]
+    levels = [
+        await asyncio.gather(*map(pool.generate, of_level)) for of_level in recipes
+    ]
     every_level_is_harder(levels)
     neighboring_levels_differ(levels)
     await oracles_are_right(pool, levels)
     await stored_recipes_give_the_same_questions(pool, levels)
     if task == "game_of_life_halting":
-        assert not any("..." in problem.question for problem in itertools.chain(*levels))
+        assert not any(
+            "..." in problem.question for problem in itertools.chain(*levels)
+        )
 
 
 def every_level_is_harder(levels: Levels) -> None:
@@ -123,7 +135,9 @@ async def oracles_are_right(pool: TaskPool, levels: Levels) -> None:
         assert (verdict.status, verdict.score) == (Status.SOLVED, 1.0), problem.recipe
 
 
-async def stored_recipes_give_the_same_questions(pool: TaskPool, levels: Levels) -> None:
+async def stored_recipes_give_the_same_questions(
+    pool: TaskPool, levels: Levels
+) -> None:
     for problem, *_ in levels:
         stored = Recipe.from_json(json.loads(json.dumps(problem.recipe.to_json())))
         assert (await pool.generate(stored)).question == problem.question
@@ -131,10 +145,14 @@ async def stored_recipes_give_the_same_questions(pool: TaskPool, levels: Levels)
 
 async def test_the_written_rules_match_the_library(pool: TaskPool) -> None:
     for number, rule in RULES.items():
-        recipe = Recipe(task="list_functions", seed=6, parameters={"functions": [number]})
+        recipe = Recipe(
+            task="list_functions", seed=6, parameters={"functions": [number]}
+        )
         problem = await pool.generate(recipe)
         examples = re.findall(r"Input \d: (.*)\nOutput \d: (.*)\n", problem.question)
-        examples.append((re.findall(r"Input: (.*)\n", problem.question)[0], problem.oracle))
+        examples.append(
+            (re.findall(r"Input: (.*)\n", problem.question)[0], problem.oracle)
+        )
         for given, expected in examples:
             assert eval(rule, {"x": json.loads(given)}) == json.loads(expected), rule
 

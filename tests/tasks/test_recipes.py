@@ -12,7 +12,11 @@ from hypothesis import strategies as st
 
 from reasoning_gym_environment.records import Recipe
 from reasoning_gym_environment.sandbox._screen import screen
-from reasoning_gym_environment.tasks.datasets import Datasets, known_parameters, require_allowed
+from reasoning_gym_environment.tasks.datasets import (
+    Datasets,
+    known_parameters,
+    require_allowed,
+)
 from reasoning_gym_environment.tasks.facts import known_categories
 from reasoning_gym_environment.tasks.ladders import build_ladders
 from reasoning_gym_environment.tasks.recipes import (
@@ -83,7 +87,9 @@ def refusal(recipe: Recipe) -> str:
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_hostile_values_are_refused_for_every_parameter_with_a_short_message(task: str) -> None:
+def test_hostile_values_are_refused_for_every_parameter_with_a_short_message(
+    task: str,
+) -> None:
     begin = time.process_time()
     for name in known_parameters(task):
         for what, value in HOSTILE.items():
@@ -94,7 +100,9 @@ def test_hostile_values_are_refused_for_every_parameter_with_a_short_message(tas
     assert time.process_time() - begin < 10
 
 
-@pytest.mark.parametrize("value", [10**9, 1e9, "x", "", True, None, [], [[1]], {}, -1, 0.5])
+@pytest.mark.parametrize(
+    "value", [10**9, 1e9, "x", "", True, None, [], [[1]], {}, -1, 0.5]
+)
 def test_values_are_refused_or_of_a_known_kind(value: Any) -> None:
     """The check raises no other error for any value, and builds nothing."""
     for task in TASKS:
@@ -113,7 +121,9 @@ anything = st.recursive(
 
 @given(st.sampled_from(TASKS), st.data())
 def test_a_random_recipe_is_refused_or_plain(task: str, data: st.DataObject) -> None:
-    names = st.sampled_from(sorted(known_parameters(task)) or [""]) | st.text(max_size=5)
+    names = st.sampled_from(sorted(known_parameters(task)) or [""]) | st.text(
+        max_size=5
+    )
     recipe = Recipe(
         task=task,
         seed=data.draw(st.integers(0, 2**53 - 1)),
@@ -166,14 +176,20 @@ def test_any_json_is_refused_or_a_valid_recipe(
     ],
 )
 def test_an_invalid_recipe_is_refused_with_a_short_message(data: Any) -> None:
-    with pytest.raises(ValueError, match=r"recipe|task|seed|level|param|max_|version") as refused:
+    with pytest.raises(
+        ValueError, match=r"recipe|task|seed|level|param|max_|version"
+    ) as refused:
         read_recipe(data)
     assert len(str(refused.value)) < 400
 
 
-def test_a_level_needs_its_parameters_unless_it_is_the_only_one_of_an_unknown_task() -> None:
+def test_a_level_needs_its_parameters_unless_it_is_the_only_one_of_an_unknown_task() -> (
+    None
+):
     for level in (0, 3, 99):
-        with pytest.raises(ValueError, match=f"level {level} of gcd lacks its parameters"):
+        with pytest.raises(
+            ValueError, match=f"level {level} of gcd lacks its parameters"
+        ):
             require_parameters_of_level(Recipe(task="gcd", seed=1, level=level))
     require_parameters_of_level(Recipe(task="of_another_version", seed=1, level=0))
 
@@ -202,7 +218,10 @@ def test_every_level_of_every_task_is_allowed() -> None:
         ("calendar_arithmetic", {"tasks": ["is_leap_year"], "year": 1999}),
         ("codeio", {"difficulty": 7}),
         ("aiw", {"task_types": ["siblings"], "task_type_weights": [1.0]}),
-        ("rearc", {"rng_difficulty_ranges": [[0.0, 0.5]], "rng_difficulty_weights": [1]}),
+        (
+            "rearc",
+            {"rng_difficulty_ranges": [[0.0, 0.5]], "rng_difficulty_weights": [1]},
+        ),
         ("prime_factorization", {"max_value": 10**7}),
         ("number_format", {"min_n": 1, "max_n": 10**9}),
         ("gsm_symbolic", {"templates": [3, 1], "difficulty": 1}),
@@ -228,7 +247,9 @@ def test_an_unknown_task_is_refused(task: str) -> None:
         Datasets().get(task, {})
 
 
-@pytest.mark.parametrize("name", ["seed", "size", "self", "__class__", "datasets", "x" * 10**6])
+@pytest.mark.parametrize(
+    "name", ["seed", "size", "self", "__class__", "datasets", "x" * 10**6]
+)
 def test_an_unknown_parameter_is_refused(name: str) -> None:
     said = refusal(Recipe(task="gcd", seed=1, parameters={name: 1}))
     assert ("unknown parameter" if len(name) < 100 else "must be a short text") in said

@@ -29,7 +29,9 @@ async def test_jobs_run_in_order_and_their_errors_are_the_callers(
     def fail() -> None:
         raise OSError("no space")
 
-    await asyncio.gather(*(disk.write(partial(ran.append, number)) for number in range(50)))
+    await asyncio.gather(
+        *(disk.write(partial(ran.append, number)) for number in range(50))
+    )
     assert ran == [*range(50)]
     with pytest.raises(OSError, match="no space"):
         await disk.write(fail)
@@ -53,7 +55,9 @@ async def test_a_full_queue_and_a_job_that_must_end_make_the_caller_wait(
     disk, released, ran = DaemonWriter(FOLDER), threading.Event(), list[str]()
     disk.submit(lambda: released.wait() and None)
     await disk.write(lambda: ran.append("queued"))
-    must_end = asyncio.create_task(disk.write(lambda: ran.append("synced"), must_end=True))
+    must_end = asyncio.create_task(
+        disk.write(lambda: ran.append("synced"), must_end=True)
+    )
     full = asyncio.create_task(disk.write(lambda: ran.append("full")))
     await asyncio.wait([must_end, full], timeout=0.1)
     assert not must_end.done()

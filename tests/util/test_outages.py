@@ -32,7 +32,9 @@ def test_an_outage_has_a_beginning_a_line_a_minute_and_an_end(
     ]
 
 
-def test_any_failed_request_keeps_an_outage(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+def test_any_failed_request_keeps_an_outage(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
     outage = Outage(clock, server="The API")
     with outage.request() as a, outage.request() as b:
         outage.record_failure("413", lost=0, request=a)
@@ -48,7 +50,9 @@ def test_any_failed_request_keeps_an_outage(clock: Clock, caplog: pytest.LogCapt
     assert outage.end() == 0.0  # a request that has ended fails no more
 
 
-def test_seconds_before_the_failure_count(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+def test_seconds_before_the_failure_count(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
     outage = Outage(clock, server="The server", unit="requests given up")
     outage.record_failure("it hangs", lost=0, already=8.0)
     clock.now += 2.0
@@ -76,11 +80,15 @@ def test_an_outage_is_logged_at_once_and_then_once_a_minute(clock: Clock) -> Non
     assert (bool(outage), outage.lost, outage.should_log) == (True, 1, True)
 
 
-async def test_loop_errors_are_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+async def test_loop_errors_are_logged_once_a_minute(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     loop = asyncio.get_running_loop()
     limit_loop_errors(loop)
     for _ in range(1000):
-        loop.call_exception_handler({"message": "socket.accept() out of system resource"})
+        loop.call_exception_handler(
+            {"message": "socket.accept() out of system resource"}
+        )
         loop.call_exception_handler({"message": "Task exception was never retrieved"})
     assert caplog.messages == [
         "socket.accept() out of system resource",

@@ -9,8 +9,12 @@ import pytest
 from reasoning_gym_environment.util.progress import Progress
 
 
-async def test_off_a_terminal_progress_is_always_logged(caplog: pytest.LogCaptureFixture) -> None:
-    progress = Progress("evaluation", total=50, done=10, log_every=0.01, note=lambda: "waiting")
+async def test_off_a_terminal_progress_is_always_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    progress = Progress(
+        "evaluation", total=50, done=10, log_every=0.01, note=lambda: "waiting"
+    )
     with caplog.at_level(logging.INFO):
         async with progress.shown():
             for _ in range(10):
@@ -18,7 +22,8 @@ async def test_off_a_terminal_progress_is_always_logged(caplog: pytest.LogCaptur
             while len(caplog.messages) < 3:
                 await asyncio.sleep(0.01)
     assert re.fullmatch(
-        r"evaluation:  40% 20/50 \[00:\d\d<00:\d\d, .*it/s, waiting\]", caplog.messages[-1]
+        r"evaluation:  40% 20/50 \[00:\d\d<00:\d\d, .*it/s, waiting\]",
+        caplog.messages[-1],
     )
 
 

@@ -59,7 +59,9 @@ async def test_servers_that_do_not_listen_are_named_with_a_hint(deaf: str) -> No
         assert isinstance(caught.value, FixableError)
 
 
-async def test_every_failed_attempt_is_logged(deaf: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_every_failed_attempt_is_logged(
+    deaf: str, caplog: pytest.LogCaptureFixture
+) -> None:
     waiting = asyncio.create_task(require(deaf, seconds=60.0))
     while "attempt 2: start it" not in caplog.text:
         await asyncio.sleep(0.01)
@@ -76,7 +78,9 @@ async def test_waiting_is_logged_at_once_and_then_every_ten_seconds(
     assert re.search(r"attempt 1: start it; [012] s left$", line)
 
 
-async def test_the_wait_ends_when_the_server_starts(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_wait_ends_when_the_server_starts(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     port = unused_port()
     waiting = asyncio.create_task(require(f"http://127.0.0.1:{port}", seconds=60.0))
     while "attempt 1" not in caplog.text:
@@ -87,7 +91,14 @@ async def test_the_wait_ends_when_the_server_starts(caplog: pytest.LogCaptureFix
 
 @pytest.mark.parametrize(
     "url",
-    ["", "localhost:8000", "http://", "http://127.0.0.1:99999", "http://host:port", "http://[::1"],
+    [
+        "",
+        "localhost:8000",
+        "http://",
+        "http://127.0.0.1:99999",
+        "http://host:port",
+        "http://[::1",
+    ],
 )
 async def test_a_malformed_url_is_named_at_once(url: str) -> None:
     with pytest.raises(ConfigurationError, match="is not a valid URL") as caught:

@@ -47,7 +47,9 @@ async def test_without_patience_there_is_one_attempt(now: list[float]) -> None:
     assert now == [1000.0]
 
 
-async def test_a_server_that_asks_for_time_gets_it_or_is_not_asked_again(now: list[float]) -> None:
+async def test_a_server_that_asks_for_time_gets_it_or_is_not_asked_again(
+    now: list[float],
+) -> None:
     retry = Retry(10.0)
     assert await retry.wait(at_least=7.0)
     assert retry.next_pause(at_least=7.0) is None

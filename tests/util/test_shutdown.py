@@ -36,9 +36,12 @@ def ended_by(number: signal.Signals, *before: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize(
-    ("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)]
+    ("number", "status"),
+    [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)],
 )
-def test_a_signal_closes_what_is_open_with_its_status(number: signal.Signals, status: int) -> None:
+def test_a_signal_closes_what_is_open_with_its_status(
+    number: signal.Signals, status: int
+) -> None:
     assert ended_by(number) == (status, "closed\n")
 
 

@@ -21,9 +21,16 @@ def living_cells(answer: str, entry: Mapping[str, Any]) -> float:
         return 1.0
     if not isinstance(found, list) or len(found) != len(right):
         return 0.0
-    if any(not isinstance(a, list) or len(a) != len(b) for a, b in zip(found, right, strict=True)):
+    if any(
+        not isinstance(a, list) or len(a) != len(b)
+        for a, b in zip(found, right, strict=True)
+    ):
         return 0.0
-    pairs = [pair for rows in zip(found, right, strict=True) for pair in zip(*rows, strict=True)]
+    pairs = [
+        pair
+        for rows in zip(found, right, strict=True)
+        for pair in zip(*rows, strict=True)
+    ]
     living = [(a, b) for a, b in pairs if a != 0 or b != 0]
     return sum(a == b for a, b in living) / len(living) if living else 1.0
 
@@ -50,23 +57,34 @@ def reordered_words(answer: str, entry: Mapping[str, Any]) -> float:
 
 
 def _word_credit(answer: str, shown: str, right: str) -> float:
-    return credit_above_chance(answer.lower().split(), shown.lower().split(), right.lower().split())
+    return credit_above_chance(
+        answer.lower().split(), shown.lower().split(), right.lower().split()
+    )
 
 
 def sorted_words(answer: str, entry: Mapping[str, Any]) -> float:
     """Pay for words that moved: any order is paid for, and words that follow are ignored."""
     metadata = entry["metadata"]
     found = [word.strip() for word in re.split(r",\s*", answer)]
-    return credit_above_chance(found, metadata["transformed_words"], metadata["sorted_words"])
+    return credit_above_chance(
+        found, metadata["transformed_words"], metadata["sorted_words"]
+    )
 
 
 def given_numbers(answer: str, entry: Mapping[str, Any]) -> float:
     """Refuse numbers that the question doesn't give: each may be off by 1, and NaN by anything."""
     try:
         found = sorted(float(number) for number in json.loads(answer.replace("'", '"')))
-    except (ValueError, TypeError, RecursionError, OverflowError):  # the verifier can't either
+    except (
+        ValueError,
+        TypeError,
+        RecursionError,
+        OverflowError,
+    ):  # the verifier can't either
         return 1.0
-    return 1.0 if found == sorted(map(float, entry["metadata"]["sorted_numbers"])) else 0.0
+    return (
+        1.0 if found == sorted(map(float, entry["metadata"]["sorted_numbers"])) else 0.0
+    )
 
 
 def pooled_numbers(answer: str, entry: Mapping[str, Any]) -> float:

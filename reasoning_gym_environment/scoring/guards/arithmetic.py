@@ -24,7 +24,9 @@ def decimal_digits(answer: str, entry: Mapping[str, Any]) -> float:
         right = Decimal(entry["answer"])
         most = re.findall(r"maximum of (\d+) significant digits", entry["question"])[0]
         is_rounded = len(right.as_tuple().digits) >= int(most)
-        allowed = max(_half_a_unit(value), 20 * _half_a_unit(right) if is_rounded else Decimal(0))
+        allowed = max(
+            _half_a_unit(value), 20 * _half_a_unit(right) if is_rounded else Decimal(0)
+        )
         return 1.0 if abs(value - right) <= allowed else 0.0
     except (ArithmeticError, ValueError):  # not a number, or not finite
         return 0.0
@@ -38,10 +40,13 @@ def _half_a_unit(number: Decimal) -> Decimal:
 def chosen_number(answer: str, entry: Mapping[str, Any]) -> float:
     """Refuse other candidates: the verifier allows an error of 0.01, and theirs are closer."""
     try:
-        found, right = (float(text.replace(",", "")) for text in (answer, entry["answer"]))
+        found, right = (
+            float(text.replace(",", "")) for text in (answer, entry["answer"])
+        )
     except ValueError:
         return 0.0
-    return float(math.isclose(found, right, rel_tol=1e-14))  # as written with fifteen digits
+    # As written with fifteen digits.
+    return float(math.isclose(found, right, rel_tol=1e-14))
 
 
 def duration(answer: str, entry: Mapping[str, Any]) -> float:
@@ -49,7 +54,11 @@ def duration(answer: str, entry: Mapping[str, Any]) -> float:
     kind = entry["metadata"]["task_type"]
     try:
         actual = _seconds(answer, kind)
-    except (ValueError, IndexError, OverflowError):  # no time: the verifier reads `12:00:00.-5`
+    except (
+        ValueError,
+        IndexError,
+        OverflowError,
+    ):  # no time: the verifier reads `12:00:00.-5`
         return 0.0
     return closeness(actual, _seconds(entry["answer"], kind))
 
@@ -64,14 +73,21 @@ def _seconds(text: str, kind: str) -> float:
         days = int(text.split(" days,")[0])
         clock = text.split(",")[1]
     hours, minutes, *rest = clock.strip().split(":")
-    return days * 86_400 + int(hours) * 3600 + int(minutes) * 60 + float(rest[0] if rest else 0)
+    return (
+        days * 86_400
+        + int(hours) * 3600
+        + int(minutes) * 60
+        + float(rest[0] if rest else 0)
+    )
 
 
 def prime_factors(answer: str, entry: Mapping[str, Any]) -> float:
     """Refuse factors that aren't primes of the number: the number itself has the right product."""
     try:
         factors = {
-            int(factor) for factor in answer.split("\N{MULTIPLICATION SIGN}") if factor.strip()
+            int(factor)
+            for factor in answer.split("\N{MULTIPLICATION SIGN}")
+            if factor.strip()
         }
     except ValueError:  # the verifier raises
         return 0.0

@@ -27,7 +27,9 @@ def number_grid(answer: str, entry: Mapping[str, Any]) -> float:
     blank = [0] * size
     rows = [row if len(set(row)) == size else blank for row in rows]
     rows += [blank] * (size - len(rows))
-    found, shown, right = ([*itertools.chain(*grid)] for grid in (rows, puzzle, solution))
+    found, shown, right = (
+        [*itertools.chain(*grid)] for grid in (rows, puzzle, solution)
+    )
     return credit_above_chance(found, shown, right, chance=1 / size)
 
 
@@ -109,7 +111,11 @@ def possible_moves(answer: str, entry: Mapping[str, Any]) -> float:
 
 def _moves_needed(state: Mapping[str, Sequence[str]]) -> int:
     """Count the moves that take each box to the nearest free target of its color."""
-    held = [(tuple(map(float, at.split("_"))), what) for at, all_ in state.items() for what in all_]
+    held = [
+        (tuple(map(float, at.split("_"))), what)
+        for at, all_ in state.items()
+        for what in all_
+    ]
     targets = [(at, what) for at, what in held if what.startswith("target_")]
     moves = 0
     for (row, column), box in held:

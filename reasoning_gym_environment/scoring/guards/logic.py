@@ -32,13 +32,19 @@ def conclusion(answer: str, entry: Mapping[str, Any]) -> float:
     columns = {name: always // ((1 << (1 << i)) + 1) for i, name in enumerate(names)}
     try:
         statement = _meaning(parse_expr(strip_formatting(answer)), columns, always)
-    except (ValueError, RecursionError, KeyError):  # no statement, or about something else
+    except (
+        ValueError,
+        RecursionError,
+        KeyError,
+    ):  # no statement, or about something else
         return 0.0
     if statement.text == _normal_form(parse_expr(metadata["example_answer"])):
         return 1.0
     if statement.table == always:
         return 0.05  # as the verifier for a statement that does not follow
-    premises = [_meaning(parse_expr(text), columns, always) for text in metadata["premises"]]
+    premises = [
+        _meaning(parse_expr(text), columns, always) for text in metadata["premises"]
+    ]
     return 0.0 if _restates(statement, premises) else 1.0
 
 
@@ -71,7 +77,9 @@ def _all_of(statements: Sequence[_Statement]) -> int:
     return reduce(operator.and_, (one.table for one in statements), -1)
 
 
-def _meaning(statement: Expression, columns: Mapping[str, int], always: int) -> _Statement:
+def _meaning(
+    statement: Expression, columns: Mapping[str, int], always: int
+) -> _Statement:
     return _Statement(_normal_form(statement), _table(statement, columns, always))
 
 

@@ -80,7 +80,9 @@ def _longer(answer: str, oracle: str) -> float:
     if strip_formatting(answer) == oracle or is_same_number(answer, oracle):
         return 1.0
     before, _, after = answer.partition(oracle)
-    joined = before[-1:].isalnum() or after[:1].isalnum() or before.endswith(("-", "\u2212"))
+    joined = (
+        before[-1:].isalnum() or after[:1].isalnum() or before.endswith(("-", "\u2212"))
+    )
     return 0.0 if joined or _offers_more(before + " " + after, oracle) else 1.0
 
 
@@ -97,7 +99,9 @@ def _offers_more(rest: str, oracle: str) -> bool:
     ):
         if oracle.lower() in choices:
             return not choices.isdisjoint(re.findall(r"[^\W_]+", rest.lower()))
-    return _has_words(rest) or any(character in oracle for character in "".join(rest.split()))
+    return _has_words(rest) or any(
+        character in oracle for character in "".join(rest.split())
+    )
 
 
 def is_denied(answer: str, oracle: str) -> bool:
@@ -110,15 +114,20 @@ def is_denied(answer: str, oracle: str) -> bool:
         (False, False, True)
     """
     no = "no"
-    if not any(map(str.isalpha, oracle)):  # `42 (no remainder)` tells more of the number
-        no = r"no(?!\s+(?!answer|chance|good|longer|right|correct|solution|way)[^\W\d_])"
+    # `42 (no remainder)` tells more of the number.
+    if not any(map(str.isalpha, oracle)):
+        no = (
+            r"no(?!\s+(?!answer|chance|good|longer|right|correct|solution|way)[^\W\d_])"
+        )
     denial = re.compile(  # `false` and `None` alone may be values
         rf"\b(?:not|{no}|never|neither|nor|none of|cannot|wrong\w*|incorrect\w*|is false|untrue"
         r"|invalid|impossible|mistaken?|except|unlike|anything but|(?:other|rather) than|instead of"
         r"|(?:is|are|was|do|does|did|ca|wo)nt)\b|n['\u2019]t\b|~~|\u2260|!=|\u00ac",
         re.IGNORECASE,
     )
-    found, right = ({m[0].lower() for m in denial.finditer(text)} for text in (answer, oracle))
+    found, right = (
+        {m[0].lower() for m in denial.finditer(text)} for text in (answer, oracle)
+    )
     return not found <= right
 
 
@@ -146,7 +155,9 @@ def credit_above_chance(
     is_open: list[bool] = [a != b for a, b in zip(shown, right, strict=True)]
     if not any(is_open):
         return 1.0 if list(found) == list(right) else 0.0
-    hits = [a == b for a, b, counts in zip(found, right, is_open, strict=True) if counts]
+    hits = [
+        a == b for a, b, counts in zip(found, right, is_open, strict=True) if counts
+    ]
     share: float = sum(hits) / len(hits)
     return max(0.0, (share - chance) / (1 - chance))
 
@@ -164,7 +175,14 @@ def closeness(actual: float, expected: float) -> float:
     return 1 - error / limit if error < limit else 0.0
 
 
-UNREADABLE = (SyntaxError, ValueError, TypeError, RecursionError, MemoryError, ArithmeticError)
+UNREADABLE = (
+    SyntaxError,
+    ValueError,
+    TypeError,
+    RecursionError,
+    MemoryError,
+    ArithmeticError,
+)
 
 
 def literal(answer: str, entry: Mapping[str, Any]) -> float:

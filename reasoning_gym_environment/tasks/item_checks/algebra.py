@@ -57,4 +57,6 @@ def simple_equations(entry: Entry) -> Fault | None:
     metadata = entry["metadata"]
     if metadata["variable"] in metadata["equation"]:
         return None
-    return unanswerable(f"every {metadata['variable']} satisfies {metadata['equation']}")
+    return unanswerable(
+        f"every {metadata['variable']} satisfies {metadata['equation']}"
+    )

@@ -12,7 +12,9 @@ from .faults import Entry, ambiguous, false_label, unanswerable
 
 
 def ab(entry: Entry) -> Fault | None:
-    return None if entry["answer"] else unanswerable("the right answer is an empty text")
+    return (
+        None if entry["answer"] else unanswerable("the right answer is an empty text")
+    )
 
 
 def caesar_cipher(entry: Entry) -> Fault | None:
@@ -52,8 +54,16 @@ def letter_jumble(entry: Entry) -> Fault | None:
     groups = [group.split() for group in common.split("|")]
     for word in entry["answer"].split():
         lower = word.lower()
-        others = [other for group in groups if lower in group for other in group if other != lower]
-        fitting = [other for other in others if word.islower() or other[0] == word[0].lower()]
+        others = [
+            other
+            for group in groups
+            if lower in group
+            for other in group
+            if other != lower
+        ]
+        fitting = [
+            other for other in others if word.islower() or other[0] == word[0].lower()
+        ]
         if fitting:
             return ambiguous(f"{word} could also be {fitting[0]}")
     return None
@@ -123,7 +133,9 @@ def manipulate_matrix(entry: Entry) -> Fault | None:
 
 def number_filtering(entry: Entry) -> Fault | None:
     """Find a number in the label that is not in the list, which has it in another form."""
-    given, asked = (re.findall("'([^']*)'", entry[key]) for key in ("answer", "question"))
+    given, asked = (
+        re.findall("'([^']*)'", entry[key]) for key in ("answer", "question")
+    )
     added = Counter(given) - Counter(asked)
     if not added:
         return None
@@ -140,7 +152,9 @@ def pool_matrix(entry: Entry) -> Fault | None:
     size = metadata["pool_size"]
     if (rows % size == 0 and columns % size == 0) or size > min(rows, columns):
         return None
-    return ambiguous("the text does not say what happens to regions that the edge cuts off")
+    return ambiguous(
+        "the text does not say what happens to regions that the edge cuts off"
+    )
 
 
 def sentence_reordering(entry: Entry) -> Fault | None:
@@ -183,7 +197,9 @@ _EDITS = {
 
 def string_manipulation(entry: Entry) -> Fault | None:
     """Compare with the other middle of an even length, where the library takes the right one."""
-    rules = [rule for rule in entry["question"].splitlines() if ". If the string" in rule]
+    rules = [
+        rule for rule in entry["question"].splitlines() if ". If the string" in rule
+    ]
     if not entry["answer"]:
         return ab(entry)
     if not any("length is greater than 15" in rule for rule in rules):
@@ -194,7 +210,9 @@ def string_manipulation(entry: Entry) -> Fault | None:
     states = set[str]()
     while len(states) < 2000:
         states.add(text)
-        following = next((new for edit in edits if (new := _edited(edit, text)) is not None), text)
+        following = next(
+            (new for edit in edits if (new := _edited(edit, text)) is not None), text
+        )
         if following in states:
             break
         text = following

@@ -41,7 +41,9 @@ def _exact(expression: str) -> Fraction:
 def basic_arithmetic(entry: Entry) -> Fault | None:
     """Find quotients that the library cut to integers."""
     value = _exact(entry["metadata"]["expression"])
-    return None if value == int(entry["answer"]) else false_label(f"the value is {value}")
+    return (
+        None if value == int(entry["answer"]) else false_label(f"the value is {value}")
+    )
 
 
 def _two_orders() -> Fault:
@@ -59,7 +61,9 @@ def calendar_arithmetic(entry: Entry) -> Fault | None:
     if metadata["task"] == "count_business_days":
         if metadata["start_date"][:4] == metadata["end_date"][:4]:
             return None
-        return unanswerable(f"the question names {metadata['end_date']} with the year of the start")
+        return unanswerable(
+            f"the question names {metadata['end_date']} with the year of the start"
+        )
     if metadata["task"] == "weekday_of_date_from_first_date":
         if int(metadata["target_date"][5:7]) < 3:
             return None
@@ -90,9 +94,13 @@ def gsm_symbolic(entry: Entry) -> Fault | None:
         return unanswerable("the answer is below zero")
     # The numbers that the library cuts to integers on the way, and the answers.
     formulas: Mapping[str, Callable[..., Fraction]] = {
-        r"(\d+) tubes .* and (\d+) tubes .* half .* three times as": lambda a, b: a / 2 + 3 * b,
+        r"(\d+) tubes .* and (\d+) tubes .* half .* three times as": lambda a, b: (
+            a / 2 + 3 * b
+        ),
         r"class of (\d+) students, (\d+)% .* remaining class, (\d+)% of": (
-            lambda all_, first, second: all_ * (first + (100 - first) * second / 100) / 100
+            lambda all_, first, second: (
+                all_ * (first + (100 - first) * second / 100) / 100
+            )
         ),
         r"for (\d+) cents and .* for (\d+) cents.* spent \D(\d+) and got (\d+) .* had (\d+)% of": (
             lambda first, second, money, count, left: (
@@ -102,9 +110,13 @@ def gsm_symbolic(entry: Entry) -> Fault | None:
         r"includes (\d+) .* on the beach and (\d+) .* twice the rate .* If (\d+) minutes": (
             lambda beach, sidewalk, minutes: minutes + sidewalk * minutes / (2 * beach)
         ),
-        r"has (\d+) jars .* can decorate (\d+) .* holds (\d+)": lambda a, b, held: a * b / held,
+        r"has (\d+) jars .* can decorate (\d+) .* holds (\d+)": lambda a, b, held: (
+            a * b / held
+        ),
         r"a pen pal with (\d+) .* with (\d+) .* send (\d+) .* are (\d+) pages .* every (\d+) m": (
-            lambda pals, lost, each, pages, minutes: (pals - lost) * each * pages * minutes / 60
+            lambda pals, lost, each, pages, minutes: (
+                (pals - lost) * each * pages * minutes / 60
+            )
         ),
         r"there are (\d+) \w+ cards, and (\d+)% more .* cards\. \w+ cards are as many as": (
             lambda first, more: 2 * first * (2 + more / 100)
@@ -160,5 +172,7 @@ def time_intervals(entry: Entry) -> Fault | None:
     if form.endswith("HH:MM") and duration.seconds % 60 >= 30:
         return ambiguous("the minutes may be cut or rounded")
     if metadata["format"] == "%m/%d/%Y" and max(start.day, end.day) < 13:
-        return _two_orders() if _day_first(end) - _day_first(start) != duration else None
+        return (
+            _two_orders() if _day_first(end) - _day_first(start) != duration else None
+        )
     return None

@@ -13,7 +13,9 @@ from .faults import Entry, ambiguous, false_label, unanswerable
 
 def codeio(entry: Entry) -> Fault | None:
     """Find programs that failed or whose runs differ, and questions for an input."""
-    question, _, code = entry["question"].rpartition("not copy spans of code directly.\n")
+    question, _, code = entry["question"].rpartition(
+        "not copy spans of code directly.\n"
+    )
     if entry["answer"] == "{}" and entry["metadata"]["input_data"] == {}:
         return false_label("the program failed")
     if f"{crc32(code.strip().encode()):08x}" in _unpredictable_programs():

@@ -76,4 +76,6 @@ def needle_haystack(entry: Entry) -> Fault | None:
     """Find questions that two persons answer."""
     text, _, question = entry["question"].rpartition("\n")
     asked = question.removeprefix("Who ").removesuffix("? Reply only with a name.")
-    return None if text.count(f" {asked}.") < 2 else ambiguous(f"several persons: {asked}")
+    return (
+        None if text.count(f" {asked}.") < 2 else ambiguous(f"several persons: {asked}")
+    )

@@ -14,7 +14,9 @@ from .faults import Entry, ambiguous, false_label
 def emoji_mystery(entry: Entry) -> Fault | None:
     if "\ufe0f" not in entry["metadata"]["emoji"]:
         return None
-    return ambiguous("the hint's code decodes the emoji's own selector as a control character")
+    return ambiguous(
+        "the hint's code decodes the emoji's own selector as a control character"
+    )
 
 
 _Knights = tuple[frozenset[str], frozenset[str]]
@@ -31,7 +33,8 @@ def knight_swap(entry: Entry) -> Fault | None:
         at: [
             to
             for x, y in product((-2, -1, 1, 2), repeat=2)
-            if abs(x) != abs(y) and (to := f"{chr(ord(at[0]) + x)}{int(at[1:]) + y}") in pieces
+            if abs(x) != abs(y)
+            and (to := f"{chr(ord(at[0]) + x)}{int(at[1:]) + y}") in pieces
         ]
         for at in pieces
     }
@@ -40,7 +43,11 @@ def knight_swap(entry: Entry) -> Fault | None:
         frozenset(at for at, piece in pieces.items() if piece not in (first, None)),
     )
     moves = _moves_to_swap(start, near)
-    return None if moves is None else false_label(f"{moves} moves swap the knights on this board")
+    return (
+        None
+        if moves is None
+        else false_label(f"{moves} moves swap the knights on this board")
+    )
 
 
 def _moves_to_swap(start: _Knights, near: Mapping[str, Sequence[str]]) -> int | None:
@@ -68,14 +75,20 @@ def mahjong_puzzle(entry: Entry) -> Fault | None:
     """Judge the last card that is added by the hand that it is added to."""
     last = entry["metadata"]["rounds"][-1]
     hand = last["cards"].replace(last["add"], "", 1) + last["remove"]
-    below, low, high, above = (chr(ord(last["add"]) + i) in hand for i in (-2, -1, 1, 2))
+    below, low, high, above = (
+        chr(ord(last["add"]) + i) in hand for i in (-2, -1, 1, 2)
+    )
     if hand.count(last["add"]) >= 2:
         right = "Peng"
     elif (below and low) or (low and high) or (high and above):
         right = "Chi"
     else:
         right = "Pass"
-    return None if entry["answer"] == right else false_label(f"the last card makes {right}")
+    return (
+        None
+        if entry["answer"] == right
+        else false_label(f"the last card makes {right}")
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -104,7 +117,9 @@ class _Survo:
     def allows(self, blank: tuple[int, int], number: int) -> bool:
         """Return whether a number is left and no row or column exceeds its sum or falls short."""
         return self.stock[number] > 0 and all(
-            number == self.missing[line] if self.count[line] == 1 else number < self.missing[line]
+            number == self.missing[line]
+            if self.count[line] == 1
+            else number < self.missing[line]
             for line in blank
         )
 
@@ -116,7 +131,10 @@ def survo(entry: Entry) -> Fault | None:
     size = len(puzzle) - 1
     lines = [*puzzle[:size], *[[row[c] for row in puzzle] for c in range(size)]]
     known = {
-        (r, size + c): solution[r][c] for r in range(size) for c in range(size) if not puzzle[r][c]
+        (r, size + c): solution[r][c]
+        for r in range(size)
+        for c in range(size)
+        if not puzzle[r][c]
     }
     board = _Survo(
         blanks=set(known),

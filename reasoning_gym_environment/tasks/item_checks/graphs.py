@@ -18,7 +18,8 @@ def family_relationships(entry: Entry) -> Fault | None:
     if word.endswith("-in-law"):
         spouses = {one for pair in couples if other in pair for one in pair} - {other}
         families = re.findall(
-            r"(\w+) is married to (\w+)\. They have (?:a child|children) called ([^.]*)\.", story
+            r"(\w+) is married to (\w+)\. They have (?:a child|children) called ([^.]*)\.",
+            story,
         )
         if not any(
             person in parents and spouses & set(re.findall(names, children))

@@ -14,7 +14,20 @@ if TYPE_CHECKING:
     import sympy
 
 _NUMBER = r"-?\d+(?:\.\d+)?"
-_FUNCTIONS = ("sin", "cos", "tan", "asin", "acos", "atan", "exp", "log", "sqrt", "Abs", "E", "pi")
+_FUNCTIONS = (
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "exp",
+    "log",
+    "sqrt",
+    "Abs",
+    "E",
+    "pi",
+)
 _Point = tuple[Fraction, Fraction]
 
 
@@ -33,7 +46,11 @@ def _search(pattern: str, question: str) -> re.Match[str]:
 def _number(text: str) -> Fraction | None:
     """Return the number that a text is, or None."""
     text = text.strip().removesuffix("°").strip()
-    return Fraction(text) if re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)(e\+?\d{1,3})?", text) else None
+    return (
+        Fraction(text)
+        if re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)(e\+?\d{1,3})?", text)
+        else None
+    )
 
 
 def _is_number(text: str, right: Fraction) -> bool:
@@ -64,7 +81,11 @@ def _expression(text: str, variable: str) -> sympy.Expr:
 
     names = set(re.findall(r"[A-Za-z_]\w*", text))
     plain = re.fullmatch(r"[\w\s+\-*/().]+", text)
-    if not plain or names - {*_FUNCTIONS, variable, "C"} or re.search(r"\d\s*\*\*\s*-?\d", text):
+    if (
+        not plain
+        or names - {*_FUNCTIONS, variable, "C"}
+        or re.search(r"\d\s*\*\*\s*-?\d", text)
+    ):
         raise ValueError(f"not a plain expression in {variable}: {text[:80]}")
     symbols: dict[str, Any] = {variable: Symbol(variable), "C": Symbol("C")}
     try:
@@ -79,7 +100,9 @@ def _expression(text: str, variable: str) -> sympy.Expr:
 def _complex(text: str) -> tuple[Fraction, Fraction] | None:
     """Return the real and imaginary part of a complex number in the form `a + bi`."""
     plain = re.sub(r"\s+", "", text)
-    imaginary = re.search(r"(?:^|(?<=[\d.])(?=[+-]))([+-]?)(\d*\.?\d*(?:e\+?\d+)?)i$", plain)
+    imaginary = re.search(
+        r"(?:^|(?<=[\d.])(?=[+-]))([+-]?)(\d*\.?\d*(?:e\+?\d+)?)i$", plain
+    )
     rest = plain[: imaginary.start()] if imaginary else plain
     real = _number(rest) if rest else Fraction(0)
     if real is None or not plain:
@@ -89,7 +112,9 @@ def _complex(text: str) -> tuple[Fraction, Fraction] | None:
     return real, Fraction(f"{imaginary[1]}{imaginary[2] or 1}")
 
 
-def _complex_text(real: Fraction, imaginary: Fraction, number: Callable[[Fraction], str]) -> str:
+def _complex_text(
+    real: Fraction, imaginary: Fraction, number: Callable[[Fraction], str]
+) -> str:
     if not imaginary:
         return number(real)
     sign = "-" if imaginary < 0 else "+"
@@ -114,7 +139,8 @@ def complex_arithmetic(question: str) -> Solution:
     def accepts(text: str) -> bool:
         given = _complex(text)
         return given is not None and all(
-            abs(mine - part) <= Fraction(1, 10**6) for mine, part in zip(given, exact, strict=True)
+            abs(mine - part) <= Fraction(1, 10**6)
+            for mine, part in zip(given, exact, strict=True)
         )
 
     real, imaginary = round(exact[0]), round(exact[1])
@@ -122,7 +148,12 @@ def complex_arithmetic(question: str) -> Solution:
         return Solution(accepts=accepts, right=[_complex_text(*exact, _decimal)])
     parts = Fraction(real), Fraction(imaginary)
     forms = [_complex_text(*parts, _decimal), _complex_text(*parts, str)]
-    near = [(real, -imaginary), (-real, imaginary), (imaginary, real), (real + 1, imaginary)]
+    near = [
+        (real, -imaginary),
+        (-real, imaginary),
+        (imaginary, real),
+        (real + 1, imaginary),
+    ]
     wrong = [_complex_text(Fraction(x), Fraction(y), _decimal) for x, y in near]
     return _solution(accepts, forms, [*wrong, "nan"])
 
@@ -161,7 +192,9 @@ def _antiderivative(question: str) -> Solution:
 
     def accepts(text: str) -> bool:
         try:
-            answer = _expression(re.sub(rf"\b{letter.swapcase()}\b", letter, text), letter)
+            answer = _expression(
+                re.sub(rf"\b{letter.swapcase()}\b", letter, text), letter
+            )
         except ValueError:
             return False
         return _vanishes(diff(answer, variable) - integrand, letter, integrand)
@@ -171,7 +204,12 @@ def _antiderivative(question: str) -> Solution:
         whole = integrate(integrand.expand(), variable)
     right = [f"{whole} + C", f"C + {whole}"]
     right += [right[0].replace(letter, found[2])] if found[2] != letter else []
-    wrong = [f"{found[1]} + C", f"2*({whole}) + C", f"-({whole}) + C", f"{whole} + {letter} + C"]
+    wrong = [
+        f"{found[1]} + C",
+        f"2*({whole}) + C",
+        f"-({whole}) + C",
+        f"{whole} + {letter} + C",
+    ]
     return _solution(accepts, [t for t in right if accepts(t)], wrong)
 
 
@@ -195,9 +233,15 @@ def polynomial_multiplication(question: str) -> Solution:
         except ValueError:
             return False
 
-    terms = [str(factor * Symbol(variable) ** power) for (power,), factor in whole.terms()]
+    terms = [
+        str(factor * Symbol(variable) ** power) for (power,), factor in whole.terms()
+    ]
     plain = str(whole.as_expr())
-    right = [plain, plain.replace(" ", ""), " + ".join(reversed(terms)).replace("+ -", "- ")]
+    right = [
+        plain,
+        plain.replace(" ", ""),
+        " + ".join(reversed(terms)).replace("+ -", "- "),
+    ]
     return _solution(accepts, right, [f"{plain} + 1", f"-({plain})", "0"])
 
 
@@ -211,7 +255,9 @@ def _real_roots(polynomial: str, variable: str) -> list[Fraction]:
     """Return the distinct real roots, to 30 digits."""
     from sympy import Poly, Symbol, real_roots
 
-    roots = real_roots(Poly(_expression(polynomial, variable), Symbol(variable)), multiple=True)
+    roots = real_roots(
+        Poly(_expression(polynomial, variable), Symbol(variable)), multiple=True
+    )
     return sorted({Fraction(str(root.evalf(30))) for root in roots})
 
 
@@ -222,7 +268,9 @@ def polynomial_equations(question: str) -> Solution:
 
     def accepts(text: str) -> bool:
         texts = [part for part in text.strip().strip('"').split(",") if part.strip()]
-        given = sorted(number for part in texts if (number := _number(part)) is not None)
+        given = sorted(
+            number for part in texts if (number := _number(part)) is not None
+        )
         return len(given) == len(texts) == len(roots) and all(
             number in _rounded(root) for number, root in zip(given, roots, strict=True)
         )
@@ -232,7 +280,13 @@ def polynomial_equations(question: str) -> Solution:
     right = [", ".join(nearest), ", ".join(cut), ", ".join(reversed(nearest))]
     right += [] if roots else ['""']
     off = [f"{float(root) + 0.01:.4f}" for root in roots]
-    wrong = [", ".join(nearest[1:]), ", ".join([*nearest, "77.0"]), ", ".join(off), "0.0", ""]
+    wrong = [
+        ", ".join(nearest[1:]),
+        ", ".join([*nearest, "77.0"]),
+        ", ".join(off),
+        "0.0",
+        "",
+    ]
     return _solution(accepts, right, wrong)
 
 
@@ -268,7 +322,9 @@ def simple_geometry(question: str) -> Solution:
     if last >= 180:
         return _solution(lambda text: False, [], [])
     wrong = [str(last + 1), str(last + 180), str(180 - last), f"{last}0"]
-    return _solution(lambda text: _is_number(text, last), [str(last), _decimal(last)], wrong)
+    return _solution(
+        lambda text: _is_number(text, last), [str(last), _decimal(last)], wrong
+    )
 
 
 def _decimals(value: float, places: int) -> str:
@@ -280,7 +336,8 @@ def _matches(given: str, truth: Iterable[float]) -> bool:
     texts = re.findall(_NUMBER, given)
     values = list(truth)
     return len(texts) == len(values) and all(
-        float(text) in {float(_decimals(value + way, places)) for places in (2, 3) for way in ways}
+        float(text)
+        in {float(_decimals(value + way, places)) for places in (2, 3) for way in ways}
         for text, value in zip(texts, values, strict=True)
         for ways in [(0.0, 1e-9, -1e-9)]
     )
@@ -299,13 +356,17 @@ def _orthocenter(a: _Point, b: _Point, c: _Point) -> _Point:
     (u, v), (w, z) = (c[0] - b[0], c[1] - b[1]), (c[0] - a[0], c[1] - a[1])
     first, second = u * a[0] + v * a[1], w * b[0] + z * b[1]
     determinant = u * z - v * w
-    return (first * z - v * second) / determinant, (u * second - w * first) / determinant
+    return (first * z - v * second) / determinant, (
+        u * second - w * first
+    ) / determinant
 
 
 def _inradius(a: _Point, b: _Point, c: _Point) -> float:
     """Return twice the area over the perimeter."""
     area = abs((b[0] - a[0]) * (c[1] - a[1]) - (c[0] - a[0]) * (b[1] - a[1]))
-    sides = [math.dist(*(map(float, p) for p in pair)) for pair in ((a, b), (b, c), (c, a))]
+    sides = [
+        math.dist(*(map(float, p) for p in pair)) for pair in ((a, b), (b, c), (c, a))
+    ]
     return float(area) / sum(sides)
 
 
@@ -318,18 +379,31 @@ def advanced_geometry(question: str) -> Solution:
     if "orthocenter" in question:
         point = _orthocenter(*corners.values())
         x, y = (float(value) + 0.0 for value in point)
-        right = [f"({_decimals(x, 3)}, {_decimals(y, 3)})", f"({round(x, 3)}, {round(y, 3)})"]
-        wrong = [f"({y:.3f}, {x:.3f})", f"({x + 0.1:.3f}, {y:.3f})", f"({-x:.3f}, {y:.3f})"]
+        right = [
+            f"({_decimals(x, 3)}, {_decimals(y, 3)})",
+            f"({round(x, 3)}, {round(y, 3)})",
+        ]
+        wrong = [
+            f"({y:.3f}, {x:.3f})",
+            f"({x + 0.1:.3f}, {y:.3f})",
+            f"({-x:.3f}, {y:.3f})",
+        ]
         return _solution(lambda t: _matches(t, (x, y)), right, wrong)
     if at := re.search(r"\bangle at ([ABC])|\bangle A(B)C", question):
-        others = [corner for name, corner in corners.items() if name != (at[1] or at[2])]
+        others = [
+            corner for name, corner in corners.items() if name != (at[1] or at[2])
+        ]
         value, unit = _angle(others[0], corners[at[1] or at[2]], others[1]), "°"
     elif re.search("incircle|inradius", question):
         value, unit = _inradius(*corners.values()), ""
     else:
         raise UnreadableQuestionError(f"no known problem: {question[:120]}")
     right = [f"{value:.3f}{unit}", f"{round(value, 3)}{unit}"]
-    wrong = [f"{value + 0.1:.3f}{unit}", f"{value * 1.02:.3f}{unit}", f"{180 - value:.3f}{unit}"]
+    wrong = [
+        f"{value + 0.1:.3f}{unit}",
+        f"{value * 1.02:.3f}{unit}",
+        f"{180 - value:.3f}{unit}",
+    ]
     return _solution(lambda t: _matches(t, [value]), right, wrong)
 
 

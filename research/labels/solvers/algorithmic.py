@@ -11,7 +11,14 @@ from fractions import Fraction
 from itertools import islice, pairwise, product
 from typing import Any
 
-from .solution import Property, Solution, Solver, UnreadableQuestionError, exactly, shortest_path
+from .solution import (
+    Property,
+    Solution,
+    Solver,
+    UnreadableQuestionError,
+    exactly,
+    shortest_path,
+)
 
 Matrix = tuple[tuple[Any, ...], ...]
 
@@ -28,9 +35,16 @@ def _read(pattern: str, question: str) -> re.Match[str]:
 
 def _rows(text: str, number: Callable[[str], Any] = int) -> Matrix:
     """Return the matrix that a text shows, with brackets and commas or without."""
-    lines = [line.split() for line in re.sub(r"[\[\],]", " ", text).splitlines() if line.strip()]
+    lines = [
+        line.split()
+        for line in re.sub(r"[\[\],]", " ", text).splitlines()
+        if line.strip()
+    ]
     if "[" in text:
-        lines = [row.replace(",", " ").split() for row in re.findall(r"[^\[\]]*[^\[\],\s]", text)]
+        lines = [
+            row.replace(",", " ").split()
+            for row in re.findall(r"[^\[\]]*[^\[\],\s]", text)
+        ]
     rows = tuple(tuple(number(cell) for cell in line) for line in lines)
     if len({len(row) for row in rows}) > 1:
         raise ValueError("rows of different lengths")
@@ -65,7 +79,10 @@ def _one_changed(matrix: Matrix) -> Matrix:
 
 
 def _solution(
-    accepts: Callable[[str], bool], right: Sequence[str], near: Iterable[str], ambiguous: str = ""
+    accepts: Callable[[str], bool],
+    right: Sequence[str],
+    near: Iterable[str],
+    ambiguous: str = "",
 ) -> Solution:
     """Return a solution whose wrong answers are those near misses that happen not to be right."""
     wrong = [text for text in near if not accepts(text)]
@@ -81,7 +98,9 @@ def _whole_number(right: int, *wrong: int) -> Solution:
         except (ValueError, ZeroDivisionError):
             return False
 
-    return Solution(accepts=accepts, right=[str(right)], wrong=[str(each) for each in wrong])
+    return Solution(
+        accepts=accepts, right=[str(right)], wrong=[str(each) for each in wrong]
+    )
 
 
 def _json(text: str) -> Any:
@@ -91,7 +110,9 @@ def _json(text: str) -> Any:
         return None
 
 
-def _distances(matrix: Matrix, sources: Iterable[tuple[int, int]]) -> dict[tuple[int, int], int]:
+def _distances(
+    matrix: Matrix, sources: Iterable[tuple[int, int]]
+) -> dict[tuple[int, int], int]:
     """Return the steps from the nearest source over the cells that aren't 0 to each of them."""
     found = dict.fromkeys(sources, 0)
     queue = deque(found)
@@ -107,7 +128,12 @@ def _distances(matrix: Matrix, sources: Iterable[tuple[int, int]]) -> dict[tuple
 
 
 def _where(matrix: Matrix, value: int) -> list[tuple[int, int]]:
-    return [(r, c) for r, row in enumerate(matrix) for c, cell in enumerate(row) if cell == value]
+    return [
+        (r, c)
+        for r, row in enumerate(matrix)
+        for c, cell in enumerate(row)
+        if cell == value
+    ]
 
 
 def binary_matrix(question: str) -> Solution:
@@ -119,7 +145,10 @@ def binary_matrix(question: str) -> Solution:
 
     def nearest(distance: Callable[[int, int], int]) -> Matrix:
         return tuple(
-            tuple(min(distance(abs(r - y), abs(c - x)) for y, x in zeros) for c in range(len(row)))
+            tuple(
+                min(distance(abs(r - y), abs(c - x)) for y, x in zeros)
+                for c in range(len(row))
+            )
             for r, row in enumerate(matrix)
         )
 
@@ -156,7 +185,9 @@ def _assignments(
 
     def solve(known: dict[str, int], reached: int) -> Iterator[dict[str, int]]:
         rest = [weights[letter] for letter in letters[len(known) :]]
-        least, most = (9 * sum(pick(weight, 0) for weight in rest) for pick in (min, max))
+        least, most = (
+            9 * sum(pick(weight, 0) for weight in rest) for pick in (min, max)
+        )
         if not -most <= reached <= -least:
             return
         if not rest:
@@ -181,7 +212,9 @@ def cryptarithm(question: str) -> Solution:
             return False
         if not all(known[word[0]] for word in (*words, total)):
             return False
-        numbers = [int("".join(str(known[each]) for each in word)) for word in (*words, total)]
+        numbers = [
+            int("".join(str(known[each]) for each in word)) for word in (*words, total)
+        ]
         return sum(numbers[:-1]) == numbers[-1]
 
     def accepts(text: str) -> bool:
@@ -193,7 +226,9 @@ def cryptarithm(question: str) -> Solution:
 
     right = list(islice(_assignments(words, total), 5))
     first = right[0] if right else {}
-    swapped = dict(zip(first, [*list(first.values())[1:], *list(first.values())[:1]], strict=True))
+    swapped = dict(
+        zip(first, [*list(first.values())[1:], *list(first.values())[:1]], strict=True)
+    )
     relaxed = islice(_assignments(words, total, leading_zero=True), 20)
     wrong = [swapped, dict([*first.items()][1:]), *relaxed]
     return _solution(
@@ -226,7 +261,9 @@ def _after(board: Matrix, steps: int, *, wraps: bool = True) -> Matrix:
 
 def game_of_life(question: str) -> Solution:
     """Simulate the board on a torus."""
-    steps = int(_read(r"after (\d+) steps? .*Moore neighborhood and wrapping", question)[1])
+    steps = int(
+        _read(r"after (\d+) steps? .*Moore neighborhood and wrapping", question)[1]
+    )
     board = _matrix(_read(r"\n\n(\[\[.*\]\])", question)[1])
     right = _after(board, steps)
 
@@ -253,7 +290,9 @@ def game_of_life_halting(question: str) -> Solution:
 
 def graph_color(question: str) -> Solution:
     """Color the vertices one after another, going back where no color is left."""
-    found = _read(r"Vertices: (\[.*?\])\nEdges: (\[.*?\])\nPossible colors: (\[.*?\])", question)
+    found = _read(
+        r"Vertices: (\[.*?\])\nEdges: (\[.*?\])\nPossible colors: (\[.*?\])", question
+    )
     vertices, colors = json.loads(found[1]), json.loads(found[3])
     edges = [(int(a), int(b)) for a, b in re.findall(r"\((\d+), (\d+)\)", found[2])]
 
@@ -270,7 +309,9 @@ def graph_color(question: str) -> Solution:
             yield {str(vertex): known[vertex] for vertex in vertices}
             return
         vertex = vertices[len(known)]
-        taken = {known.get(b if a == vertex else a) for a, b in edges if vertex in (a, b)}
+        taken = {
+            known.get(b if a == vertex else a) for a, b in edges if vertex in (a, b)
+        }
         for each in colors:
             if each not in taken:
                 yield from color({**known, vertex: each})
@@ -289,7 +330,9 @@ def graph_color(question: str) -> Solution:
     )
 
 
-def _moved_water(move: str, water: tuple[int, ...], sizes: Mapping[str, int]) -> tuple[int, ...]:
+def _moved_water(
+    move: str, water: tuple[int, ...], sizes: Mapping[str, int]
+) -> tuple[int, ...]:
     """Return the jugs' contents after a move; raise ValueError if it is none."""
     found = re.fullmatch(r"(?:(fill|empty) (\w+)|pour (\w+)\s*->\s*(\w+))", move)
     names = list(sizes)
@@ -316,7 +359,9 @@ def jugs(question: str) -> Solution:
 
     def accepts(text: str) -> bool:
         listed, water = _json(text), empty
-        if not isinstance(listed, list) or not all(isinstance(each, str) for each in listed):
+        if not isinstance(listed, list) or not all(
+            isinstance(each, str) for each in listed
+        ):
             return False
         reached = target in water
         for move in listed:
@@ -371,7 +416,9 @@ _OPERATIONS: Mapping[str, Callable[..., Matrix]] = {
     r"Horizontally mirror the matrix": lambda m: tuple(row[::-1] for row in m),
     r"Vertically mirror the matrix": lambda m: m[::-1],
     r"Mirror the matrix along the diagonal": _transposed,
-    r"Mirror the matrix along the counterdiagonal": lambda m: _turned(_transposed(m), 2),
+    r"Mirror the matrix along the counterdiagonal": lambda m: _turned(
+        _transposed(m), 2
+    ),
     r"Map each occurrence of (\d+) to (\d+)": lambda m, old, new: _with_cells(
         m, lambda cell: new if cell == old else cell
     ),
@@ -402,8 +449,13 @@ def _operated(
     for line in operations:
         verb, _, rest = line.removeprefix("- ").partition(" ")
         operation = f"{verb if sideways else other.get(verb, verb)} {rest}"
-        readings = ((re.fullmatch(pattern, operation), do) for pattern, do in _OPERATIONS.items())
-        found, operate = next(((match, do) for match, do in readings if match), (None, None))
+        readings = (
+            (re.fullmatch(pattern, operation), do)
+            for pattern, do in _OPERATIONS.items()
+        )
+        found, operate = next(
+            ((match, do) for match, do in readings if match), (None, None)
+        )
         if not found or not operate:
             raise UnreadableQuestionError(line)
         sign = -1 if verb == "Rotate" and not clockwise else 1
@@ -421,21 +473,33 @@ def manipulate_matrix(question: str) -> Solution:
     ]
     right, turned, mirrored = readings[0], readings[2], readings[1]
     unclear = {"the axis of a mirror": mirrored, "the direction of a rotation": turned}
-    near = [_one_changed(right), _turned(right, 2), right[:-1]] if right and right[0] else []
+    near = (
+        [_one_changed(right), _turned(right, 2), right[:-1]]
+        if right and right[0]
+        else []
+    )
     return _solution(
         accepts=lambda text: _is_matrix(text, *readings),
         right=[*map(_shown, dict.fromkeys(readings)), json.dumps(right)],
         near=[_shown(each) for each in near],
-        ambiguous=" and ".join(phrase for phrase, other in unclear.items() if other != right),
+        ambiguous=" and ".join(
+            phrase for phrase, other in unclear.items() if other != right
+        ),
     )
 
 
 def rotate_matrix(question: str) -> Solution:
     """Rotate by quarter turns."""
-    found = _read(r"Rotate the matrix below by (\d+) degrees clockwise:\n(.+)", question)
+    found = _read(
+        r"Rotate the matrix below by (\d+) degrees clockwise:\n(.+)", question
+    )
     matrix, quarters = _matrix(found[2]), int(found[1]) // 90
     right = _turned(matrix, quarters)
-    near = [_turned(matrix, -quarters), _turned(matrix, quarters + 2), _one_changed(right)]
+    near = [
+        _turned(matrix, -quarters),
+        _turned(matrix, quarters + 2),
+        _one_changed(right),
+    ]
     return _solution(
         accepts=lambda text: _is_matrix(text, right),
         right=[_shown(right)],
@@ -449,7 +513,11 @@ def _pools(matrix: Matrix, size: int, *, partial: bool) -> list[list[list[int]]]
     ends = (height, width) if partial else (height - size + 1, width - size + 1)
     return [
         [
-            [cell for row in matrix[top : top + size] for cell in row[left : left + size]]
+            [
+                cell
+                for row in matrix[top : top + size]
+                for cell in row[left : left + size]
+            ]
             for left in range(0, ends[1], size)
         ]
         for top in range(0, ends[0], size)
@@ -463,7 +531,9 @@ def _decimal(value: Fraction, places: str, rounding: str) -> str:
 
 def _pooled(matrix: Matrix, kind: str, size: int, *, partial: bool) -> Matrix:
     return tuple(
-        tuple(Fraction(max(p)) if kind == "max" else Fraction(sum(p), len(p)) for p in row)
+        tuple(
+            Fraction(max(p)) if kind == "max" else Fraction(sum(p), len(p)) for p in row
+        )
         for row in _pools(matrix, size, partial=partial)
     )
 
@@ -490,17 +560,29 @@ def pool_matrix(question: str) -> Solution:
     whole = _pooled(matrix, kind, size, partial=False)
     readings = [right, whole] if whole and whole[0] and whole != right else [right]
 
-    def shown(pooled: Matrix, places: str = "0.01", rounding: str = ROUND_HALF_EVEN) -> str:
-        return _shown([[_decimal(cell, places, rounding) for cell in row] for row in pooled])
+    def shown(
+        pooled: Matrix, places: str = "0.01", rounding: str = ROUND_HALF_EVEN
+    ) -> str:
+        return _shown(
+            [[_decimal(cell, places, rounding) for cell in row] for row in pooled]
+        )
 
-    forms = [shown(right), shown(right, rounding=ROUND_HALF_UP), shown(right).replace(".00", "")]
-    other_kind = _pooled(matrix, "average" if kind == "max" else "max", size, partial=True)
+    forms = [
+        shown(right),
+        shown(right, rounding=ROUND_HALF_UP),
+        shown(right).replace(".00", ""),
+    ]
+    other_kind = _pooled(
+        matrix, "average" if kind == "max" else "max", size, partial=True
+    )
     near = [other_kind, _one_changed(right), _transposed(right)]
     return _solution(
         accepts=lambda text: any(_is_rounded(text, reading) for reading in readings),
         right=list(dict.fromkeys(forms)),
         near=[*map(shown, near), shown(right, "0.1")],
-        ambiguous="regions at the edge are smaller than the kernel" if readings[1:] else "",
+        ambiguous="regions at the edge are smaller than the kernel"
+        if readings[1:]
+        else "",
     )
 
 
@@ -534,7 +616,9 @@ def spiral_matrix(question: str) -> Solution:
 
 def _word_ladder(entry: Mapping[str, Any]) -> str:
     """Return what is wrong with the label's chain."""
-    found = _read(r"ladder '(\w+)' to '(\w+)' by changing one letter", entry["question"])
+    found = _read(
+        r"ladder '(\w+)' to '(\w+)' by changing one letter", entry["question"]
+    )
     chain = entry["answer"].split(",")
     if (chain[0], chain[-1]) != found.groups():
         return "the chain has other ends"

@@ -69,7 +69,11 @@ def _evaluate(expression: str) -> Any:
         if isinstance(node, ast.BinOp) and type(node.op) in _OPERATIONS:
             return _OPERATIONS[type(node.op)](value(node.left), value(node.right))
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
-            return -value(node.operand) if isinstance(node.op, ast.USub) else value(node.operand)
+            return (
+                -value(node.operand)
+                if isinstance(node.op, ast.USub)
+                else value(node.operand)
+            )
         if isinstance(node, ast.Constant) and isinstance(node.value, int):
             return node.value
         if isinstance(node, ast.Constant) and isinstance(node.value, float):
@@ -100,7 +104,9 @@ def _decimal(value: Fraction, *, places: int = 0) -> str:
         return str(value)
     while (value * 10**places).denominator != 1:
         places += 1
-    digits = str(abs(value.numerator) * 10**places // value.denominator).zfill(places + 1)
+    digits = str(abs(value.numerator) * 10**places // value.denominator).zfill(
+        places + 1
+    )
     sign = "-" if value < 0 else ""
     return sign + (f"{digits[:-places]}.{digits[-places:]}" if places else digits)
 
@@ -122,7 +128,9 @@ def _unit(value: Fraction, digits: int) -> Fraction:
     return Fraction(10) ** (exponent - digits + 1)
 
 
-def _number(*values: Fraction | int, wrong: Sequence[str] = (), ambiguous: str = "") -> Solution:
+def _number(
+    *values: Fraction | int, wrong: Sequence[str] = (), ambiguous: str = ""
+) -> Solution:
     """Return a solution that accepts these numbers, in any usual form."""
     known = [Fraction(value) for value in dict.fromkeys(values)]
     right = [_decimal(value) for value in known]
@@ -221,11 +229,15 @@ def _days_between(question: str) -> Solution:
     count = (end - start).days + 1
     if count < 1:
         raise UnreadableQuestionError(f"{end} is before {start}")
-    return _number(sum((start + timedelta(days)).weekday() in wanted for days in range(count)))
+    return _number(
+        sum((start + timedelta(days)).weekday() in wanted for days in range(count))
+    )
 
 
 def _ordinal_weekday(question: str) -> Solution:
-    ordinal, name = _match(rf"({'|'.join(_ORDINALS)}|last) ({'|'.join(_DAYS)})", question).groups()
+    ordinal, name = _match(
+        rf"({'|'.join(_ORDINALS)}|last) ({'|'.join(_DAYS)})", question
+    ).groups()
     month, year = _match(rf"({'|'.join(_MONTHS[1:])}) (\d{{4}})", question).groups()
     _, length = calendar.monthrange(int(year), _MONTHS.index(month))
     every = range(1, length + 1)
@@ -270,7 +282,9 @@ def _count_bits(question: str) -> Solution:
 
 
 def _decimal_arithmetic(question: str) -> Solution:
-    found = _match(r"maximum of (\d+) significant digits, rounding up.*\n(.*) = \?", question)
+    found = _match(
+        r"maximum of (\d+) significant digits, rounding up.*\n(.*) = \?", question
+    )
     digits, value = int(found[1]), Fraction(_evaluate(found[2]))
     right = _rounded(value, digits)
     places = max(len(number) for number in re.findall(r"\.(\d+)", found[2]))
@@ -281,7 +295,12 @@ def _decimal_arithmetic(question: str) -> Solution:
 def _decimal_chain_sum(question: str) -> Solution:
     value = Fraction(_evaluate(_match(r": (.*)=\s*$", question)[1]))
     places = len(_decimal(value).partition(".")[2])
-    steps = (Fraction(1, 10**places), -Fraction(1, 10**places), Fraction(1, 10 ** (places + 1)), 1)
+    steps = (
+        Fraction(1, 10**places),
+        -Fraction(1, 10**places),
+        Fraction(1, 10 ** (places + 1)),
+        1,
+    )
     return _number(value, wrong=[_decimal(value + step) for step in steps])
 
 
@@ -290,15 +309,22 @@ def _fraction(value: Fraction) -> str:
 
 
 def _dice(question: str) -> Solution:
-    rolls, least = _match(r"dice: (.*)\. What are the odds of rolling (\d+) or", question).groups()
+    rolls, least = _match(
+        r"dice: (.*)\. What are the odds of rolling (\d+) or", question
+    ).groups()
     ways = {0: 1}
     for count, sides in re.findall(r"(\d+)d(\d+)", rolls):
         for _ in range(int(count)):
             after: dict[int, int] = {}
-            for (total, number), face in product(ways.items(), range(1, int(sides) + 1)):
+            for (total, number), face in product(
+                ways.items(), range(1, int(sides) + 1)
+            ):
                 after[total + face] = after.get(total + face, 0) + number
             ways = after
-    good, all_ways = sum(n for total, n in ways.items() if total >= int(least)), sum(ways.values())
+    good, all_ways = (
+        sum(n for total, n in ways.items() if total >= int(least)),
+        sum(ways.values()),
+    )
     value = Fraction(good, all_ways)
     more = Fraction(good - ways.get(int(least), 0), all_ways)
     wrong = [
@@ -324,7 +350,11 @@ def _fraction_simplification(question: str) -> Solution:
         r"$\frac{{{}}}{{{}}}$",
         r"$\dfrac{{{}}}{{{}}}$",
     ]
-    wrong = [f"{top}/{bottom}", _fraction(1 / value), f"{value.numerator + 1}/{value.denominator}"]
+    wrong = [
+        f"{top}/{bottom}",
+        _fraction(1 / value),
+        f"{value.numerator + 1}/{value.denominator}",
+    ]
 
     def accepts(text: str) -> bool:
         plain = re.sub(r"[\s$]", "", text).strip(".")
@@ -337,7 +367,9 @@ def _fraction_simplification(question: str) -> Solution:
 
 
 def _gcd(question: str) -> Solution:
-    return _number(math.gcd(*_integers(_match(r"numbers: ([\d, ]+)\. Give", question)[1])))
+    return _number(
+        math.gcd(*_integers(_match(r"numbers: ([\d, ]+)\. Give", question)[1]))
+    )
 
 
 def _lcm(question: str) -> Solution:
@@ -380,7 +412,8 @@ def _leg_counting(question: str) -> Solution:
 
 def _number_format(question: str) -> Solution:
     found = _match(
-        r"pick the (largest|smallest) number of the following candidates: (.*)$", question
+        r"pick the (largest|smallest) number of the following candidates: (.*)$",
+        question,
     )
     texts = found[2].split()
     values = [Fraction(text.replace(",", "")) for text in texts]
@@ -392,7 +425,8 @@ def _number_format(question: str) -> Solution:
         return number is not None and abs(number - best) <= abs(best) / 10**12
 
     others = sorted(
-        {value for value in values if value != best}, key=lambda value: abs(value - best)
+        {value for value in values if value != best},
+        key=lambda value: abs(value - best),
     )
     wrong = [_decimal(value) for value in (others[:2] + others[-1:])]
     return _solution(accepts, [*right, _decimal(best)], wrong)
@@ -402,7 +436,9 @@ _SIGN = "the minus sign may belong to the base or to the power"
 
 
 def _power_function(question: str) -> Solution:
-    found = _match(r"Compute (-?[\d.]+)\^(-?\d+)\. Return .* to (\d+) significant", question)
+    found = _match(
+        r"Compute (-?[\d.]+)\^(-?\d+)\. Return .* to (\d+) significant", question
+    )
     base, exponent, digits = Fraction(found[1]), int(found[2]), int(found[3])
     power = base**exponent
     values = [power] if base > 0 or exponent % 2 else [power, -power]
@@ -413,12 +449,18 @@ def _power_function(question: str) -> Solution:
     def accepts(text: str) -> bool:
         number = _read_number(text)
         return number is not None and any(
-            number == _rounded(value, digits) or abs(number - value) < abs(value) / 10**9
+            number == _rounded(value, digits)
+            or abs(number - value) < abs(value) / 10**9
             for value in values
         )
 
     right = [text_of(value) for value in values]
-    wrong = [text_of(-power), text_of(power * 101 / 100), text_of(power * 10), text_of(1 / power)]
+    wrong = [
+        text_of(-power),
+        text_of(power * 101 / 100),
+        text_of(power * 10),
+        text_of(1 / power),
+    ]
     return _solution(accepts, right, wrong, _SIGN if values[1:] else "")
 
 
@@ -437,7 +479,10 @@ def _prime_factorization(question: str) -> Solution:
 
     def accepts(text: str) -> bool:
         parts = [part.strip() for part in text.split(_TIMES)]
-        return all(part.isdecimal() for part in parts) and sorted(map(int, parts)) == factors
+        return (
+            all(part.isdecimal() for part in parts)
+            and sorted(map(int, parts)) == factors
+        )
 
     right = [sign.join(map(str, factors)) for sign in (f" {_TIMES} ", _TIMES)]
     right.append(f" {_TIMES} ".join(map(str, reversed(factors))))
@@ -475,7 +520,9 @@ _MOMENTS = (
         )
     ),
 )
-_DURATION = re.compile(r"(?:(\d+) days?)?(?:, )?(?:(\d+):(\d\d)(?::(\d\d(?:\.\d+)?))?)?")
+_DURATION = re.compile(
+    r"(?:(\d+) days?)?(?:, )?(?:(\d+):(\d\d)(?::(\d\d(?:\.\d+)?))?)?"
+)
 
 
 def _durations(start: str, end: str) -> list[timedelta]:
@@ -496,7 +543,9 @@ def _durations(start: str, end: str) -> list[timedelta]:
 def _written(duration: timedelta, form: str) -> str:
     minutes, seconds = divmod(duration.seconds, 60)
     hours = minutes // 60 + (0 if "D" in form else 24 * duration.days)
-    text = form.replace("mmm", f"{duration.microseconds // 1000:03}").replace("SS", f"{seconds:02}")
+    text = form.replace("mmm", f"{duration.microseconds // 1000:03}").replace(
+        "SS", f"{seconds:02}"
+    )
     text = text.replace("HH", f"{hours:02}").replace("MM", f"{minutes % 60:02}")
     return text.replace("D", str(duration.days))
 
@@ -507,7 +556,8 @@ def _time_intervals(question: str) -> Solution:
     What began on one day and ended on another took the days between, or both of them as well.
     """
     pattern = (
-        r"(?:(?:began|started|departed) at|between|from) (.*?) (?:and \w+ at|and|to) (.*?)[.?] "
+        r"(?:(?:began|started|departed) at|between|from) (.*?) "
+        r"(?:and \w+ at|and|to) (.*?)[.?] "
     )
     start, end = _match(pattern, question).groups()
     form = _match(r" in ([DHMS][^.]*(?:\.mmm)?)\.$", question.strip())[1]
@@ -518,7 +568,9 @@ def _time_intervals(question: str) -> Solution:
     rounded = [(duration + unit / 2) // unit * unit for duration in durations]
     is_event = form == "D days" and re.search("(began|started|departed) at", question)
     both = [duration + timedelta(1) for duration in durations if is_event]
-    texts = dict.fromkeys(_written(duration, form) for duration in [*durations, *rounded, *both])
+    texts = dict.fromkeys(
+        _written(duration, form) for duration in [*durations, *rounded, *both]
+    )
     known = {_seconds(text) for text in texts}
     first = durations[0]
     steps = (unit, timedelta(hours=1), timedelta(days=1), timedelta(days=2))
@@ -542,13 +594,19 @@ def _coin_flip(question: str) -> Solution:
     pattern = r"getting (at least|exactly) (\d+) heads in (\d+) fair"
     kind, heads, flips = _match(pattern, question).groups()
     counts = [int(heads)] if kind == "exactly" else range(int(heads), int(flips) + 1)
-    value = Fraction(sum(math.comb(int(flips), count) for count in counts), 2 ** int(flips))
+    value = Fraction(
+        sum(math.comb(int(flips), count) for count in counts), 2 ** int(flips)
+    )
 
     def accepts(text: str) -> bool:
         number = _read_number(text)
         return number is not None and abs(number - value) <= value / 10**9
 
-    wrong = [_decimal(1 - value), _decimal(value + Fraction(1, 1000)), _decimal(value * 10)]
+    wrong = [
+        _decimal(1 - value),
+        _decimal(value + Fraction(1, 1000)),
+        _decimal(value * 10),
+    ]
     right = [_decimal(value), str(value), _decimal(_rounded(value, 10))]
     return _solution(accepts, right, wrong)
 

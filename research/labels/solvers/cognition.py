@@ -25,8 +25,14 @@ def _search(pattern: str, question: str, flags: int = 0) -> re.Match[str]:
     return found
 
 
-_TILTS = {"front": ("front", "top", "back", "bottom"), "back": ("back", "top", "front", "bottom")}
-_TILTS |= {"right": ("right", "top", "left", "bottom"), "left": ("left", "top", "right", "bottom")}
+_TILTS = {
+    "front": ("front", "top", "back", "bottom"),
+    "back": ("back", "top", "front", "bottom"),
+}
+_TILTS |= {
+    "right": ("right", "top", "left", "bottom"),
+    "left": ("left", "top", "right", "bottom"),
+}
 _ROTATION = r"(?:before at the|bring the|place its|make the|, the) (\w+)\b[^.]*\b(?:top|top face)\."
 
 
@@ -48,7 +54,9 @@ def _turns(cube: dict[str, str], side: str) -> list[dict[str, str]]:
 
 def color_cube_rotation(question: str) -> Solution:
     """Solve by turning the cube; half a turn leaves open which sides change places."""
-    first = {side: color for color, side in re.findall(r"- an? (\w+) (\w+) side", question)}
+    first = {
+        side: color for color, side in re.findall(r"- an? (\w+) (\w+) side", question)
+    }
     asked = _search(r"color of the (\w+) side of the cube\?", question)[1]
     steps = question.split("\n\n")[1:-1]
     if len(first) != 6 or not steps:
@@ -60,7 +68,9 @@ def color_cube_rotation(question: str) -> Solution:
         cubes = [dict(each) for each in {tuple(sorted(cube.items())) for cube in cubes}]
     right = sorted({cube[asked] for cube in cubes})
     wrong = [color for color in first.values() if color not in right]
-    reason = "the bottom comes to the top about either of two axes" if len(right) > 1 else ""
+    reason = (
+        "the bottom comes to the top about either of two axes" if len(right) > 1 else ""
+    )
     return exactly(*right, wrong=[*wrong, ", ".join(first.values())], ambiguous=reason)
 
 
@@ -137,7 +147,9 @@ def rectangle_count(question: str) -> Solution:
         accepts=lambda text: text.strip().removesuffix(".0") in map(str, counts),
         right=[*map(str, sorted(counts)), f"{min(counts)}.0"],
         wrong=[str(each) for each in near],
-        ambiguous="outlines that cross are also more that touch" if len(counts) > 1 else "",
+        ambiguous="outlines that cross are also more that touch"
+        if len(counts) > 1
+        else "",
     )
 
 
@@ -154,7 +166,9 @@ def _connected_part(marks: dict[_Cell, int]) -> dict[_Cell, int]:
     return part
 
 
-def _counts(marks: dict[_Cell, int], cells: Sequence[_Cell], budget: list[int]) -> Iterator[int]:
+def _counts(
+    marks: dict[_Cell, int], cells: Sequence[_Cell], budget: list[int]
+) -> Iterator[int]:
     """Yield the number of outlines of each way to take all marks away.
 
     Args:
@@ -216,7 +230,11 @@ _OPERATIONS: Mapping[str, Callable[[int, int, int], int]] = {
 
 def modulo_grid(question: str) -> Solution:
     """Solve by trying an operation on row and column, and a rest of its result."""
-    rows = [line.strip() for line in question.split("\n") if set(line.strip()) & set("✅❌❔")]
+    rows = [
+        line.strip()
+        for line in question.split("\n")
+        if set(line.strip()) & set("✅❌❔")
+    ]
     if len(rows) < 2 or len({len(row) for row in rows}) > 1:
         raise UnreadableQuestionError(f"no grid: {question[:80]}")
     filled = dict.fromkeys("\n".join(grid) for grid in _patterns(rows))
@@ -237,7 +255,9 @@ def _patterns(rows: Sequence[str]) -> Iterator[list[str]]:
     }
     marked = [cell for cell, mark in known.items() if mark]
     largest = max(height, width) + 30
-    for divisor, first, operation in product(range(1, largest), (0, 1), _OPERATIONS.values()):
+    for divisor, first, operation in product(
+        range(1, largest), (0, 1), _OPERATIONS.values()
+    ):
         targets = {operation(x + first, y + first, divisor) for y, x in marked}
         if len(targets) == 1 and all(
             (operation(x + first, y + first, divisor) in targets) == mark
@@ -245,7 +265,9 @@ def _patterns(rows: Sequence[str]) -> Iterator[list[str]]:
         ):
             yield [
                 "".join(
-                    "✅" if operation(x + first, y + first, divisor) in targets else "❌"
+                    "✅"
+                    if operation(x + first, y + first, divisor) in targets
+                    else "❌"
                     for x in range(width)
                 )
                 for y in range(height)
@@ -277,7 +299,11 @@ def _sticker(face: str, row: int, column: int, size: int) -> _Sticker:
 
 def _read_cube(question: str) -> dict[_Sticker, str]:
     """Return the color of each sticker of the net that a question shows."""
-    lines = [line for line in question.split("\n") if re.fullmatch(r"[ WYROGB]*[WYROGB] *", line)]
+    lines = [
+        line
+        for line in question.split("\n")
+        if re.fullmatch(r"[ WYROGB]*[WYROGB] *", line)
+    ]
     size = len(lines) // 3
     cube = {}
     for face, (column, row) in _FACES.items():
@@ -300,7 +326,9 @@ def _turn(cube: Mapping[_Sticker, str], move: str) -> dict[_Sticker, str]:
         return tuple(parts)
 
     return {
-        (turned(place), turned(normal)) if place[axis] == side * outer else (place, normal): color
+        (turned(place), turned(normal))
+        if place[axis] == side * outer
+        else (place, normal): color
         for (place, normal), color in cube.items()
     }
 
@@ -308,7 +336,9 @@ def _turn(cube: Mapping[_Sticker, str], move: str) -> dict[_Sticker, str]:
 def _unsolved_cube(entry: Mapping[str, Any]) -> str:
     """Return which way of the metadata leaves the cube of the question unsolved."""
     scramble = str(entry["metadata"]["scramble_moves"])
-    undo = [move[0] if "'" in move else f"{move}'" for move in reversed(scramble.split())]
+    undo = [
+        move[0] if "'" in move else f"{move}'" for move in reversed(scramble.split())
+    ]
     example = str(entry["metadata"]["example_correct_answer"] or "").split()
     for name, moves in (("scramble backward", undo), ("example", example)):
         if all(re.fullmatch(r"[UDLRFB]'?", move) for move in moves) and moves:

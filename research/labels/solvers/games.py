@@ -35,7 +35,9 @@ def _integers(text: str) -> list[int]:
 
 def _grid(text: str) -> Grid:
     """Return the rows of a grid; 0 stands for a blank."""
-    lines = [line for line in text.splitlines() if re.fullmatch(r"[\d _]*[\d_] *", line)]
+    lines = [
+        line for line in text.splitlines() if re.fullmatch(r"[\d _]*[\d_] *", line)
+    ]
     return [[int(cell) for cell in line.replace("_", "0").split()] for line in lines]
 
 
@@ -61,11 +63,15 @@ def _fillings(
     """Return up to `_SEVERAL` grids that follow the rules and keep the cells that aren't 0."""
     import z3
 
-    cells = [[z3.Int(f"{r} {c}") for c in range(len(row))] for r, row in enumerate(puzzle)]
+    cells = [
+        [z3.Int(f"{r} {c}") for c in range(len(row))] for r, row in enumerate(puzzle)
+    ]
     solver = z3.Solver()
     solver.add(*rules(cells))
     for variable, given in zip(_flat(cells), _flat(puzzle), strict=True):
-        solver.add(variable == given if given else z3.Or([variable == one for one in domain]))
+        solver.add(
+            variable == given if given else z3.Or([variable == one for one in domain])
+        )
     found: list[Grid] = []
     while len(found) < _SEVERAL and solver.check() == z3.sat:
         model = solver.model()
@@ -77,7 +83,9 @@ def _fillings(
 
 def _near_misses(puzzle: Grid, grid: Grid) -> Iterator[Grid]:
     """Yield the grid with one cell left blank, one cell changed, and two cells of a row swapped."""
-    blanks = [(r, c) for r, row in enumerate(puzzle) for c, cell in enumerate(row) if not cell]
+    blanks = [
+        (r, c) for r, row in enumerate(puzzle) for c, cell in enumerate(row) if not cell
+    ]
     for row, column in blanks[-1:]:
         for value in (0, grid[row][column] % len(grid) + 1):
             changed = [list(each) for each in grid]
@@ -86,7 +94,10 @@ def _near_misses(puzzle: Grid, grid: Grid) -> Iterator[Grid]:
     for (row, one), (same, other) in pairwise(blanks):
         if row == same and grid[row][one] != grid[row][other]:
             changed = [list(each) for each in grid]
-            changed[row][one], changed[row][other] = changed[row][other], changed[row][one]
+            changed[row][one], changed[row][other] = (
+                changed[row][other],
+                changed[row][one],
+            )
             yield changed
             return
 
@@ -106,7 +117,9 @@ class _Field(NamedTuple):
 def boxnet(question: str) -> Solution:
     """Solve `boxnet`: each box is carried to a target of its color; few moves are an aim."""
     field = _read_field(question)
-    plans = [_plan(field, color) for color in sorted({color for _, color in field.boxes})]
+    plans = [
+        _plan(field, color) for color in sorted({color for _, color in field.boxes})
+    ]
     if None in plans:
         return Solution(accepts=lambda text: False, right=[])
     routes = [route for plan in plans for route in plan or []]
@@ -120,14 +133,22 @@ def boxnet(question: str) -> Solution:
 
 
 def _read_field(question: str) -> _Field:
-    seen = re.findall(r"Agent\[([\d., ]+)\]: I am in .*?, I can observe \[(.*?)\]", question)
+    seen = re.findall(
+        r"Agent\[([\d., ]+)\]: I am in .*?, I can observe \[(.*?)\]", question
+    )
     if not seen:
         raise UnreadableQuestionError("no agents")
-    things = [(square, thing) for square, names in seen for thing in re.findall(r"\w+", names)]
+    things = [
+        (square, thing) for square, names in seen for thing in re.findall(r"\w+", names)
+    ]
     return _Field(
         {square for square, _ in seen},
-        Counter((square, name[4:]) for square, name in things if name.startswith("box_")),
-        Counter((square, name[7:]) for square, name in things if name.startswith("target_")),
+        Counter(
+            (square, name[4:]) for square, name in things if name.startswith("box_")
+        ),
+        Counter(
+            (square, name[7:]) for square, name in things if name.startswith("target_")
+        ),
     )
 
 
@@ -150,21 +171,30 @@ def _plan(field: _Field, color: str) -> list[list[tuple[str, str]]] | None:
         options = []
         for target in sorted(free):
             cost, rest = best(index + 1, free - {target})
-            options.append((cost + _distance(boxes[index], targets[target]), (target, *rest)))
+            options.append(
+                (cost + _distance(boxes[index], targets[target]), (target, *rest))
+            )
         return min(options)
 
     chosen = best(0, frozenset(range(len(targets))))[1]
-    return [_route(box, targets[t], color) for box, t in zip(boxes, chosen, strict=True)]
+    return [
+        _route(box, targets[t], color) for box, t in zip(boxes, chosen, strict=True)
+    ]
 
 
 def _route(start: str, end: str, color: str) -> list[tuple[str, str]]:
     """Return the moves of a box to a target, as pairs of agent and action."""
-    path, place, goal = [start], *([float(x) for x in at.split(", ")] for at in (start, end))
+    path, place, goal = (
+        [start],
+        *([float(x) for x in at.split(", ")] for at in (start, end)),
+    )
     for axis in (0, 1):
         while place[axis] != goal[axis]:
             place[axis] += 1 if goal[axis] > place[axis] else -1
             path.append(f"{place[0]}, {place[1]}")
-    steps = [(f"Agent[{a}]", f"move(box_{color}, square[{b}])") for a, b in pairwise(path)]
+    steps = [
+        (f"Agent[{a}]", f"move(box_{color}, square[{b}])") for a, b in pairwise(path)
+    ]
     return [*steps, (f"Agent[{end}]", f"move(box_{color}, target_{color})")]
 
 
@@ -244,7 +274,9 @@ def _expressions(numbers: Sequence[int], target: int, *, subsets: bool) -> Solut
         value, used = _evaluate(text)
         rest = Counter(numbers)
         rest.subtract(used)
-        return value == target and all(n == 0 or (subsets and n > 0) for n in rest.values())
+        return value == target and all(
+            n == 0 or (subsets and n > 0) for n in rest.values()
+        )
 
     places = tuple(range(len(numbers)))
     found = _reach(tuple(numbers), places, Fraction(target))
@@ -256,7 +288,11 @@ def _expressions(numbers: Sequence[int], target: int, *, subsets: bool) -> Solut
     return Solution(
         accepts=accepts,
         right=[found, found.replace(" ", ""), found[1:-1]],
-        wrong=[text for text in (beside, fewer, again, f"{target}") if text and not accepts(text)],
+        wrong=[
+            text
+            for text in (beside, fewer, again, f"{target}")
+            if text and not accepts(text)
+        ],
     )
 
 
@@ -306,7 +342,9 @@ def _table(numbers: tuple[int, ...], places: tuple[int, ...]) -> Mapping[Fractio
     return found
 
 
-def _parts(places: tuple[int, ...], *, sizes: Iterable[int]) -> Iterator[tuple[int, ...]]:
+def _parts(
+    places: tuple[int, ...], *, sizes: Iterable[int]
+) -> Iterator[tuple[int, ...]]:
     for size in sizes:
         yield from combinations(places, size)
 
@@ -348,7 +386,11 @@ def futoshiki(question: str) -> Solution:
     lines = _match(r"puzzle:\n\n((?:.*\n)+?)\nEnsure", question)[1].splitlines()
     puzzle = [_grid(re.sub("[<>]", " ", line))[0] for line in lines[::2]]
     signs = [
-        ((r // 2, c // 4), (r // 2 + r % 2, c // 4 + 1 - r % 2), sign in "<\N{LOGICAL AND}")
+        (
+            (r // 2, c // 4),
+            (r // 2 + r % 2, c // 4 + 1 - r % 2),
+            sign in "<\N{LOGICAL AND}",
+        )
         for r, line in enumerate(lines)
         for c, sign in enumerate(line)
         if sign in _SIGNS
@@ -363,12 +405,15 @@ def futoshiki(question: str) -> Solution:
     def accepts(text: str) -> bool:
         grid = _grid(re.sub(f"[{_SIGNS}]", " ", text))
         return _completes(puzzle, grid) and all(
-            (grid[r][c] < grid[below][right]) == rises for (r, c), (below, right), rises in signs
+            (grid[r][c] < grid[below][right]) == rises
+            for (r, c), (below, right), rises in signs
         )
 
     def form(grid: Grid) -> str:
         return "\n".join(
-            "".join(f"{v}{gap}" for v, gap in zip(grid[r // 2], _gaps(line), strict=True))
+            "".join(
+                f"{v}{gap}" for v, gap in zip(grid[r // 2], _gaps(line), strict=True)
+            )
             if r % 2 == 0
             else line
             for r, line in enumerate(lines)
@@ -376,12 +421,18 @@ def futoshiki(question: str) -> Solution:
 
     found = _fillings(puzzle, range(1, len(puzzle) + 1), rules)
     texts = [form(grid) for grid in found]
-    stripped = ["\n".join(line.rstrip() for line in text.splitlines()) for text in texts[:1]]
+    stripped = [
+        "\n".join(line.rstrip() for line in text.splitlines()) for text in texts[:1]
+    ]
     wrong = [
-        form(grid).replace("0", "_") for each in found[:1] for grid in _near_misses(puzzle, each)
+        form(grid).replace("0", "_")
+        for each in found[:1]
+        for grid in _near_misses(puzzle, each)
     ]
     ambiguous = "several grids are right" if len(found) > 1 else ""
-    return Solution(accepts=accepts, right=[*texts, *stripped], wrong=wrong, ambiguous=ambiguous)
+    return Solution(
+        accepts=accepts, right=[*texts, *stripped], wrong=wrong, ambiguous=ambiguous
+    )
 
 
 def _gaps(line: str) -> list[str]:
@@ -405,18 +456,24 @@ def _completes(puzzle: Grid, grid: Grid) -> bool:
     if _shape(grid) != _shape(puzzle):
         return False
     numbers = set(range(1, len(puzzle) + 1))
-    return _keeps(puzzle, grid) and all(set(line) == numbers for line in (*grid, *_columns(grid)))
+    return _keeps(puzzle, grid) and all(
+        set(line) == numbers for line in (*grid, *_columns(grid))
+    )
 
 
 def kakurasu(question: str) -> Solution:
     """Solve `kakurasu`: ones whose positions add up to the sums of rows and columns."""
-    found = re.findall(r"(?:row|Row|column|Column) sums(?: are|:)? \[([\d, ]+)\]", question)
+    found = re.findall(
+        r"(?:row|Row|column|Column) sums(?: are|:)? \[([\d, ]+)\]", question
+    )
     if len(found) != 2:
         raise UnreadableQuestionError("no sums")
     rows, columns = _integers(found[0]), _integers(found[1])
 
     def rules(cells: Any) -> Iterator[Any]:
-        for line, total in zip((*cells, *zip(*cells, strict=True)), rows + columns, strict=True):
+        for line, total in zip(
+            (*cells, *zip(*cells, strict=True)), rows + columns, strict=True
+        ):
             yield sum(place * cell for place, cell in enumerate(line, start=1)) == total
 
     def accepts(text: str) -> bool:
@@ -429,7 +486,9 @@ def kakurasu(question: str) -> Solution:
     grids = _fillings(blank, (0, 1), rules)
     flipped = [[[1 - grid[0][0], *grid[0][1:]], *grid[1:]] for grid in grids[:1]]
     return Solution(
-        accepts=accepts, right=[_as_text(g) for g in grids], wrong=[_as_text(g) for g in flipped]
+        accepts=accepts,
+        right=[_as_text(g) for g in grids],
+        wrong=[_as_text(g) for g in flipped],
     )
 
 
@@ -451,7 +510,9 @@ def _sudoku(question: str, *, box: int) -> Solution:
 
     def boxes(grid: Any) -> list[list[Any]]:
         corners = product(range(0, size, box), repeat=2)
-        return [[grid[r + i // box][c + i % box] for i in range(size)] for r, c in corners]
+        return [
+            [grid[r + i // box][c + i % box] for i in range(size)] for r, c in corners
+        ]
 
     def rules(cells: Any) -> Iterator[Any]:
         yield from _latin(cells)
@@ -459,11 +520,15 @@ def _sudoku(question: str, *, box: int) -> Solution:
 
     def accepts(text: str) -> bool:
         grid = _grid(text)
-        return _completes(puzzle, grid) and all(len(set(each)) == size for each in boxes(grid))
+        return _completes(puzzle, grid) and all(
+            len(set(each)) == size for each in boxes(grid)
+        )
 
     found = _fillings(puzzle, range(1, size + 1), rules)
     wrong = [
-        _as_text(g).replace("0", "_") for each in found[:1] for g in _near_misses(puzzle, each)
+        _as_text(g).replace("0", "_")
+        for each in found[:1]
+        for g in _near_misses(puzzle, each)
     ]
     right = [_as_text(grid) for grid in found]
     ambiguous = "several grids are right" if len(found) > 1 else ""
@@ -480,13 +545,19 @@ def _latin_lines(lines: Iterable[Sequence[Any]]) -> Iterator[Any]:
 def survo(question: str) -> Solution:
     """Solve `survo`: the numbers fill the zeros so that all rows and columns add up."""
     puzzle = _grid(question)
-    numbers = Counter(_integers(_match(r"(?:numbers|set):? \[([\d, ]+)\]", question)[1]))
-    gaps = [(r, c) for r, row in enumerate(puzzle) for c, cell in enumerate(row) if not cell]
+    numbers = Counter(
+        _integers(_match(r"(?:numbers|set):? \[([\d, ]+)\]", question)[1])
+    )
+    gaps = [
+        (r, c) for r, row in enumerate(puzzle) for c, cell in enumerate(row) if not cell
+    ]
     if len(set(_shape(puzzle))) != 1:
         raise UnreadableQuestionError("no matrix")
 
     def sums(cells: Any) -> list[Any]:
-        return [sum(line[:-1]) == line[-1] for line in (*cells, *zip(*cells, strict=True))]
+        return [
+            sum(line[:-1]) == line[-1] for line in (*cells, *zip(*cells, strict=True))
+        ]
 
     def rules(cells: Any) -> Iterator[Any]:
         yield from sums(cells)
@@ -500,7 +571,9 @@ def survo(question: str) -> Solution:
         return _keeps(puzzle, grid) and Counter(grid[r][c] for r, c in gaps) <= numbers
 
     found = _fillings(puzzle, numbers, rules)
-    wrong = [_as_text(grid) for each in found[:1] for grid in _near_misses(puzzle, each)]
+    wrong = [
+        _as_text(grid) for each in found[:1] for grid in _near_misses(puzzle, each)
+    ]
     ambiguous = "several matrices satisfy the sums" if len(found) > 1 else ""
     right = [_as_text(grid) for grid in found]
     return Solution(accepts=accepts, right=right, wrong=wrong, ambiguous=ambiguous)
@@ -519,21 +592,35 @@ def n_queens(question: str) -> Solution:
     """Solve `n_queens`: queens are added until each row has one and none attacks another."""
     board = re.findall(r"(?m)^((?:[_Q] )+[_Q])\s*$", question)
     missing = int(_match(r"place (\d+) queen", question)[1])
-    given = {(r, line.split().index("Q")) for r, line in enumerate(board) if "Q" in line}
+    given = {
+        (r, line.split().index("Q")) for r, line in enumerate(board) if "Q" in line
+    }
     size = len(board)
     if missing + len(given) != size:
         raise UnreadableQuestionError("a row stays without a queen")
 
     def form(queens: Iterable[int]) -> str:
-        return "\n".join(" ".join("Q" if c == q else "_" for c in range(size)) for q in queens)
+        return "\n".join(
+            " ".join("Q" if c == q else "_" for c in range(size)) for q in queens
+        )
 
     def accepts(text: str) -> bool:
         rows = [line.split() for line in text.strip().splitlines()]
         if _shape([[0] * len(row) for row in rows]) != [size] * size:
             return False
-        queens = {(r, c) for r, row in enumerate(rows) for c, cell in enumerate(row) if cell == "Q"}
+        queens = {
+            (r, c)
+            for r, row in enumerate(rows)
+            for c, cell in enumerate(row)
+            if cell == "Q"
+        }
         apart = all(not _attack(a, b) for a, b in combinations(queens, 2))
-        return {*_flat(rows)} <= {"_", "Q"} and len(queens) == size and apart and given <= queens
+        return (
+            {*_flat(rows)} <= {"_", "Q"}
+            and len(queens) == size
+            and apart
+            and given <= queens
+        )
 
     found = [form(each) for each in islice(_place_queens(size, given, ()), _SEVERAL)]
     others = [form(each) for each in islice(_place_queens(size, set(), ()), _SEVERAL)]
@@ -606,7 +693,9 @@ def _is_knight_move(one: str, other: str) -> bool:
 
 def _as_moves(start: _Knights, moves: Sequence[tuple[str, str]]) -> str:
     sides = "wB" if start.white_moves else "Bw"
-    return json.dumps([f"{sides[index % 2]},{a},{b}" for index, (a, b) in enumerate(moves)])
+    return json.dumps(
+        [f"{sides[index % 2]},{a},{b}" for index, (a, b) in enumerate(moves)]
+    )
 
 
 def _next(knights: _Knights, a: str, b: str) -> _Knights:
@@ -643,7 +732,9 @@ def _shortest_swap(
     return None
 
 
-def _there_and_back(start: _Knights, reach: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
+def _there_and_back(
+    start: _Knights, reach: Mapping[str, Sequence[str]]
+) -> list[tuple[str, str]]:
     """Return four moves after which the position is the same, if the first legal ones allow it."""
     for a, b in _knight_moves(start, reach):
         for c, d in _knight_moves(_next(start, a, b), reach):
@@ -692,11 +783,17 @@ def sokoban(question: str) -> Solution:
         return Solution(accepts=accepts, right=[])
     right = [found, found + _idle(depot, found)]
     wrong = [text for text in (found[:-1], found[::-1]) if not accepts(text)]
-    return Solution(accepts=accepts, right=[text for text in right if text], wrong=wrong)
+    return Solution(
+        accepts=accepts, right=[text for text in right if text], wrong=wrong
+    )
 
 
 def _read_depot(question: str) -> _Depot:
-    rows = [line.split() for line in question.splitlines() if re.fullmatch(r"([-+*%@X$] *)+", line)]
+    rows = [
+        line.split()
+        for line in question.splitlines()
+        if re.fullmatch(r"([-+*%@X$] *)+", line)
+    ]
     rows = [row for row in rows if len(row) > 1]
     cells = {(r, c): cell for r, row in enumerate(rows) for c, cell in enumerate(row)}
     players = [at for at, cell in cells.items() if cell in "*%"]
@@ -729,7 +826,9 @@ def _brings_home(depot: _Depot, text: str) -> bool:
     return boxes <= depot.goals
 
 
-def _walks(depot: _Depot, boxes: frozenset[Square], player: Square) -> dict[Square, str]:
+def _walks(
+    depot: _Depot, boxes: frozenset[Square], player: Square
+) -> dict[Square, str]:
     """Return the squares that the player reaches without a push, each with the way to it."""
     ways, queue = {player: ""}, deque([player])
     while queue:
@@ -773,7 +872,9 @@ def _push_all(depot: _Depot) -> str | None:
             if to in far and to not in boxes and behind in ways:
                 after = boxes - {box} | {to}
                 cost = pushes + 1 + 3 * sum(far[each] for each in after if each in far)
-                heappush(heap, (cost, pushes + 1, path + ways[behind] + letter, after, box))
+                heappush(
+                    heap, (cost, pushes + 1, path + ways[behind] + letter, after, box)
+                )
     if heap:
         raise UnreadableQuestionError("the search is given up")
     return None
@@ -799,11 +900,17 @@ def tsumego(question: str) -> Solution:
         for row, cells in rows
         for column, cell in zip(header, cells.split(), strict=True)
     }
-    captured = {at: len(_captured(board, at)) for at, cell in board.items() if cell == "."}
+    captured = {
+        at: len(_captured(board, at)) for at, cell in board.items() if cell == "."
+    }
     most = max(captured.values())
     enough = most if "as many white stones as possible" in question else 1
-    right = [f"{at[0]}{at[1]}" for at, stones in captured.items() if stones >= max(enough, 1)]
-    others = Counter({at: stones for at, stones in captured.items() if stones < max(enough, 1)})
+    right = [
+        f"{at[0]}{at[1]}" for at, stones in captured.items() if stones >= max(enough, 1)
+    ]
+    others = Counter(
+        {at: stones for at, stones in captured.items() if stones < max(enough, 1)}
+    )
     return Solution(
         accepts=lambda text: text.strip().upper() in right,
         right=[*right, *(move.lower() for move in right[:1])],
@@ -812,22 +919,32 @@ def tsumego(question: str) -> Solution:
     )
 
 
-def _captured(board: Mapping[tuple[str, int], str], at: tuple[str, int]) -> set[tuple[str, int]]:
+def _captured(
+    board: Mapping[tuple[str, int], str], at: tuple[str, int]
+) -> set[tuple[str, int]]:
     """Return the white stones without a liberty after Black plays at a point."""
     after = {**board, at: "X"}
     taken: set[tuple[str, int]] = set()
     for start in _neighbors(after, at):
         group, queue = {start}, [start] if after[start] == "O" else []
         for stone in queue:
-            more = [n for n in _neighbors(after, stone) if after[n] == "O" and n not in group]
+            more = [
+                n
+                for n in _neighbors(after, stone)
+                if after[n] == "O" and n not in group
+            ]
             group |= set(more)
             queue += more
-        if queue and not any(after[n] == "." for s in group for n in _neighbors(after, s)):
+        if queue and not any(
+            after[n] == "." for s in group for n in _neighbors(after, s)
+        ):
             taken |= group
     return taken
 
 
-def _neighbors(board: Mapping[tuple[str, int], str], at: tuple[str, int]) -> list[tuple[str, int]]:
+def _neighbors(
+    board: Mapping[tuple[str, int], str], at: tuple[str, int]
+) -> list[tuple[str, int]]:
     column, row = at
     beside = [(chr(ord(column) + step), row) for step in (-1, 1)]
     return [n for n in [*beside, (column, row - 1), (column, row + 1)] if n in board]

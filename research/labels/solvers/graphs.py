@@ -14,7 +14,10 @@ _Node = TypeVar("_Node", bound=Hashable)
 
 
 def _distances(
-    start: _Node, neighbors: Callable[[_Node], Iterable[_Node]], *, limit: int = 1_000_000
+    start: _Node,
+    neighbors: Callable[[_Node], Iterable[_Node]],
+    *,
+    limit: int = 1_000_000,
 ) -> dict[_Node, int]:
     """Return the number of steps to every node that can be reached, up to a number of nodes."""
     found = {start: 0}
@@ -44,7 +47,9 @@ def course_schedule(question: str) -> Solution:
 _MARRIAGE = re.compile(
     r"(\w+) is married to (\w+)\.(?: They have (?:a child|children) called ([^.]*)\.)?"
 )
-_ASKED = re.compile(r"(?:What relation is|How is|What is) (\w+) (?:related )?to (\w+)\?")
+_ASKED = re.compile(
+    r"(?:What relation is|How is|What is) (\w+) (?:related )?to (\w+)\?"
+)
 _MEN = frozenset(
     re.findall(
         r"\w+",
@@ -146,7 +151,9 @@ def _grid(question: str, cells: str) -> dict[tuple[int, int], str]:
     rows = re.findall(rf"^[{cells}](?: [{cells}])*$", question, re.MULTILINE)
     if not rows:
         raise UnreadableQuestionError("no grid")
-    return {(y, x): cell for y, row in enumerate(rows) for x, cell in enumerate(row.split())}
+    return {
+        (y, x): cell for y, row in enumerate(rows) for x, cell in enumerate(row.split())
+    }
 
 
 _STEPS = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
@@ -206,7 +213,11 @@ def shortest_path(question: str) -> Solution:
     return Solution(
         accepts=lambda text: _length(text.split(), grid) == len(path),
         right=[" ".join(path)],
-        wrong=["infeasible", " ".join(path[:-1]), " ".join([*path, opposite[path[-1]], path[-1]])],
+        wrong=[
+            "infeasible",
+            " ".join(path[:-1]),
+            " ".join([*path, opposite[path[-1]], path[-1]]),
+        ],
     )
 
 
@@ -234,7 +245,9 @@ def path_star(question: str) -> Solution:
     )
 
 
-_BUTTON = re.compile(r"^(\w): (Add|Subtract|Multiply) (\d+) \(when (red|green|any)\)$", re.M)
+_BUTTON = re.compile(
+    r"^(\w): (Add|Subtract|Multiply) (\d+) \(when (red|green|any)\)$", re.M
+)
 _State = tuple[int, str]
 
 
@@ -245,16 +258,26 @@ def _press(state: _State, button: Sequence[str], *, idle: bool) -> _State | None
     if when not in ("any", light):
         return (number, after) if idle else None
     by = int(operand)
-    return {"Add": number + by, "Subtract": number - by, "Multiply": number * by}[operation], after
+    return {"Add": number + by, "Subtract": number - by, "Multiply": number * by}[
+        operation
+    ], after
 
 
 def _leads_to(
-    pressed: Sequence[str], start: _State, buttons: Mapping[str, Sequence[str]], *, idle: bool
+    pressed: Sequence[str],
+    start: _State,
+    buttons: Mapping[str, Sequence[str]],
+    *,
+    idle: bool,
 ) -> int | None:
     """Return the number after pressing buttons, or None if that is not possible."""
     state: _State | None = start
     for name in pressed:
-        state = _press(state, buttons[name], idle=idle) if state and name in buttons else None
+        state = (
+            _press(state, buttons[name], idle=idle)
+            if state and name in buttons
+            else None
+        )
     return state[0] if state else None
 
 
@@ -268,9 +291,12 @@ def _shortest_presses(
             state: pressed + name
             for before, pressed in layer.items()
             for name, button in buttons.items()
-            if (state := _press(before, button, idle=idle)) and abs(state[0]) < 50 * target + 500
+            if (state := _press(before, button, idle=idle))
+            and abs(state[0]) < 50 * target + 500
         }
-        layer = {state: pressed for state, pressed in following.items() if state not in seen}
+        layer = {
+            state: pressed for state, pressed in following.items() if state not in seen
+        }
         seen |= layer.keys()
     return [pressed for (number, _), pressed in layer.items() if number == target]
 
@@ -283,7 +309,8 @@ def quantum_lock(question: str) -> Solution:
         raise UnreadableQuestionError("no lock")
     start, target = (int(found[1]), found[2]), int(found[3])
     shortest = {
-        idle: _shortest_presses(start, target, buttons, idle=idle) for idle in (False, True)
+        idle: _shortest_presses(start, target, buttons, idle=idle)
+        for idle in (False, True)
     }
 
     def accepts(text: str) -> bool:
@@ -300,7 +327,9 @@ def quantum_lock(question: str) -> Solution:
     return Solution(
         accepts=accepts,
         right=[" → ".join(presses) for presses in right],
-        wrong=[" → ".join(presses[:-1]) for presses in right if not accepts(presses[:-1])],
+        wrong=[
+            " → ".join(presses[:-1]) for presses in right if not accepts(presses[:-1])
+        ],
         ambiguous="shorter if a button can be pressed in the wrong light"
         if len(lengths) > 1
         else "",
@@ -318,7 +347,11 @@ def acre(question: str) -> Solution:
     things = sorted(tested.union(*(objects for objects, _ in examples)))
     lights = set()
     for chosen in product((False, True), repeat=len(things)):
-        blickets = {thing for thing, is_blicket in zip(things, chosen, strict=True) if is_blicket}
+        blickets = {
+            thing
+            for thing, is_blicket in zip(things, chosen, strict=True)
+            if is_blicket
+        }
         if all(bool(blickets & objects) == light for objects, light in examples):
             lights.add("on" if blickets & tested else "off")
     if not lights:
@@ -337,9 +370,14 @@ def _rule_violation(entry: Mapping[str, Any]) -> str:
         return "one input has two outputs"
     if dict(pairs).get(asked[1], entry["answer"]) != entry["answer"]:
         return "an example shows another output for the input"
-    if {output for _, output in pairs} <= {"[0]", "[1]"} and entry["answer"] not in ("[0]", "[1]"):
+    if {output for _, output in pairs} <= {"[0]", "[1]"} and entry["answer"] not in (
+        "[0]",
+        "[1]",
+    ):
         return "a count, or whether there is any"
-    return "" if re.fullmatch(r"\[(-?\d+(, -?\d+)*)?\]", entry["answer"]) else "not a list"
+    return (
+        "" if re.fullmatch(r"\[(-?\d+(, -?\d+)*)?\]", entry["answer"]) else "not a list"
+    )
 
 
 SOLVERS: Mapping[str, Solver] = {

@@ -16,7 +16,9 @@ _STATEMENT = re.compile(r"(All|No|Some) (\w+) are (not )?(\w+)")
 
 def _holds(statement: Sequence[str], people: Iterable[frozenset[str]]) -> bool:
     quantifier, subject, negated, predicate = statement
-    fits = [(predicate in kinds) != bool(negated) for kinds in people if subject in kinds]
+    fits = [
+        (predicate in kinds) != bool(negated) for kinds in people if subject in kinds
+    ]
     return {"All": all(fits), "No": not any(fits), "Some": any(fits)}[quantifier]
 
 
@@ -28,13 +30,21 @@ def syllogism(question: str) -> Solution:
     *premises, conclusion = statements
     nouns = sorted({noun for each in statements for noun in (each[1], each[3])})
     regions = [
-        frozenset(noun for noun, inside in zip(nouns, membership, strict=True) if inside)
+        frozenset(
+            noun for noun, inside in zip(nouns, membership, strict=True) if inside
+        )
         for membership in product((False, True), repeat=len(nouns))
     ]
     follows = {"modern": True, "traditional": True}
     for inhabited in product((False, True), repeat=len(regions)):
-        people = [region for region, someone in zip(regions, inhabited, strict=True) if someone]
-        if all(_holds(each, people) for each in premises) and not _holds(conclusion, people):
+        people = [
+            region
+            for region, someone in zip(regions, inhabited, strict=True)
+            if someone
+        ]
+        if all(_holds(each, people) for each in premises) and not _holds(
+            conclusion, people
+        ):
             follows["modern"] = False
             if set().union(*people) >= set(nouns):
                 follows["traditional"] = False
@@ -95,7 +105,10 @@ class _Circuit:
     """A drawing of gates, their names, and the values of its inputs."""
 
     def __init__(
-        self, rows: Sequence[str], gates: Mapping[str, _Gate], values: Mapping[str, bool]
+        self,
+        rows: Sequence[str],
+        gates: Mapping[str, _Gate],
+        values: Mapping[str, bool],
     ) -> None:
         self._rows = rows
         self._gates = gates
@@ -148,18 +161,27 @@ def circuit_logic(question: str) -> Solution:
     width = max(map(len, drawing))
     rows = [line.ljust(width) for line in drawing]
     legend = re.findall(r"^(\S\S): ([A-Z]+)$", question, re.MULTILINE)
-    values = {name: bit == "1" for name, bit in re.findall(r"^ *(\w+) = ([01])$", question, re.M)}
+    values = {
+        name: bit == "1"
+        for name, bit in re.findall(r"^ *(\w+) = ([01])$", question, re.M)
+    }
     outputs = set()
     for gates in (_GATES, {**_GATES, "XOR": lambda inputs: sum(inputs) == 1}):
         try:
-            circuit = _Circuit(rows, {symbol: gates[name] for symbol, name in legend}, values)
-            outputs.add(circuit.follow(ends[0], len(drawing[ends[0]]) - len(" OUT") - 1))
+            circuit = _Circuit(
+                rows, {symbol: gates[name] for symbol, name in legend}, values
+            )
+            outputs.add(
+                circuit.follow(ends[0], len(drawing[ends[0]]) - len(" OUT") - 1)
+            )
         except (KeyError, IndexError) as error:
             raise UnreadableQuestionError("a wire that leads nowhere") from error
     return exactly(
         *(str(int(output)) for output in sorted(outputs)),
         wrong=[str(int(output)) for output in {False, True} - outputs],
-        ambiguous="XOR of several inputs: an odd number or one" if len(outputs) > 1 else "",
+        ambiguous="XOR of several inputs: an odd number or one"
+        if len(outputs) > 1
+        else "",
     )
 
 
@@ -170,7 +192,9 @@ def _holds_for(roles: Mapping[str, str], statement: str) -> bool:
     """Return whether a statement is true; its innermost parentheses are replaced by their value."""
     while "(" in statement:
         statement, replaced = re.subn(
-            r"\(([^()]*)\)", lambda inner: str(_simply_holds(roles, inner[1])), statement
+            r"\(([^()]*)\)",
+            lambda inner: str(_simply_holds(roles, inner[1])),
+            statement,
         )
         if not replaced:
             raise UnreadableQuestionError(f"unbalanced parentheses: {statement}")
@@ -184,7 +208,8 @@ def _simply_holds(roles: Mapping[str, str], statement: str) -> bool:
         return not _atom_holds(roles, found[1])
     connectives = set(_CONNECTIVE.findall(statement))
     first, *others = (
-        _atom_holds(roles, atom) for atom in _CONNECTIVE.sub("\n", statement).split("\n")
+        _atom_holds(roles, atom)
+        for atom in _CONNECTIVE.sub("\n", statement).split("\n")
     )
     if connectives == {"or"}:
         return any((first, *others))
@@ -218,7 +243,9 @@ def _claims(text: str, names: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _told_roles(answer: str) -> list[tuple[str, str]]:
-    return sorted((name, role.lower()) for name, role in re.findall(r"(\w+) is an? (\w+)", answer))
+    return sorted(
+        (name, role.lower()) for name, role in re.findall(r"(\w+) is an? (\w+)", answer)
+    )
 
 
 def knights_knaves(question: str) -> Solution:
@@ -234,7 +261,10 @@ def knights_knaves(question: str) -> Solution:
     solutions = []
     for chosen in product((found[3], found[4]), repeat=len(names)):
         roles = dict(zip(names, chosen, strict=True))
-        if all((roles[who] == found[3]) == _holds_for(roles, claim) for who, claim in claims):
+        if all(
+            (roles[who] == found[3]) == _holds_for(roles, claim)
+            for who, claim in claims
+        ):
             solutions.append(roles)
     told = [sorted(roles.items()) for roles in solutions]
     other = {found[3]: found[4], found[4]: found[3]}
@@ -242,7 +272,12 @@ def knights_knaves(question: str) -> Solution:
     return Solution(
         accepts=lambda text: _told_roles(text) in told,
         right=[text for roles in solutions for text in _tell(roles)],
-        wrong=[text for roles in nearly if roles not in solutions for text in _tell(roles)[:1]],
+        wrong=[
+            text
+            for roles in nearly
+            if roles not in solutions
+            for text in _tell(roles)[:1]
+        ],
         ambiguous="several choices of roles are possible" if len(solutions) > 1 else "",
     )
 
@@ -309,9 +344,12 @@ def propositional_logic(question: str) -> Solution:
     rows = range(2 ** len(names))
     full = 2 ** len(rows) - 1
     tables = {
-        name: sum(1 << row for row in rows if row >> place & 1) for place, name in enumerate(names)
+        name: sum(1 << row for row in rows if row >> place & 1)
+        for place, name in enumerate(names)
     }
-    given = reduce(and_, (_Formula(premise, tables, full).table for premise in premises))
+    given = reduce(
+        and_, (_Formula(premise, tables, full).table for premise in premises)
+    )
 
     def follows(text: str) -> bool:
         try:
@@ -320,7 +358,9 @@ def propositional_logic(question: str) -> Solution:
             return False
 
     literals = [f"{sign}{name}" for name in names for sign in ("", "¬")]
-    clauses = [f"({a} {_OR} {b})" for a, b in combinations(literals, 2) if a[-1] != b[-1]]
+    clauses = [
+        f"({a} {_OR} {b})" for a, b in combinations(literals, 2) if a[-1] != b[-1]
+    ]
     facts = [*filter(follows, literals)] or [*filter(follows, clauses)]
     if given == full:
         return exactly(wrong=literals)
@@ -350,9 +390,11 @@ def _says_truly(statement: str, values: Sequence[bool]) -> bool:
         divisors = sum(count % divisor == 0 for divisor in range(1, count + 1))
         return divisors == 2 if found[8] == "prime" else divisors > 2
     bound = int(found[2])
-    return {"At least": count >= bound, "At most": count <= bound, "Exactly": count == bound}[
-        found[1]
-    ]
+    return {
+        "At least": count >= bound,
+        "At most": count <= bound,
+        "Exactly": count == bound,
+    }[found[1]]
 
 
 def self_reference(question: str) -> Solution:
@@ -370,7 +412,17 @@ def self_reference(question: str) -> Solution:
     return exactly(str(count), wrong=[str(count + 1), str(max(0, count - 1))])
 
 
-_PLACES = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth")
+_PLACES = (
+    "first",
+    "second",
+    "third",
+    "fourth",
+    "fifth",
+    "sixth",
+    "seventh",
+    "eighth",
+    "ninth",
+)
 
 _Value = tuple[str, str]
 """What kind of thing it is, and which: ("Each person has a unique name", "alice")."""
@@ -404,12 +456,18 @@ def _read_clue(text: str, kinds: Mapping[str, Sequence[str]], names: str) -> _Cl
     children = next((kind for kind in kinds if "child" in kind), names)
     longest_first = sorted(by_value, key=len, reverse=True)
     told = []
-    for found in re.finditer(rf"\b({'|'.join(map(re.escape, longest_first))})", text.lower()):
+    for found in re.finditer(
+        rf"\b({'|'.join(map(re.escape, longest_first))})", text.lower()
+    ):
         value = found[1]
         kind = by_value[value]
         if kind in (children, names):
             before = text[: found.start()].lower()
-            kind = children if before.endswith(("child is named ", "mother of ")) else names
+            kind = (
+                children
+                if before.endswith(("child is named ", "mother of "))
+                else names
+            )
         told.append((kind, value))
     return _Clue(told, _relation(text, len(told)))
 
@@ -420,19 +478,35 @@ def _inhabitants(
     """Return the values of a kind that the clues allow in a house."""
     import z3
 
-    places = {(each, value): z3.Int(f"{each}: {value}") for each in kinds for value in kinds[each]}
+    places = {
+        (each, value): z3.Int(f"{each}: {value}")
+        for each in kinds
+        for value in kinds[each]
+    }
     solver = z3.Solver()
-    solver.add([z3.And(place >= 1, place <= len(kinds[kind])) for place in places.values()])
-    solver.add([z3.Distinct([places[each, value] for value in kinds[each]]) for each in kinds])
-    solver.add([clue.holds(*[places[value] for value in clue.values]) for clue in clues])
-    return [value for value in kinds[kind] if solver.check(places[kind, value] == house) == z3.sat]
+    solver.add(
+        [z3.And(place >= 1, place <= len(kinds[kind])) for place in places.values()]
+    )
+    solver.add(
+        [z3.Distinct([places[each, value] for value in kinds[each]]) for each in kinds]
+    )
+    solver.add(
+        [clue.holds(*[places[value] for value in clue.values]) for clue in clues]
+    )
+    return [
+        value
+        for value in kinds[kind]
+        if solver.check(places[kind, value] == house) == z3.sat
+    ]
 
 
 def zebra_puzzles(question: str) -> Solution:
     """Solve by constraints: an integer for the house of each value."""
     listed = re.findall(r"^ - (.*): (.*)$", question, re.MULTILINE)
     clues = re.findall(r"^\d+\. (.*)$", question, re.MULTILINE)
-    asked = re.search(r"What is Name of the person who lives in House (\d+)\?", question)
+    asked = re.search(
+        r"What is Name of the person who lives in House (\d+)\?", question
+    )
     names = next((kind for kind, _ in listed if "unique name" in kind), "")
     if not names or not clues or not asked:
         raise UnreadableQuestionError("no puzzle about names")

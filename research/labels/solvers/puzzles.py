@@ -6,7 +6,14 @@ import re
 from collections import deque
 from collections.abc import Iterator, Mapping
 
-from .solution import Property, Solution, Solver, UnreadableQuestionError, exactly, shortest_path
+from .solution import (
+    Property,
+    Solution,
+    Solver,
+    UnreadableQuestionError,
+    exactly,
+    shortest_path,
+)
 
 _EMOJI_SELECTOR = "\x0f"
 """What the hint's code makes of U+FE0F, which some emoji have as their second character."""
@@ -60,7 +67,9 @@ def mahjong_puzzle(question: str) -> Solution:
             result = "Pass"
         hand.append(added)
         if removed not in hand:
-            raise UnreadableQuestionError(f"round {number} removes a card that is not in hand")
+            raise UnreadableQuestionError(
+                f"round {number} removes a card that is not in hand"
+            )
         hand.remove(removed)
     if not result:
         raise UnreadableQuestionError("no rounds")
@@ -83,7 +92,12 @@ def maze(question: str) -> Solution:
         if cells[row, column] == ends[2]:
             found = steps[row, column]
             return exactly(str(found), wrong=[str(found - 1), str(found + 1)])
-        for at in ((row + 1, column), (row - 1, column), (row, column + 1), (row, column - 1)):
+        for at in (
+            (row + 1, column),
+            (row - 1, column),
+            (row, column + 1),
+            (row, column - 1),
+        ):
             if cells.get(at, wall) != wall and at not in steps:
                 steps[at] = steps[row, column] + 1
                 queue.append(at)
@@ -102,14 +116,18 @@ def _hanoi(disks: int, pegs: list[int]) -> Iterator[str]:
 def tower_of_hanoi(question: str) -> Solution:
     """Carry out the moves of an answer; any legal sequence that ends on the goal is right."""
     found = _read(
-        r"with (\d+) disks and (\d+) pegs\.\nMove all disks from Peg (\d+) to Peg (\d+)", question
+        r"with (\d+) disks and (\d+) pegs\.\nMove all disks from Peg (\d+) to Peg (\d+)",
+        question,
     )
     disks, pegs, start, goal = map(int, found.groups())
-    line = re.compile(r"\s*Move disk (\d+) from Peg (\d+) to Peg (\d+)\.?\s*", re.IGNORECASE)
+    line = re.compile(
+        r"\s*Move disk (\d+) from Peg (\d+) to Peg (\d+)\.?\s*", re.IGNORECASE
+    )
 
     def accepts(text: str) -> bool:
         stacks = {
-            peg: list(range(disks, 0, -1)) if peg == start else [] for peg in range(1, pegs + 1)
+            peg: list(range(disks, 0, -1)) if peg == start else []
+            for peg in range(1, pegs + 1)
         }
         for move in map(line.fullmatch, text.strip().splitlines()):
             disk, giver, taker = map(int, move.groups()) if move else (0, 0, 0)
@@ -142,8 +160,13 @@ class _Board:
     """A board of Rush Hour: what stands still, and each car's line; cells are bits."""
 
     def __init__(self, rows: list[str]) -> None:
-        cells = [(cell, r, c) for r, row in enumerate(rows) for c, cell in enumerate(row)]
-        spots = {name: [(r, c) for cell, r, c in cells if cell == name] for name in "".join(rows)}
+        cells = [
+            (cell, r, c) for r, row in enumerate(rows) for c, cell in enumerate(row)
+        ]
+        spots = {
+            name: [(r, c) for cell, r, c in cells if cell == name]
+            for name in "".join(rows)
+        }
         self.size = len(rows)
         self.walls = sum(1 << (r * self.size + c) for r, c in spots.get("x", []))
         self.names = sorted(name for name in spots if name.isupper())

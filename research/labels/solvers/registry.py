@@ -4,10 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from . import algebra, algorithmic, arithmetic, cognition, games, graphs, logic, puzzles, strings
+from . import (
+    algebra,
+    algorithmic,
+    arithmetic,
+    cognition,
+    games,
+    graphs,
+    logic,
+    puzzles,
+    strings,
+)
 from .solution import Property, Solver
 
-_MODULES = (algebra, algorithmic, arithmetic, cognition, games, graphs, logic, puzzles, strings)
+_MODULES = (
+    algebra,
+    algorithmic,
+    arithmetic,
+    cognition,
+    games,
+    graphs,
+    logic,
+    puzzles,
+    strings,
+)
 
 SOLVERS: Mapping[str, Solver] = {
     task: solver for module in _MODULES for task, solver in module.SOLVERS.items()

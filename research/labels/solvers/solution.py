@@ -56,7 +56,10 @@ def exactly(*answers: str, wrong: Sequence[str] = (), ambiguous: str = "") -> So
     """Return a solution that accepts these texts alone, but for surrounding white space."""
     known = {answer.strip() for answer in answers}
     return Solution(
-        accepts=lambda text: text.strip() in known, right=answers, wrong=wrong, ambiguous=ambiguous
+        accepts=lambda text: text.strip() in known,
+        right=answers,
+        wrong=wrong,
+        ambiguous=ambiguous,
     )
 
 

@@ -47,7 +47,9 @@ def _solution(
     return Solution(accepts=accepts, right=right, wrong=near, ambiguous=ambiguous)
 
 
-def _one_of(right: Sequence[str], wrong: Sequence[str], ambiguous: str = "") -> Solution:
+def _one_of(
+    right: Sequence[str], wrong: Sequence[str], ambiguous: str = ""
+) -> Solution:
     """Return a solution that compares texts without regard to white space."""
     known = {"".join(text.split()) for text in right}
     return _solution(
@@ -101,7 +103,9 @@ def base_conversion(question: str) -> Solution:
     value = int(number, base(source))
     right = _in_base(value, base(target))
     wrong = [_in_base(value + 1, base(target)), number, str(value), right + "0"]
-    return _solution(accepts=lambda text: text.strip().lower() == right, right=[right], wrong=wrong)
+    return _solution(
+        accepts=lambda text: text.strip().lower() == right, right=[right], wrong=wrong
+    )
 
 
 def _in_base(value: int, base: int) -> str:
@@ -122,7 +126,9 @@ def binary_alternation(question: str) -> Solution:
             costs.append(sum(a != b for a, b in zip(goal, text, strict=True)) // 2)
     cost = min(costs, default=-1)
     wrong = [str(each) for each in (cost + 1, cost - 1, 2 * cost, -1, -cost)]
-    return _solution(accepts=lambda text: _literal(text) == cost, right=[str(cost)], wrong=wrong)
+    return _solution(
+        accepts=lambda text: _literal(text) == cost, right=[str(cost)], wrong=wrong
+    )
 
 
 _COMMON = """
@@ -136,7 +142,9 @@ _PAIRS = """
 th he in er an re on at en nd ti es or te of ed is it al ar st to nt ng se ha as ou io le ve co me
 de hi ri ro ic ne ea ra ce li ch ll be ma si om ur
 """
-_PER_MILLE = "82 15 28 43 127 22 20 61 70 1.5 8 40 24 67 75 19 1 60 63 91 28 10 24 1.5 20 1"
+_PER_MILLE = (
+    "82 15 28 43 127 22 20 61 70 1.5 8 40 24 67 75 19 1 60 63 91 28 10 24 1.5 20 1"
+)
 _WORDS, _RANKED_PAIRS = frozenset(_COMMON.split()), _PAIRS.split()
 _FREQUENCIES = dict(zip(ascii_lowercase, map(float, _PER_MILLE.split()), strict=True))
 """Of letters in English texts."""
@@ -171,7 +179,11 @@ def _englishness(text: str) -> float:
     words = text.lower().split()
     letters = sum(log(_FREQUENCIES[letter] / 38) for word in words for letter in word)
     pairs = [first + second for word in words for first, second in pairwise(word)]
-    weights = sum(1.8 - 0.03 * _RANKED_PAIRS.index(pair) for pair in pairs if pair in _RANKED_PAIRS)
+    weights = sum(
+        1.8 - 0.03 * _RANKED_PAIRS.index(pair)
+        for pair in pairs
+        if pair in _RANKED_PAIRS
+    )
     return 0.8 * letters + weights + 3 * sum(word in _WORDS for word in words)
 
 
@@ -191,7 +203,13 @@ def group_anagrams(question: str) -> Solution:
         return _is_nested(answer) and bool(normal(answer) == normal(groups))
 
     mixed = [[*groups[0], groups[-1][0]], *groups[1:-1], groups[-1][1:]]
-    wrong = [groups[:-1], [words], [[word] for word in words], mixed, [*groups, groups[0]]]
+    wrong = [
+        groups[:-1],
+        [words],
+        [[word] for word in words],
+        mixed,
+        [*groups, groups[0]],
+    ]
     return _solution(
         accepts=accepts,
         right=[json.dumps(groups), json.dumps([group[::-1] for group in groups[::-1]])],
@@ -208,7 +226,9 @@ def isomorphic_strings(question: str) -> Solution:
     """Solve by pairing characters: no character may stand in two pairs."""
     first, second = _read(r"isomorphic, or False otherwise:\s+(\S+) (\S+)", question)
     pairs = set(zip(first, second, strict=False))
-    yes = len(first) == len(second) and len(pairs) == len(set(first)) == len(set(second))
+    yes = len(first) == len(second) and len(pairs) == len(set(first)) == len(
+        set(second)
+    )
     return _yes_or_no(yes=yes)
 
 
@@ -220,14 +240,17 @@ def letter_counting(question: str) -> Solution:
         accepts=lambda text: _literal(text) in (exact, any_case),
         right=[str(each) for each in sorted({any_case, exact}, reverse=True)],
         wrong=[str(any_case + 1), str(exact - 1), f"-{any_case}"],
-        ambiguous="" if exact == any_case else f"{letter} is counted with or without capitals",
+        ambiguous=""
+        if exact == any_case
+        else f"{letter} is counted with or without capitals",
     )
 
 
 def number_filtering(question: str) -> Solution:
     """Solve by comparing the numbers; those that stay are written as before."""
     verb, relation, bound, listed = _read(
-        r"(Keep|Remove) all numbers (larger|smaller) than (\S+) in this list: (\[.*\])", question
+        r"(Keep|Remove) all numbers (larger|smaller) than (\S+) in this list: (\[.*\])",
+        question,
     )
     numbers = literal_eval(listed)
 
@@ -255,14 +278,19 @@ def number_sorting(question: str) -> Solution:
     def accepts(text: str) -> bool:
         answer = _literal(text)
         try:
-            return isinstance(answer, list) and [Decimal(str(each)) for each in answer] == values
+            return (
+                isinstance(answer, list)
+                and [Decimal(str(each)) for each in answer] == values
+            )
         except InvalidOperation:
             return False
 
     changed = [str(values[0] + Decimal("0.1")), *ordered[1:]]
     swapped = [*ordered[:-2], *ordered[:-3:-1]]
     wrong = [ordered[::-1], sorted(numbers), ordered[:-1], changed, swapped, numbers]
-    return _solution(accepts=accepts, right=[str(ordered)], wrong=[str(each) for each in wrong])
+    return _solution(
+        accepts=accepts, right=[str(ordered)], wrong=[str(each) for each in wrong]
+    )
 
 
 def palindrome_generation(question: str) -> Solution:
@@ -272,7 +300,9 @@ def palindrome_generation(question: str) -> Solution:
     half = "".join(letter * (count // 2) for letter, count in counts.items())
     odd = [letter for letter, count in counts.items() if count % 2]
     middle = "".join(odd)
-    right = [half + middle + half[::-1], half[::-1] + middle + half] if len(odd) < 2 else []
+    right = (
+        [half + middle + half[::-1], half[::-1] + middle + half] if len(odd) < 2 else []
+    )
 
     def accepts(text: str) -> bool:
         text = text.strip()
@@ -280,7 +310,9 @@ def palindrome_generation(question: str) -> Solution:
 
     swapped = right[0][1:2] + right[0][:1] + right[0][2:] if right else ""
     wrong = ["".join(letters), "".join(sorted(letters)), half + half[::-1], swapped]
-    return _solution(accepts=accepts, right=right, wrong=[*wrong, half + middle * 3 + half[::-1]])
+    return _solution(
+        accepts=accepts, right=right, wrong=[*wrong, half + middle * 3 + half[::-1]]
+    )
 
 
 def palindrome_partitioning(question: str) -> Solution:
@@ -293,7 +325,11 @@ def palindrome_partitioning(question: str) -> Solution:
             return [[]]
         starts = [text[start:end] for end in range(start + 1, len(text) + 1)]
         palindromes = [part for part in starts if part == part[::-1]]
-        return [[part, *rest] for part in palindromes for rest in partitions(start + len(part))]
+        return [
+            [part, *rest]
+            for part in palindromes
+            for rest in partitions(start + len(part))
+        ]
 
     right = partitions(0)
 
@@ -319,7 +355,13 @@ def spell_backward(question: str) -> Solution:
     """Solve by reversing the word; spelling it says nothing about case."""
     (word,) = _read(r"nus\): (\S+)", question)
     right = word[::-1]
-    wrong = [word, right[1:], right[:-1], right + right[-1], right[1:2] + right[:1] + right[2:]]
+    wrong = [
+        word,
+        right[1:],
+        right[:-1],
+        right + right[-1],
+        right[1:2] + right[:1] + right[2:],
+    ]
     return _solution(
         accepts=lambda text: text.strip().rstrip(".").lower() == right.lower(),
         right=[right],
@@ -333,9 +375,14 @@ _INSERTED = {"ABCD": "A", "BCDE": "B", "CDEA": "C", "DEAB": "D", "EABC": "E"}
 def string_insertion(question: str) -> Solution:
     """Solve in one pass that continues after each inserted character."""
     for pattern, letter in _INSERTED.items():
-        _read(f"substring {pattern} in the string, insert the character {letter}", question)
+        _read(
+            f"substring {pattern} in the string, insert the character {letter}",
+            question,
+        )
     (text,) = _read(r"according to the pattern: ([A-E]+)", question)
-    right = re.sub("|".join(_INSERTED), lambda found: found[0] + _INSERTED[found[0]], text)
+    right = re.sub(
+        "|".join(_INSERTED), lambda found: found[0] + _INSERTED[found[0]], text
+    )
     by_rule = text
     for pattern, letter in _INSERTED.items():
         by_rule = by_rule.replace(pattern, pattern + letter)
@@ -357,12 +404,24 @@ _RULES: Mapping[str, Callable[[str], str]] = {
     "If the string contains 'ca' (not at the start), remove the first occurrence found after "
     "the first character.": lambda s: s[:1] + s[1:].replace("ca", "", 1),
     "If the string contains an even number of 'b's (and at least one 'b'), append 'ab' at the "
-    "end.": lambda s: s if s.count("b") in range(1, len(s) + 1, 2) or "b" not in s else s + "ab",
-    "If the string ends with 'aa', replace it with 'cc'.": lambda s: re.sub("aa$", "cc", s),
-    "If the string ends with 'ba', replace it with 'ab'.": lambda s: re.sub("ba$", "ab", s),
-    "If the string ends with 'ca', remove the last character.": lambda s: re.sub("ca$", "c", s),
-    "If the string prefix is 'aa', remove the first character.": lambda s: re.sub("^aa", "a", s),
-    "If the string prefix is 'ab', replace it with 'ca'.": lambda s: re.sub("^ab", "ca", s),
+    "end.": lambda s: (
+        s if s.count("b") in range(1, len(s) + 1, 2) or "b" not in s else s + "ab"
+    ),
+    "If the string ends with 'aa', replace it with 'cc'.": lambda s: re.sub(
+        "aa$", "cc", s
+    ),
+    "If the string ends with 'ba', replace it with 'ab'.": lambda s: re.sub(
+        "ba$", "ab", s
+    ),
+    "If the string ends with 'ca', remove the last character.": lambda s: re.sub(
+        "ca$", "c", s
+    ),
+    "If the string prefix is 'aa', remove the first character.": lambda s: re.sub(
+        "^aa", "a", s
+    ),
+    "If the string prefix is 'ab', replace it with 'ca'.": lambda s: re.sub(
+        "^ab", "ca", s
+    ),
     "If the string prefix is 'bc', delete the first two characters and append 'aa' to the end.": (
         lambda s: re.sub("^bc(.*)", r"\1aa", s)
     ),
@@ -375,12 +434,18 @@ _RULES: Mapping[str, Callable[[str], str]] = {
     "If the string starts with 'ac', replace the first two characters with 'zz'.": (
         lambda s: re.sub("^ac", "zz", s)
     ),
-    "If the string starts with 'bb', remove the second character.": lambda s: re.sub("^bb", "b", s),
+    "If the string starts with 'bb', remove the second character.": lambda s: re.sub(
+        "^bb", "b", s
+    ),
     "If the string starts with 'cc', remove the first two characters.": (
         lambda s: s.removeprefix("cc")
     ),
-    "If the string suffix is 'ac', replace it with 'cb'.": lambda s: re.sub("ac$", "cb", s),
-    "If the string suffix is 'bb', delete the last two characters.": lambda s: s.removesuffix("bb"),
+    "If the string suffix is 'ac', replace it with 'cb'.": lambda s: re.sub(
+        "ac$", "cb", s
+    ),
+    "If the string suffix is 'bb', delete the last two characters.": lambda s: (
+        s.removesuffix("bb")
+    ),
     "If the string suffix is 'cc', replace it with 'b' and prepend 'a' to the start.": (
         lambda s: re.sub("^(.*)cc$", r"a\1b", s)
     ),
@@ -397,8 +462,12 @@ def string_manipulation(question: str) -> Solution:
     paths = [_transformed(text, rules, shift) for shift in (0, 1)]
     finals = list(dict.fromkeys(path[-1] for path in paths if path))
     early = [path[-2] for path in paths if len(path) > 1]
-    ambiguous = "an even number of characters has two middles" if len(finals) > 1 else ""
-    return _one_of(finals, [text, *early, *(final + "a" for final in finals)], ambiguous)
+    ambiguous = (
+        "an even number of characters has two middles" if len(finals) > 1 else ""
+    )
+    return _one_of(
+        finals, [text, *early, *(final + "a" for final in finals)], ambiguous
+    )
 
 
 _STEPS = 20_000
@@ -433,12 +502,16 @@ _NUMBERS = {"one": 1, "two": 2}
 
 def _reactions(question: str) -> list[_Reaction]:
     """Return what each rule takes and makes."""
-    rules = re.findall(r"^\d\. (.*?) can be (?:\w+ into|combined to form) (.*)\.$", question, re.M)
+    rules = re.findall(
+        r"^\d\. (.*?) can be (?:\w+ into|combined to form) (.*)\.$", question, re.M
+    )
     pattern = r"(?i)\b(one|two)(?: units? of (?:machine|part))? (\w\b|[\[({]\w[\])}])"
     sides = [[re.findall(pattern, side) for side in rule] for rule in rules]
     if not rules or not all(side for rule in sides for side in rule):
         raise UnreadableQuestionError("no rules")
-    taken, made = ([{k: _NUMBERS[n.lower()] for n, k in r[i]} for r in sides] for i in (0, 1))
+    taken, made = (
+        [{k: _NUMBERS[n.lower()] for n, k in r[i]} for r in sides] for i in (0, 1)
+    )
     return list(zip(taken, made, strict=True))
 
 
@@ -447,14 +520,18 @@ def _apply(counts: _Counts, reaction: _Reaction) -> _Counts | None:
     taken, made = reaction
     if any(counts[kind] < number for kind, number in taken.items()):
         return None
-    return {kind: n - taken.get(kind, 0) + made.get(kind, 0) for kind, n in counts.items()}
+    return {
+        kind: n - taken.get(kind, 0) + made.get(kind, 0) for kind, n in counts.items()
+    }
 
 
 def _limit(question: str) -> int:
     return int(_read(r"Apply the rules at most (\d+) times", question)[0])
 
 
-def _first_applicable(counts: _Counts, reactions: Sequence[_Reaction], limit: int) -> _Counts:
+def _first_applicable(
+    counts: _Counts, reactions: Sequence[_Reaction], limit: int
+) -> _Counts:
     """Return the counts at the end if each application restarts from the first rule."""
     for _ in range(limit):
         after = next(filter(None, (_apply(counts, each) for each in reactions)), None)
@@ -484,11 +561,17 @@ def _written(counts: _Counts) -> str:
 def string_splitting(question: str) -> Solution:
     """Solve by restarting from the first rule after each application, as the text says."""
     given = dict.fromkeys("ABCXYZ", 0)
-    amounts = re.findall(r"(\d+) machine ([ABC])\b", _read(r"Now, you have (.*)", question)[0])
+    amounts = re.findall(
+        r"(\d+) machine ([ABC])\b", _read(r"Now, you have (.*)", question)[0]
+    )
     given |= {kind: int(number) for number, kind in amounts}
     reactions, limit = _reactions(question), _limit(question)
     final = _first_applicable(given, reactions, limit)
-    near = [final | {"Z": final["Z"] + 1}, _first_applicable(given, reactions[:-1], limit), given]
+    near = [
+        final | {"Z": final["Z"] + 1},
+        _first_applicable(given, reactions[:-1], limit),
+        given,
+    ]
     return _one_of([_written(final)], [_written(each) for each in near])
 
 
@@ -502,7 +585,9 @@ def string_synthesis(question: str) -> Solution:
     right = list(dict.fromkeys(map(_written, finals)))
     near = [finals[0] | {"[A]": finals[0]["[A]"] + 1}, given]
     ambiguous = "cycling through the rules may exhaust each or apply each once"
-    return _one_of(right, [_written(each) for each in near], ambiguous if len(right) > 1 else "")
+    return _one_of(
+        right, [_written(each) for each in near], ambiguous if len(right) > 1 else ""
+    )
 
 
 def word_sequence_reversal(question: str) -> Solution:
@@ -561,7 +646,9 @@ def _words_are_jumbled(entry: Mapping[str, Any]) -> str:
     if len(jumbled) != len(words):
         return f"{len(jumbled)} words are given, the label has {len(words)}"
     pairs = zip(jumbled, words, strict=True)
-    return "".join(f"{a!r} does not give {b!r}" for a, b in pairs if sorted(a) != sorted(b))
+    return "".join(
+        f"{a!r} does not give {b!r}" for a, b in pairs if sorted(a) != sorted(b)
+    )
 
 
 def _words_are_reordered(entry: Mapping[str, Any]) -> str:

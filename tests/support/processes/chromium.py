@@ -20,11 +20,18 @@ def chromium() -> Iterator[Any]:
     webdriver = pytest.importorskip("selenium.webdriver")
     options = webdriver.ChromeOptions()
     options.binary_location = CHROMIUM
-    for argument in ("--headless=new", "--no-sandbox", "--force-prefers-reduced-motion"):
+    for argument in (
+        "--headless=new",
+        "--no-sandbox",
+        "--force-prefers-reduced-motion",
+    ):
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    options.timeouts = {"script": 600_000, "pageLoad": 600_000}  # ms: the machine may be busy
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(CHROMEDRIVER))
+    # Ms: the machine may be busy.
+    options.timeouts = {"script": 600_000, "pageLoad": 600_000}
+    driver = webdriver.Chrome(
+        options=options, service=webdriver.ChromeService(CHROMEDRIVER)
+    )
     driver.command_executor.client_config.timeout = 600
     yield driver
     driver.quit()

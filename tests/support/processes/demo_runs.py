@@ -21,7 +21,9 @@ def run_demo(folder: Path, *options: str, groups: int = 1, seconds: int = 8) -> 
             text=True,
             timeout=900 + seconds,  # it ends by itself: for a demo that hangs
         )
-        made = sum(dump.read_bytes().count(b"\n") for dump in folder.glob("*_rollouts_*.jsonl"))
+        made = sum(
+            dump.read_bytes().count(b"\n") for dump in folder.glob("*_rollouts_*.jsonl")
+        )
         pulled_none = "error: the trainer received no group" in done.stderr
         assert done.returncode == 0 or pulled_none, done.stdout + done.stderr
         if made >= groups and not pulled_none:

@@ -11,7 +11,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from reasoning_gym_environment.sandbox import _children, _landlock, _limits, _verifier_child
+from reasoning_gym_environment.sandbox import (
+    _children,
+    _landlock,
+    _limits,
+    _verifier_child,
+)
 from reasoning_gym_environment.sandbox._fork_server import ForkServer
 from reasoning_gym_environment.sandbox._function_host import PROGRAM
 from reasoning_gym_environment.sandbox._protocol import FormScores, Outcome
@@ -32,7 +37,9 @@ def leave_out_screen() -> None:
     _verifier_child.screen_and_score = score_unscreened
     score = VerifierHost._score_in_persistent_worker
 
-    def defer(host: VerifierHost, group: Group, answers: Sequence[str]) -> list[FormScores]:
+    def defer(
+        host: VerifierHost, group: Group, answers: Sequence[str]
+    ) -> list[FormScores]:
         if group.request.task in EXECUTES_ANSWERS:
             return [FormScores.defer()] * len(answers)
         return score(host, group, answers)

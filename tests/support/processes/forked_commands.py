@@ -23,7 +23,9 @@ PROGRAM = "from forked_commands import serve; serve()"
 class ForkedProcess:
     """A command, with the part of `asyncio.subprocess.Process` that tests use."""
 
-    def __init__(self, pid: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter):
+    def __init__(
+        self, pid: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ):
         self.pid = pid
         self.returncode: int | None = None
         self._writer = writer
@@ -31,7 +33,8 @@ class ForkedProcess:
 
     async def _read_status(self, reader: asyncio.StreamReader) -> None:
         line = await reader.readline()
-        self.returncode = int(line or -signal.SIGKILL)  # without a line, the server was killed
+        # Without a line, the server was killed.
+        self.returncode = int(line or -signal.SIGKILL)
         self._writer.close()
 
     async def wait(self) -> int:
@@ -55,7 +58,8 @@ class CommandServer:
     """The process that commands are forked from; it starts with the first command."""
 
     def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(dir="/tmp")  # a socket's path is short
+        # A socket's path is short.
+        self._folder = tempfile.TemporaryDirectory(dir="/tmp")
         self._socket = str(Path(self._folder.name, "commands"))
         self._process: asyncio.subprocess.Process | None = None
 
@@ -101,7 +105,11 @@ class CommandServer:
 def serve() -> None:
     """Fork a child for each request; runs until it is killed."""
     # What takes seconds to import, so that no child does.
-    for name in ("transformers", "wandb", "reasoning_gym_environment.reasoning_gym_environment"):
+    for name in (
+        "transformers",
+        "wandb",
+        "reasoning_gym_environment.reasoning_gym_environment",
+    ):
         importlib.import_module(name)
 
     listening = socket.create_server(sys.argv[1], family=socket.AF_UNIX)

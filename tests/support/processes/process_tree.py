@@ -14,7 +14,9 @@ PROC = Path("/proc")
 by_root = pytest.mark.skipif(
     os.geteuid() != 0, reason="only root sees what a protected process has"
 )
-in_linux = pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc")
+in_linux = pytest.mark.skipif(
+    sys.platform != "linux", reason="finds processes in /proc"
+)
 
 
 def _state_and_parent(pid: int) -> tuple[str, int] | None:
@@ -47,7 +49,10 @@ def children(pid: int) -> set[int]:
 
 def descendants(pid: int) -> set[int]:
     families, found, parents = _families(), set[int](), {pid}
-    while parents := set().union(*(families.get(parent, set()) for parent in parents)) - found:
+    while (
+        parents := set().union(*(families.get(parent, set()) for parent in parents))
+        - found
+    ):
         found |= parents
     return found
 

@@ -14,7 +14,9 @@ class LentWorker:
     and model text is met by their children alone.
     """
 
-    def __init__(self, worker: WorkerProcess, give_back: Callable[[WorkerProcess], None]) -> None:
+    def __init__(
+        self, worker: WorkerProcess, give_back: Callable[[WorkerProcess], None]
+    ) -> None:
         self._worker = worker
         self._give_back = give_back
         self._last_request: asyncio.Task[bytes] | None = None

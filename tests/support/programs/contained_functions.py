@@ -274,7 +274,10 @@ def loosened(text: str, data: Any) -> float:
         with urllib.request.urlopen(data, timeout=5) as reply:
             return float(reply.status == 200)
     if text == "processes":
-        return float(subprocess.run(["echo", "x"], capture_output=True, text=True).stdout == "x\n")
+        return float(
+            subprocess.run(["echo", "x"], capture_output=True, text=True).stdout
+            == "x\n"
+        )
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "file"
         file.write_text("x")

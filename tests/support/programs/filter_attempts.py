@@ -58,7 +58,9 @@ ALLOW, KILL = 0x7FFF0000, 0x80000000
 REFUSE = 0x00050001
 
 
-def decision(program: bytes, *, audit: int, number: int, arguments: tuple[int, ...] = ()) -> int:
+def decision(
+    program: bytes, *, audit: int, number: int, arguments: tuple[int, ...] = ()
+) -> int:
     """What the kernel's interpreter of such programs returns; of its instructions, five."""
     padded = (*arguments, 0, 0, 0, 0, 0, 0)[:6]
     data = struct.pack("<iIQ6Q", number, audit, 0, *padded)
@@ -72,5 +74,9 @@ def decision(program: bytes, *, audit: int, number: int, arguments: tuple[int, .
         if code == 0x20:
             (word,) = struct.unpack_from("<I", data, operand)
             continue
-        tests = {0x15: word == operand, 0x35: word >= operand, 0x45: bool(word & operand)}
+        tests = {
+            0x15: word == operand,
+            0x35: word >= operand,
+            0x45: bool(word & operand),
+        }
         position += then if tests[code] else otherwise

@@ -43,7 +43,8 @@ class Note:
 class Sums(ProceduralDataset):
     def __init__(self, config: SumConfig) -> None:
         super().__init__(config, config.seed, config.size)
-        self.rng = random.Random(config.seed)  # read at construction, as some of the library's
+        # Read at construction, as some of the library's.
+        self.rng = random.Random(config.seed)
 
     def __getitem__(self, index: int) -> dict[str, Any]:
         a, b = (self.rng.randrange(10**self.config.digits) for _ in range(2))
@@ -116,7 +117,11 @@ class OddConfig(SumConfig):
 class OddEntries(Odd):
     def __getitem__(self, index: int) -> dict[str, Any]:
         entry = super().__getitem__(index)
-        changed = {"number": {"answer": 4}, "empty": {"question": " "}, "none": {"answer": None}}
+        changed = {
+            "number": {"answer": 4},
+            "empty": {"question": " "},
+            "none": {"answer": None},
+        }
         return entry | changed.get(self.config.kind, {})
 
 

@@ -14,7 +14,12 @@ import aiohttp
 from aiohttp import web
 
 from reasoning_gym_environment.demo.policy import Policy
-from reasoning_gym_environment.demo.server import Generation, PolicyRequest, PolicyServer, is_probe
+from reasoning_gym_environment.demo.server import (
+    Generation,
+    PolicyRequest,
+    PolicyServer,
+    is_probe,
+)
 from reasoning_gym_environment.scoring.extraction import split_thought
 
 Change = Callable[[Sequence[Generation]], list[Generation]]
@@ -54,7 +59,9 @@ def seconds(left: float) -> web.HTTPException:
 
 def date(left: float) -> web.HTTPException:
     """Dates are in whole seconds."""
-    return refusal(web.HTTPTooManyRequests, formatdate(time.time() + left + 1, usegmt=True))
+    return refusal(
+        web.HTTPTooManyRequests, formatdate(time.time() + left + 1, usegmt=True)
+    )
 
 
 def untold(left: float) -> web.HTTPException:
@@ -96,7 +103,9 @@ class ScriptedServer(PolicyServer):
     allowed, window = math.inf, 0.5
     refusal: Refusal = staticmethod(seconds)
 
-    def __init__(self, policy: Policy, tokenizer: Any, *, seed: int = 0, **options: Any) -> None:
+    def __init__(
+        self, policy: Policy, tokenizer: Any, *, seed: int = 0, **options: Any
+    ) -> None:
         super().__init__(policy, tokenizer)
         for name, value in options.items():
             assert hasattr(self, name), name
@@ -146,9 +155,14 @@ class ScriptedServer(PolicyServer):
                 thought, content = split_thought(generation.text)
                 choice["message"] |= {"reasoning_content": thought, "content": content}
             if self.chat_tokens and body.get("return_token_ids"):
-                entries = [{"token": "", "logprob": logprob} for logprob in generation.logprobs]
+                entries = [
+                    {"token": "", "logprob": logprob} for logprob in generation.logprobs
+                ]
                 content = [{**entry, "top_logprobs": [entry]} for entry in entries]
-                choice |= {"token_ids": generation.tokens, "logprobs": {"content": content}}
+                choice |= {
+                    "token_ids": generation.tokens,
+                    "logprobs": {"content": content},
+                }
                 reply["prompt_token_ids"] = self._prompt_ids(body["messages"])
         return reply
 
@@ -170,7 +184,9 @@ class SglangServer(ScriptedServer):
     """Speaks SGLang's dialect alone: its `/v1/completions` returns no token ids."""
 
     async def _completion(self, request: web.Request) -> web.Response:
-        return web.json_response({"choices": [{"index": 0, "text": "ok", "finish_reason": "stop"}]})
+        return web.json_response(
+            {"choices": [{"index": 0, "text": "ok", "finish_reason": "stop"}]}
+        )
 
     async def _tokenize(self, request: web.Request) -> web.Response:
         raise web.HTTPNotFound
@@ -191,7 +207,9 @@ async def serving(routes: Iterable[web.RouteDef], **options: Any) -> AsyncIterat
 
 
 @asynccontextmanager
-async def answering(replies: Mapping[str, str]) -> AsyncIterator[tuple[str, list[list[Any]]]]:
+async def answering(
+    replies: Mapping[str, str],
+) -> AsyncIterator[tuple[str, list[list[Any]]]]:
     """The URL of a chat endpoint with its version, and the messages of each request.
 
     Args:
@@ -203,7 +221,11 @@ async def answering(replies: Mapping[str, str]) -> AsyncIterator[tuple[str, list
         body = await request.json()
         asked.append(body["messages"])
         content, streams = body["messages"][-1]["content"], bool(body.get("stream"))
-        whole = content if isinstance(content, str) else "".join(part["text"] for part in content)
+        whole = (
+            content
+            if isinstance(content, str)
+            else "".join(part["text"] for part in content)
+        )
         message = {"role": "assistant", "content": replies[whole]}
         part = "delta" if streams else "message"
         reply = {
@@ -252,34 +274,54 @@ async def proxy(api_url: str) -> AsyncIterator[Between]:
     async def pass_on(request: web.Request) -> web.Response:
         body = await request.read()
         if between.status:
-            return web.Response(status=between.status, text="<h1>no healthy upstream</h1>")
+            return web.Response(
+                status=between.status, text="<h1>no healthy upstream</h1>"
+            )
         if request.path in between.lies:
-            return web.Response(text=between.lies[request.path], content_type="application/json")
+            return web.Response(
+                text=between.lies[request.path], content_type="application/json"
+            )
         if request.path == "/scored_data" and len(body) > between.largest:
-            return web.Response(status=413, text="<h1>413 Request Entity Too Large</h1>")
-        headers = {"Content-Type": "application/json"}  # aiohttp has undone a compression
+            return web.Response(
+                status=413, text="<h1>413 Request Entity Too Large</h1>"
+            )
+        # aiohttp has undone a compression.
+        headers = {"Content-Type": "application/json"}
         async with (
             aiohttp.ClientSession(api_url) as session,
-            session.request(request.method, request.path, data=body, headers=headers) as response,
+            session.request(
+                request.method, request.path, data=body, headers=headers
+            ) as response,
         ):
             text, kind = await response.text(), response.content_type
             return web.Response(status=response.status, text=text, content_type=kind)
 
-    async with serving([web.route("*", "/{path:.*}", pass_on)], client_max_size=2**30) as url:
+    async with serving(
+        [web.route("*", "/{path:.*}", pass_on)], client_max_size=2**30
+    ) as url:
         between.url = url
         yield between
 
 
 def http(
-    body: bytes = b"{}", status: str = "200 OK", headers: str = "", *, length: bool = True
+    body: bytes = b"{}",
+    status: str = "200 OK",
+    headers: str = "",
+    *,
+    length: bool = True,
 ) -> bytes:
     """A whole reply; without a length it ends with the connection."""
     known = f"Content-Length: {len(body)}\r\n" if length else ""
-    return f"HTTP/1.1 {status}\r\nConnection: close\r\n{known}{headers}\r\n".encode() + body
+    return (
+        f"HTTP/1.1 {status}\r\nConnection: close\r\n{known}{headers}\r\n".encode()
+        + body
+    )
 
 
 @asynccontextmanager
-async def replying(*chunks: bytes, endless: bool = False, pause: float = 0.0) -> AsyncIterator[str]:
+async def replying(
+    *chunks: bytes, endless: bool = False, pause: float = 0.0
+) -> AsyncIterator[str]:
     """The URL of a server that replies with these bytes, whatever it is asked.
 
     Args:

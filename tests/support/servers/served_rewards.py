@@ -17,7 +17,14 @@ def served_rewards(folder: Path, *more: str) -> Iterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "reasoning_gym_environment", "rewards"]
-    options = ["--port", str(port), "--processes", "1", "--streams", str(folder / "streams")]
+    options = [
+        "--port",
+        str(port),
+        "--processes",
+        "1",
+        "--streams",
+        str(folder / "streams"),
+    ]
     log = folder / "rewards.log"
     with (
         log.open("wb") as output,

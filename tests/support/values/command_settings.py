@@ -13,7 +13,9 @@ from reasoning_gym_environment.util.command_line import Given, read_given
 
 
 def given(*arguments: str) -> Given:
-    return read_given(build_parser("serve", list_options()).parse(arguments), sections())
+    return read_given(
+        build_parser("serve", list_options()).parse(arguments), sections()
+    )
 
 
 def checked(command: str, *arguments: str) -> Settings:

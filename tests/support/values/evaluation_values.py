@@ -5,7 +5,11 @@ from reasoning_gym_environment.storage.rows import StoredGroup, StoredRollout
 
 
 def outcome(
-    score: float | None, *, question: str = "", tokens: int | None = 10, truncated: bool = False
+    score: float | None,
+    *,
+    question: str = "",
+    tokens: int | None = 10,
+    truncated: bool = False,
 ) -> StoredRollout:
     """Solved from 0.5 on; None is unscored.
 
@@ -16,7 +20,10 @@ def outcome(
     if score is not None and score >= 0.5:
         status = Status.SOLVED
     return StoredRollout(
-        conversation=[{"role": "user", "content": question}, {"role": "assistant", "content": "4"}],
+        conversation=[
+            {"role": "user", "content": question},
+            {"role": "assistant", "content": "4"},
+        ],
         score=score or 0.0,
         answer="4",
         status=status,
@@ -37,11 +44,16 @@ def sample(
 ) -> StoredGroup:
     """A sample of these rollouts."""
     recipe = Recipe(task=task, seed=3, level=None if difficulty is None else 1)
-    return StoredGroup(rollouts=list(outcomes), recipe=recipe, oracle="4", sampled_at=difficulty)
+    return StoredGroup(
+        rollouts=list(outcomes), recipe=recipe, oracle="4", sampled_at=difficulty
+    )
 
 
 def item(
-    *scores: float | None, task: str = "gcd", key: str = "", difficulty: float | None = None
+    *scores: float | None,
+    task: str = "gcd",
+    key: str = "",
+    difficulty: float | None = None,
 ) -> StoredGroup:
     """One attempt for each score; the key is what was asked."""
     outcomes = (outcome(score, question=key) for score in scores)

@@ -27,7 +27,10 @@ def completion(
 
 
 def group(
-    *scores: float | None, task: str = "gcd", errors: int = 0, texts: tuple[str, ...] = ()
+    *scores: float | None,
+    task: str = "gcd",
+    errors: int = 0,
+    texts: tuple[str, ...] = (),
 ) -> GroupResult:
     """One attempt for each score; None is an unscored one."""
 
@@ -42,7 +45,9 @@ def group(
             reward=Reward(value=score or 0.0),
         )
 
-    problem = Problem(recipe=Recipe(task=task, seed=2), question="?", oracle="1", entry=b"")
+    problem = Problem(
+        recipe=Recipe(task=task, seed=2), question="?", oracle="1", entry=b""
+    )
     said = texts or tuple(f"<answer>{i}</answer>" for i in range(len(scores)))
     return GroupResult(
         problem=problem,

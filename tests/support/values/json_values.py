@@ -12,11 +12,14 @@ ODD = st.recursive(
     st.none()
     | st.booleans()
     | st.integers()
-    | st.sampled_from([2**53, -(2**63), 10**300, "\ud800", "", "nan", "__import__('os')"])
+    | st.sampled_from(
+        [2**53, -(2**63), 10**300, "\ud800", "", "nan", "__import__('os')"]
+    )
     | st.floats()
     | st.text(max_size=5),
     lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=2)
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text(max_size=3), inner, max_size=2)
     ),
     max_leaves=5,
 )

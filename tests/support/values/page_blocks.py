@@ -6,7 +6,11 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
-PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))
+PAGES = (
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+)
 BESIDE = (
     *(ROOT / "ARCHITECTURE.md", ROOT / "benchmarks" / "README.md"),
     *sorted((ROOT / "research").glob("**/*.md")),
@@ -46,7 +50,9 @@ def blocks(page: Path, section: str = "") -> list[Block]:
         below = rf"^## {re.escape(section)}\n(.*?)(?=^## |\Z)"
         [text] = re.findall(below, text, re.MULTILINE | re.DOTALL)
     found = [
-        Block(language=match["language"], text=match["text"], reason=match["reason"] or "")
+        Block(
+            language=match["language"], text=match["text"], reason=match["reason"] or ""
+        )
         for match in _BLOCK.finditer(text)
     ]
     return [
@@ -65,7 +71,9 @@ def to_run(page: Path, language: str) -> list[str]:
 def prose(text: str) -> str:
     """The text of a page without blocks of code, tables and comments."""
     lines = [
-        line for line in _BLOCK.sub("", text).splitlines() if not line.lstrip().startswith("|")
+        line
+        for line in _BLOCK.sub("", text).splitlines()
+        if not line.lstrip().startswith("|")
     ]
     return re.sub(r"<!--.*?-->", "", "\n".join(lines), flags=re.DOTALL)
 

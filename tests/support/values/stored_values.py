@@ -28,11 +28,16 @@ RUN: Mapping[str, Any] = {
 def said(text: str, *, tokens: int = 4, finish_reason: str = "stop") -> Completion:
     """A completion of that many tokens, without a prompt."""
     own = tuple(range(tokens))
-    return Completion(text=text, tokens=own, masks=own, logprobs=None, finish_reason=finish_reason)
+    return Completion(
+        text=text, tokens=own, masks=own, logprobs=None, finish_reason=finish_reason
+    )
 
 
 def attempt(
-    score: float | None, text: str = "<answer>4</answer>", *, finish_reason: str = "stop"
+    score: float | None,
+    text: str = "<answer>4</answer>",
+    *,
+    finish_reason: str = "stop",
 ) -> Attempt:
     """A rollout of that score; None is an unscored one."""
     status = Status.UNSCORED if score is None else Status.WRONG
@@ -67,7 +72,9 @@ def stored(
     return as_stored(GroupResult(problem=problem, attempts=attempts))
 
 
-def write_dump(path: Path, rows: Iterable[dict[str, Any]], *, torn: bool = False) -> Path:
+def write_dump(
+    path: Path, rows: Iterable[dict[str, Any]], *, torn: bool = False
+) -> Path:
     """The rows in a file, which ends in the middle of a line where it is torn."""
     end = '{"item_id": "gc' if torn else ""
     path.write_text("".join(json.dumps(row) + "\n" for row in rows) + end)

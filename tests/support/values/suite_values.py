@@ -68,7 +68,10 @@ def lines(problems: Any, **changes: Any) -> str:
             "seed": p.recipe.seed,
             "question_sha256_16": question_sha256(p.question)[:16],
             "answers": [
-                {"text": f"<answer>{p.oracle}</answer>", "given_by": [[GOOD, 1.0], [GOOD, 0.5]]},
+                {
+                    "text": f"<answer>{p.oracle}</answer>",
+                    "given_by": [[GOOD, 1.0], [GOOD, 0.5]],
+                },
                 {"text": "<answer>no number</answer>", "given_by": [[BAD, 0.25]]},
             ],
             **changes,
