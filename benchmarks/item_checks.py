@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from reasoning_gym_environment.problems.sampler import evaluation_recipes
+from reasoning_gym_environment.problems.seeds import evaluation_recipes
 from reasoning_gym_environment.records import FaultKind, Recipe
 from reasoning_gym_environment.tasks.datasets import Datasets
 from reasoning_gym_environment.tasks.item_checks import CHECKS, item_fault

@@ -20,7 +20,7 @@ from typing import Any
 
 from reasoning_gym_environment.errors import GenerationError
 from reasoning_gym_environment.evaluation.planning import planned_recipes
-from reasoning_gym_environment.problems.sampler import evaluation_seed, redrawn_seed
+from reasoning_gym_environment.problems.seeds import evaluation_seed, redrawn_seed
 from reasoning_gym_environment.problems.stream import skip_faulty
 from reasoning_gym_environment.problems.suites import (
     question_sha256,

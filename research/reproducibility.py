@@ -21,7 +21,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from reasoning_gym_environment.problems.sampler import training_seed
+from reasoning_gym_environment.problems.seeds import training_seed
 from reasoning_gym_environment.problems.stream import skip_faulty
 from reasoning_gym_environment.proof.ladder_proof import find_difference
 from reasoning_gym_environment.records import Problem, Recipe

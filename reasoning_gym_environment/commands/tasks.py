@@ -12,7 +12,7 @@ from textwrap import indent
 
 from ..errors import ConfigurationError, GenerationError
 from ..problems.options import add_task_modules, split_names
-from ..problems.sampler import evaluation_seed
+from ..problems.seeds import evaluation_seed
 from ..records import Recipe
 from ..sandbox.pool import PoolSettings, TaskPool
 from ..tasks.catalogue import (

@@ -10,7 +10,7 @@ from functools import partial
 
 from ..errors import GenerationError
 from ..problems.held_out import held_out_hashes
-from ..problems.sampler import evaluation_recipe_at, evaluation_recipes
+from ..problems.seeds import evaluation_recipe_at, evaluation_recipes
 from ..records import (
     Ladder,
     Problem,

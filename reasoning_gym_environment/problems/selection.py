@@ -21,7 +21,7 @@ from ..tasks.ladders import TaskLadder
 from ..util.concurrency import gather_or_cancel
 from .levels import Curriculum, DefaultLevels, FixedLevels, LevelPolicy, RandomLevels
 from .options import TaskOptions
-from .sampler import evaluation_seed
+from .seeds import evaluation_seed
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from ..errors import ConfigurationError, GenerationError
 from ..records import Problem, Recipe
 from ..sandbox.pool import Generate
 from .held_out import is_held_out
-from .sampler import split_seed
+from .seeds import split_seed
 from .stream import MAX_FAILED, MAX_SKIPPED
 
 

@@ -18,7 +18,8 @@ from ..errors import GenerationError
 from ..records import FaultKind, Problem, Recipe
 from ..sandbox.pool import Generate
 from .held_out import ExcludedQuestions, is_held_out
-from .sampler import Sampler, redrawn_seed
+from .sampler import Sampler
+from .seeds import redrawn_seed
 
 logger = logging.getLogger(__name__)
 

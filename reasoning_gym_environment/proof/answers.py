@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ..errors import GenerationError
-from ..problems.sampler import evaluation_recipes
+from ..problems.seeds import evaluation_recipes
 from ..problems.stream import skip_faulty
 from ..records import ATROPOS_SOLVED_SCORE, Problem, Status, Verdict
 from ..sandbox.pool import TaskPool

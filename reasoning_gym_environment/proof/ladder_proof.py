@@ -14,7 +14,7 @@ from typing import Any
 
 from ..errors import GenerationError, GenerationTimeoutError, WorkerOutOfMemoryError
 from ..problems.held_out import question_hash
-from ..problems.sampler import evaluation_seed
+from ..problems.seeds import evaluation_seed
 from ..problems.stream import skip_faulty
 from ..records import Problem, Recipe, Status, Verdict, recipe_text
 from ..sandbox.pool import Generate, TaskPool

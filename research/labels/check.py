@@ -21,7 +21,7 @@ from types import MappingProxyType
 from typing import Any
 
 from reasoning_gym_environment.errors import FixableError, GenerationError
-from reasoning_gym_environment.problems.sampler import evaluation_recipes
+from reasoning_gym_environment.problems.seeds import evaluation_recipes
 from reasoning_gym_environment.proof.findings import probes_for
 from reasoning_gym_environment.proof.proving import chosen_tasks
 from reasoning_gym_environment.records import Ladder, Problem, Recipe, Status

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 import reasoning_gym_environment
 from reasoning_gym_environment.errors import FixableError
-from reasoning_gym_environment.problems.sampler import evaluation_recipes
+from reasoning_gym_environment.problems.seeds import evaluation_recipes
 from reasoning_gym_environment.proof.findings import constants_for, probes_for
 from reasoning_gym_environment.tasks.catalogue import require_known
 from reasoning_gym_environment.tasks.facts import LIBRARY

@@ -17,7 +17,7 @@ from reasoning_gym_environment.commands.problems import (
     solved_levels,
 )
 from reasoning_gym_environment.errors import ConfigurationError, FixableError
-from reasoning_gym_environment.problems.sampler import evaluation_seed
+from reasoning_gym_environment.problems.seeds import evaluation_seed
 from reasoning_gym_environment.records import Recipe
 from reasoning_gym_environment.storage.rows import StoredGroup
 from reasoning_gym_environment.tasks.catalogue import bundled_snapshot

@@ -21,7 +21,7 @@ from reasoning_gym_environment.errors import ConfigurationError, FixableError
 from reasoning_gym_environment.evaluation.run import IncompleteEvaluationError
 from reasoning_gym_environment.evaluation.store import read_results
 from reasoning_gym_environment.problems.held_out import question_hash
-from reasoning_gym_environment.problems.sampler import evaluation_recipes
+from reasoning_gym_environment.problems.seeds import evaluation_recipes
 
 ONE = ScriptedPolicy(["<answer>1</answer>"])
 ITEMS = 12

@@ -30,7 +30,7 @@ from reasoning_gym_environment.inference.dialects import SamplingParams
 from reasoning_gym_environment.inference.errors import NO_ROOM, InferenceError
 from reasoning_gym_environment.inference.prompts import Prompt, build_messages
 from reasoning_gym_environment.problems.held_out import question_hash
-from reasoning_gym_environment.problems.sampler import evaluation_recipes
+from reasoning_gym_environment.problems.seeds import evaluation_recipes
 from reasoning_gym_environment.problems.sets import make_problems, set_recipes
 from reasoning_gym_environment.problems.stream import skip_faulty
 from reasoning_gym_environment.records import (

@@ -13,7 +13,7 @@ from worker_stock import WorkerStock
 
 from reasoning_gym_environment import AsyncReasoningGym, Score, StreamOptions
 from reasoning_gym_environment.errors import ConfigurationError, PoolClosedError
-from reasoning_gym_environment.problems.sampler import WAIT
+from reasoning_gym_environment.problems.replay import WAIT
 from reasoning_gym_environment.records import Problem, Recipe, Status
 from reasoning_gym_environment.tasks.catalogue import UnknownTaskError
 

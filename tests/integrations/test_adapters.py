@@ -27,7 +27,7 @@ from reasoning_gym_environment.integrations.trl import (
     stream_dataset,
     text_of,
 )
-from reasoning_gym_environment.problems.sampler import evaluation_recipes
+from reasoning_gym_environment.problems.seeds import evaluation_recipes
 
 pytestmark = pytest.mark.processes
 OWN_TASKS = Path(__file__).parents[1] / "support" / "programs" / "own_tasks.py"

@@ -16,16 +16,18 @@ from reasoning_gym_environment.problems.levels import (
     LevelPolicy,
     RandomLevels,
 )
-from reasoning_gym_environment.problems.sampler import (
-    FRESH_SHARE,
+from reasoning_gym_environment.problems.replay import (
     MAX_ATTEMPTS,
     MAX_PROBLEMS,
     WAIT,
     ReplayBuffer,
+    signal_probability,
+)
+from reasoning_gym_environment.problems.sampler import (
+    FRESH_SHARE,
     Sampler,
     count_group,
     sampling_metrics,
-    signal_probability,
 )
 from reasoning_gym_environment.records import Recipe
 

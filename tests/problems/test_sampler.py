@@ -18,6 +18,8 @@ from reasoning_gym_environment.problems.sampler import (
     HALF_LIFE,
     Sampler,
     SignalEstimates,
+)
+from reasoning_gym_environment.problems.seeds import (
     evaluation_recipes,
     evaluation_seed,
     training_seed,

@@ -9,7 +9,7 @@ from worker_stock import WorkerStock
 from reasoning_gym_environment import AsyncReasoningGym
 from reasoning_gym_environment.errors import GenerationError
 from reasoning_gym_environment.evaluation.planning import EvaluationSet, planned_recipes
-from reasoning_gym_environment.problems.sampler import redrawn_seed
+from reasoning_gym_environment.problems.seeds import redrawn_seed
 from reasoning_gym_environment.problems.stream import (
     MAX_SKIPPED,
     is_skipped,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reasoning_gym_environment.problems.sampler import evaluation_recipes
+from reasoning_gym_environment.problems.seeds import evaluation_recipes
 from reasoning_gym_environment.problems.stream import skip_faulty
 from reasoning_gym_environment.proof.answers import TOLERATED_SHARE
 from reasoning_gym_environment.proof.findings import known_weaknesses
