@@ -49,13 +49,13 @@ if TYPE_CHECKING:
     from .evaluation.comparison import comparison_table as comparison_table
     from .evaluation.estimators import share as share
     from .evaluation.store import read_results as read_results
-    from .gym.asynchronous import AsyncProblemStream as AsyncProblemStream
     from .gym.asynchronous import AsyncReasoningGym as AsyncReasoningGym
     from .gym.asynchronous import TaskSummary as TaskSummary
     from .gym.blocking import ProblemStream as ProblemStream
     from .gym.blocking import ReasoningGym as ReasoningGym
     from .gym.containment import ContainedFunction as ContainedFunction
     from .gym.containment import contain as contain
+    from .gym.streams import AsyncProblemStream as AsyncProblemStream
     from .problems.options import StreamOptions as StreamOptions
     from .reasoning_gym_environment import ReasoningGymEnv as ReasoningGymEnv
     from .records import Problem as Problem
@@ -81,9 +81,10 @@ _HOMES = {
     ".evaluation.comparison": "compare comparison_table",
     ".evaluation.estimators": "share",
     ".evaluation.store": "read_results",
-    ".gym.asynchronous": "AsyncProblemStream AsyncReasoningGym TaskSummary",
+    ".gym.asynchronous": "AsyncReasoningGym TaskSummary",
     ".gym.blocking": "ProblemStream ReasoningGym",
     ".gym.containment": "ContainedFunction contain",
+    ".gym.streams": "AsyncProblemStream",
     ".problems.options": "StreamOptions",
     ".reasoning_gym_environment": "ReasoningGymEnv",
     ".records": "Problem Recipe Score Status Verdict",

@@ -1,4 +1,4 @@
-"""The environment: implements Atropos's contract with the package's parts."""
+"""The environment: one class, which implements Atropos's contract with the package's parts."""
 
 from __future__ import annotations
 
@@ -66,7 +66,8 @@ from reasoning_gym_environment.problems.training import TrainingProblems
 from reasoning_gym_environment.records import Completion, GroupResult, Problem
 from reasoning_gym_environment.rollouts.accounting import GroupOutcome, Statistics
 from reasoning_gym_environment.rollouts.progress import ProgressReporter, signal_lines
-from reasoning_gym_environment.sandbox.pool import StartWorker, TaskPool
+from reasoning_gym_environment.sandbox.pool import TaskPool
+from reasoning_gym_environment.sandbox.worker_groups import StartWorker
 from reasoning_gym_environment.scoring.grading import grade
 from reasoning_gym_environment.settings import (
     RunFlags,

@@ -1,4 +1,4 @@
-"""The options of serve, process and evaluate: one model, without atroposlib.
+"""The options of serve, process and evaluate: one table, without atroposlib.
 
 The command line, its help, the check of a YAML file, docs/configuration.md and Atropos's
 configuration are made from these classes. Each option is declared once: ours in
@@ -620,7 +620,7 @@ def scoring_settings(env: EnvironmentSettings) -> ScoringSettings:
 
 def pool_settings(env: EnvironmentSettings) -> PoolSettings:
     """Return the settings of the worker processes."""
-    from .sandbox.pool import PoolSettings, default_processes  # slow, not for help
+    from .sandbox.pool import PoolSettings, default_processes
     from .tasks.modules import find_modules
 
     return PoolSettings(

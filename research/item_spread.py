@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from reasoning_gym_environment.problems.levels import fit_curve
+from reasoning_gym_environment.problems.curve import fit_curve
 from reasoning_gym_environment.records import Signal
 from reasoning_gym_environment.report.data import read_report_data
 from reasoning_gym_environment.storage.rows import StoredGroup

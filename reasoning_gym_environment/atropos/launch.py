@@ -147,7 +147,7 @@ def run(
 
 def require_keys(servers: Sequence[Any]) -> None:
     """Raise ConfigurationError for a missing API key, found by an empty request."""
-    from ..inference.servers import api_key  # not for help
+    from ..inference.servers import api_key
 
     for server in servers:
         if server.base_url and not api_key(server):

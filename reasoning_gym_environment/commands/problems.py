@@ -169,10 +169,7 @@ async def make(
         evaluated = read_results(options.from_evaluation).samples
     async with TaskPool(pool_settings(config), Counter()) as pool:
         selection = await select(
-            pool,
-            config,
-            tasks=config.include_tasks,
-            with_ladders=True,
+            pool, config, tasks=config.include_tasks, with_ladders=True
         )
         ladders = {
             task: selection.ladders[task] for task in sorted(selection.categories)

@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from ..errors import PoolClosedError
-from ..sandbox.pool import WorkerPool
+from ..sandbox.worker_groups import WorkerPool
 
 Client = TypeVar("Client")
 Pool = TypeVar("Pool", bound=WorkerPool)

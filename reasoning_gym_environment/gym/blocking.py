@@ -11,7 +11,8 @@ from ..errors import PoolClosedError
 from ..records import Problem, Recipe, Score
 from ._background import Background
 from .arguments import Scorable, require_list
-from .asynchronous import AsyncProblemStream, AsyncReasoningGym, TaskSummary
+from .asynchronous import AsyncReasoningGym, TaskSummary
+from .streams import AsyncProblemStream
 
 Result = TypeVar("Result")
 

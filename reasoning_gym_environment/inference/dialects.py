@@ -1,8 +1,8 @@
 """Request and reply formats of inference servers, and the validation of what they return.
 
-A dialect turns a `GenerationRequest` into a request's JSON, and a reply's bytes into samples. 16
-completions of 8,000 tokens are a reply of 10 MB. So wire models name only the fields that are used,
-and each completion becomes arrays before the next is decoded.
+They are one table: a dialect turns a `GenerationRequest` into a request's JSON, and a reply's bytes
+into samples. 16 completions of 8,000 tokens are a reply of 10 MB. So wire models name only the
+fields that are used, and each completion becomes arrays before the next is decoded.
 """
 
 from __future__ import annotations

@@ -17,7 +17,8 @@ from typing import TypeVar
 
 from ..util.outages import LogThrottle, Outage, UnreachableError, backoff
 from .errors import HangingError, describe, is_transient
-from .servers import ServerClient, is_rate_limited
+from .rate_limit import is_rate_limited
+from .servers import ServerClient
 
 logger = logging.getLogger(__name__)
 

@@ -25,7 +25,7 @@ from ..util.values import describe_error, shorten
 from . import _limits as limits
 from . import _protocol as protocol
 from ._children import ParentGoneError, run_child, score_all
-from ._fork_server import Serve, run_server
+from ._fork_program import Serve, run_server
 from ._protocol import FormScores, FunctionCall, Outcome
 
 ROLE = "function"

@@ -14,13 +14,8 @@ from ..util.values import escape_control_characters
 from ._fork_server import ForkServer
 from ._function_host import PROGRAM, ROLE, FunctionSource
 from ._protocol import FormScores, Outcome, to_verdict
-from .pool import (
-    HOST_GRACE_SECONDS,
-    WorkerGroup,
-    WorkerPool,
-    verdict_of_lost,
-    warn_of_error,
-)
+from .pool import HOST_GRACE_SECONDS, verdict_of_lost, warn_of_error
+from .worker_groups import WorkerGroup, WorkerPool
 
 __all__ = ["MAX_TEXT", "FunctionPool", "FunctionSource"]
 

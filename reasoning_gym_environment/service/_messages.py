@@ -1,6 +1,6 @@
 """Messages of the service: requests, replies and errors, and what a request asks to score.
 
-The OpenAPI document is made from the models.
+They are one table. The OpenAPI document is made from the models.
 """
 
 from __future__ import annotations

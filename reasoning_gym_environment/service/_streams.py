@@ -13,7 +13,8 @@ from typing import Any
 from fastapi import HTTPException
 from pydantic import BaseModel
 
-from ..gym.asynchronous import AsyncProblemStream, AsyncReasoningGym
+from ..gym.asynchronous import AsyncReasoningGym
+from ..gym.streams import AsyncProblemStream
 from ..problems.gathering import GroupGathering
 from ..problems.options import StreamOptions
 from ..records import Problem, Recipe, Score, recipe_key

@@ -1,4 +1,4 @@
-"""The reward service: its routes, its ASGI application, and the server that runs it."""
+"""The reward service: its ASGI application, and the server that runs it."""
 
 from __future__ import annotations
 
@@ -8,14 +8,9 @@ import logging
 import re
 from collections.abc import (
     AsyncIterator,
-    Awaitable,
-    Callable,
-    Coroutine,
     Iterator,
     Mapping,
-    Sequence,
 )
-from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -35,259 +30,28 @@ from prometheus_client.metrics_core import (
     Metric,
 )
 from prometheus_client.registry import Collector
-from pydantic_core import to_json
 from starlette.exceptions import HTTPException as RoutingError
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from ..errors import ConfigurationError, FixableError, GenerationError, PoolClosedError
 from ..gym.asynchronous import AsyncReasoningGym
-from ..gym.containment import ContainedFunction, encode_data
-from ..records import Score
-from ..scoring.extraction import opened_thought
-from ..util.concurrency import gather_or_cancel, run_in_thread
-from ..util.outages import Retry, is_loopback, limit_loop_errors
+from ..gym.containment import ContainedFunction
+from ..util.outages import is_loopback, limit_loop_errors
 from ..util.values import shorten
 from . import ServiceSettings
 from . import _messages as messages
 from ._limits import BearerToken, BodyLimiter, RequestMetrics, error_response
 from ._scoring import Scorer, ScoringQueue
 from ._streams import NamedStreams
-from .client import STREAM_NAME, ProblemsReply, StreamedProblem
+from .client import STREAM_NAME
+from .endpoints import ERROR_RESPONSES, Endpoints, Responses
 from .server import HttpServer, first_signal, raise_file_limit
 
 __all__ = ["BearerToken", "RewardService", "ServiceSettings", "create_app", "serve"]
 
+
 logger = logging.getLogger(__name__)
-
-RETRY_PAUSES = (1.0, 3.0, 9.0)
-"""Seconds before each retry of what fails for now, for frameworks whose run would end otherwise."""
-
-_Responses = dict[int | str, dict[str, Any]]
-
-_ERRORS: _Responses = {
-    status: {"model": messages.ErrorReply, "description": description}
-    for status, description in {
-        400: "The body is not valid JSON.",
-        401: "The bearer token is missing or wrong.",
-        404: "The stream does not exist or does not wait for this result.",
-        408: "The body did not arrive in time.",
-        409: "Streams are disabled, all are in use, or this one has other options.",
-        413: "The body is too large.",
-        415: "The body is not application/json.",
-        422: "A field is invalid, or the problem cannot be scored.",
-        429: "Too many completions are pending: see Retry-After.",
-        503: "The service cannot score now: see Retry-After.",
-    }.items()
-}
-
-
-class _JSONRoute(APIRoute):
-    """A route whose body is JSON within bounds."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        handle = super().get_route_handler()
-
-        async def handle_json(request: Request) -> Response:
-            if self.body_field:  # where `Request.json` keeps what it has parsed
-                request._json = messages.read_json(await request.body(), "the body")
-            return await handle(request)
-
-        return handle_json
-
-
-class Endpoints:
-    """Handlers of the routes that read a body."""
-
-    def __init__(
-        self, scorer: Scorer, queue: ScoringQueue, streams: NamedStreams
-    ) -> None:
-        self._scorer = scorer
-        self._queue = queue
-        self._streams = streams
-
-    def add_to(
-        self, app: FastAPI, functions: Mapping[str, ContainedFunction]
-    ) -> Mapping[str, Callable[[], None] | None]:
-        """Add the routes; return, by path, what each requires before it reads a body."""
-        app.router.route_class = _JSONRoute
-        post = partial(app.post, responses=_ERRORS)
-        post("/score", response_model=messages.ScoreReply)(self.score)
-        post("/verify", response_model=messages.NemoReply)(self.verify)
-        post("/openrlhf")(self.openrlhf)
-        post("/slime")(self.slime)
-        post("/problems")(self.problems)
-        post("/observe")(self.observe)
-        contained = {f"/contain/{name}": each for name, each in functions.items()}
-        for path, function in contained.items():
-            without_answer = {"scores": {"__all__": {"answer"}}}
-            post(path, response_model_exclude=without_answer)(
-                self._contain(path, function)
-            )
-        return {
-            **dict.fromkeys(
-                ("/score", "/verify", *contained), self._queue.require_room
-            ),
-            **dict.fromkeys(("/openrlhf", "/slime", "/problems", "/observe")),
-        }
-
-    async def score(self, request: messages.ScoreRequest, http: Request) -> Response:
-        """Score completions of one problem."""
-        if (request.recipe is None) == (request.entry is None):
-            raise HTTPException(422, "give exactly one of recipe and entry")
-        target = (
-            messages.recipe_target(request.recipe)
-            if request.entry is None
-            else messages.entry_target(request.entry)
-        )
-        key = request.idempotency_key
-        scores = await self._score(
-            target, request.completions, request.stream, http, key
-        )
-        reply = messages.ScoreReply(scores=scores)
-        # Validates once.
-        return Response(reply.model_dump_json(), media_type="application/json")
-
-    async def _score(
-        self,
-        target: messages.Target,
-        completions: Sequence[str],
-        stream: str | None,
-        http: Request,
-        key: str | None = None,
-    ) -> list[Score]:
-        """Score completions, and tell the scores to the stream that asked."""
-        if stream is not None:
-            if target.entry is not None:
-                raise HTTPException(
-                    422, "stream: its problems have recipes, got an entry"
-                )
-            self._streams.require(stream)
-        address = http.client.host if http.client else ""
-        client = http.scope.get("token", address)
-        score = partial(self._scorer.score, target)
-        scores = await self._queue.score(
-            score,
-            completions,
-            key=target.key,
-            client=client,
-        )
-        if stream is not None:
-            self._streams.report_scores(stream, target.recipe, scores, key=key)
-        return scores
-
-    async def verify(self, request: messages.NemoRequest, http: Request) -> Response:
-        """Score the response to a NeMo Gym row."""
-        target = messages.nemo_target(request)
-        text = messages.nemo_text(request.response.output)
-        [score] = await self._score(target, [text], request.stream, http)
-        reward = score.score or 0.0
-        reply = {
-            **await http.json(),
-            "reward": reward,
-            "score": reward,
-            "status": score.status.value,
-            "detail": score.detail,
-            "mask_sample": score.score is None,
-            "extracted_answer": score.answer,
-            "task_name": target.recipe.task,
-        }
-        return Response(to_json(reply), media_type="application/json")
-
-    async def openrlhf(
-        self, request: messages.OpenRlhfRequest, http: Request
-    ) -> messages.OpenRlhfReply:
-        """Return the rewards of OpenRLHF's queries."""
-        pairs = messages.openrlhf_pairs(request)
-        return messages.OpenRlhfReply(
-            rewards=await gather_or_cancel(self._reward(*pair, http) for pair in pairs)
-        )
-
-    async def slime(
-        self, request: messages.SlimeRequest, http: Request
-    ) -> messages.Share:
-        """Return the reward of one slime sample, as a number."""
-        target = messages.label_target(request.label, "label")
-        opened = (
-            opened_thought(request.prompt) if isinstance(request.prompt, str) else ""
-        )
-        return await self._reward(target, opened + request.response, http)
-
-    async def _reward(
-        self, target: messages.Target, completion: str, http: Request
-    ) -> float:
-        """Return a reward for a client that cannot read an unscored one; retry instead."""
-        retry = Retry(pauses=RETRY_PAUSES)
-        while True:
-            try:
-                [score] = await self._score(target, [completion], None, http)
-                return reward_of(score)
-            except HTTPException as error:
-                if error.status_code not in (429, 503) or not await retry.wait():
-                    raise
-
-    def _contain(
-        self, path: str, function: ContainedFunction
-    ) -> Callable[..., Awaitable[messages.ScoreReply]]:
-        async def contain(request: messages.ContainRequest) -> messages.ScoreReply:
-            """Score completions with a contained function."""
-            try:
-                data = await run_in_thread(partial(encode_data, request.data))
-            except ConfigurationError as error:
-                raise HTTPException(413, str(error)) from None
-            count = len(request.completions)
-            most = 2**26
-            if len(data) * count > most:
-                raise HTTPException(
-                    413,
-                    f"data has {len(data)} characters as JSON, with {count} completions more than "
-                    f"{most} in all: send fewer completions in one request",
-                )
-
-            async def score(completions: Sequence[str]) -> list[Score]:
-                distinct = list(dict.fromkeys(completions))
-                verdicts = await function.score_encoded(distinct, data)
-                scores = dict(zip(distinct, map(Score.of, verdicts), strict=True))
-                return [scores[completion] for completion in completions]
-
-            key = messages.digest(data)
-            scores = await self._queue.score(
-                score,
-                request.completions,
-                key=key,
-                client=path,
-            )
-            return messages.ScoreReply(scores=scores)
-
-        return contain
-
-    async def problems(self, request: messages.ProblemsRequest) -> ProblemsReply:
-        """Return the next problems of a stream."""
-        problems, sampling, note = await self._streams.next(
-            request.stream, request.count, request.options
-        )
-        streamed = [
-            StreamedProblem(
-                problem.recipe.to_json(), problem.question, problem.replayed
-            )
-            for problem in problems
-        ]
-        modules = await self._scorer.gym.modules()
-        return ProblemsReply(streamed, sampling, modules, note)
-
-    async def observe(self, request: messages.ObserveRequest) -> messages.ObserveReply:
-        """Tell a stream the results of its problems."""
-        await self._streams.observe(request.stream, request.results)
-        return messages.ObserveReply(observed=len(request.results))
-
-
-def reward_of(score: Score) -> float:
-    """Return a score's number; HTTPException 503 if it is unscored, which is not worth 0."""
-    if score.score is None:
-        raise messages.retry_later(
-            503, f"cannot score a completion now: {score.detail}"
-        )
-    return score.score
 
 
 class _Scorers(Collector):
@@ -433,10 +197,10 @@ async def _lifespan(
 
 def _add_information_routes(app: FastAPI) -> None:
     """Add the routes that read no body."""
-    starting: _Responses = {
+    starting: Responses = {
         503: {"model": messages.HealthReply, "description": "They are starting."}
     }
-    unauthorized: _Responses = {401: _ERRORS[401]}
+    unauthorized: Responses = {401: ERROR_RESPONSES[401]}
 
     @app.head("/", include_in_schema=False)
     @app.get("/", responses=unauthorized)

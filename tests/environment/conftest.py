@@ -21,7 +21,7 @@ from worker_stock import WorkerStock
 from reasoning_gym_environment import ReasoningGymEnv, ReasoningGymEnvConfig
 from reasoning_gym_environment.demo.policy import Policy, Sample
 from reasoning_gym_environment.demo.server import PolicyServer
-from reasoning_gym_environment.sandbox.pool import StartWorker
+from reasoning_gym_environment.sandbox.worker_groups import StartWorker
 
 
 class Script:

@@ -12,7 +12,7 @@ from worker_stock import WorkerStock
 
 from reasoning_gym_environment import AsyncReasoningGym, ReasoningGym
 from reasoning_gym_environment.errors import ConfigurationError
-from reasoning_gym_environment.gym.asynchronous import AsyncProblemStream
+from reasoning_gym_environment.gym.streams import AsyncProblemStream
 from reasoning_gym_environment.integrations.nemo_gym import nemo_gym_row
 from reasoning_gym_environment.integrations.shared import (
     evaluation_problems,

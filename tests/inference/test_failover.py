@@ -12,7 +12,7 @@ import pytest
 from clock import Clock
 
 from reasoning_gym_environment.inference.failover import Failover
-from reasoning_gym_environment.inference.servers import RateLimit
+from reasoning_gym_environment.inference.rate_limit import RateLimit
 from reasoning_gym_environment.util.outages import UnreachableError
 
 

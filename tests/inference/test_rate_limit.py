@@ -20,12 +20,12 @@ from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.inference.client import InferenceClient
 from reasoning_gym_environment.inference.dialects import SamplingParams
 from reasoning_gym_environment.inference.failover import Failover
-from reasoning_gym_environment.inference.servers import (
+from reasoning_gym_environment.inference.rate_limit import (
     RateLimit,
-    ServerClient,
     is_rate_limited,
     retry_after,
 )
+from reasoning_gym_environment.inference.servers import ServerClient
 from reasoning_gym_environment.util.outages import UnreachableError
 
 POLICY = ScriptedPolicy(["<answer>1</answer>"])

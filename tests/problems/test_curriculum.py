@@ -12,12 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reasoning_gym_environment.problems.levels import (
-    Curriculum,
-    Curve,
-    RandomLevels,
-    fit_curve,
-)
+from reasoning_gym_environment.problems.curve import Curve, fit_curve
+from reasoning_gym_environment.problems.levels import Curriculum, RandomLevels
 
 TARGET = 0.7
 GROUP = 8

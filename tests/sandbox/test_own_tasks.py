@@ -26,7 +26,8 @@ from reasoning_gym_environment.errors import (
 from reasoning_gym_environment.problems.options import TaskOptions
 from reasoning_gym_environment.problems.selection import select
 from reasoning_gym_environment.records import Recipe, Status
-from reasoning_gym_environment.sandbox.pool import PoolSettings, StartWorker, TaskPool
+from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
+from reasoning_gym_environment.sandbox.worker_groups import StartWorker
 from reasoning_gym_environment.scoring.grading import ScoringSettings, grade
 from reasoning_gym_environment.storage.rescoring import describe_rescoring, rescore
 from reasoning_gym_environment.storage.rows import StoredGroup

@@ -18,7 +18,8 @@ from reasoning_gym_environment.sandbox._protocol import (
     MAX_ANSWERS,
     MAX_REPLY,
 )
-from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool, WorkerGroup
+from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
+from reasoning_gym_environment.sandbox.worker_groups import WorkerGroup
 
 pytestmark = [
     pytest.mark.processes,

@@ -15,11 +15,8 @@ from reasoning_gym_environment.service._messages import (
     nemo_text,
     read_json,
 )
-from reasoning_gym_environment.service.app import (
-    RewardService,
-    ServiceSettings,
-    reward_of,
-)
+from reasoning_gym_environment.service.app import RewardService, ServiceSettings
+from reasoning_gym_environment.service.endpoints import reward_of
 
 
 @pytest.mark.parametrize(

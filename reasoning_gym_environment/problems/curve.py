@@ -1,0 +1,96 @@
+"""A task's solve probability by level, fitted to evidence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+Evidence = Mapping[int, tuple[float, float]]
+"""Level to decayed counts (solved, answered)."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Curve:
+    """The solved share as a logistic function of the level.
+
+    Attributes:
+        middle: the middle of the ladder, as a level.
+        log_odds: of a right answer there.
+        slope: by which the log-odds fall per level; above 0.
+    """
+
+    middle: float
+    log_odds: float
+    slope: float
+
+    def at_level(self, level: float) -> float:
+        """Return the share solved at a level."""
+        return _logistic(self.log_odds + self.slope * (self.middle - level))
+
+    def at(self, position: float) -> float:
+        """Return the share solved at a position, where neighboring levels mix."""
+        lower = int(position)
+        share = position - lower
+        return (1 - share) * self.at_level(lower) + share * self.at_level(lower + 1)
+
+    def position(self, solved_share: float, top: int) -> float:
+        """Return the position in [0, top] where this share is solved, or the nearer end."""
+        crossing = self.middle + (self.log_odds - _log_odds(solved_share)) / self.slope
+        if not 0 <= crossing < top:
+            return float(min(max(crossing, 0), top))
+        lower = math.floor(crossing)
+        above = self.at_level(lower)
+        below = self.at_level(lower + 1)
+        return lower + (above - solved_share) / (above - below)
+
+
+def fit_curve(evidence: Evidence, height: int, target: float) -> Curve:
+    """Fit a logistic regression with a prior, by Newton's method with bounded steps.
+
+    The prior expects the target share somewhere on the ladder, and log-odds that fall by 2 from
+    level to level, or by 6 over a tall ladder. Both are wide: a few groups outweigh them.
+    Bounded steps can't overshoot if all answers are right, or all wrong.
+
+    Args:
+        height: the number of levels of the ladder, at least 2.
+        target: in (0, 1).
+    """
+    middle = (height - 1) / 2
+    prior_log_odds = _log_odds(target)
+    prior_slope = min(2.0, 6.0 / (height - 1))
+    log_odds_precision = 1 / ((middle * prior_slope) ** 2 + 1)
+    slope_precision = 1 / (prior_slope / 2) ** 2
+    log_odds = prior_log_odds
+    slope = prior_slope
+    for _ in range(12):
+        gradient = log_odds_precision * (prior_log_odds - log_odds)
+        slope_gradient = slope_precision * (prior_slope - slope)
+        curvature = log_odds_precision
+        mixed = 0.0
+        slope_curvature = slope_precision
+        for level, (solved, answered) in evidence.items():
+            ease = middle - level
+            share = _logistic(log_odds + slope * ease)
+            residual = solved - answered * share
+            information = answered * share * (1 - share)
+            gradient += residual
+            slope_gradient += residual * ease
+            curvature += information
+            mixed += information * ease
+            slope_curvature += information * ease * ease
+        determinant = curvature * slope_curvature - mixed * mixed
+        step = (gradient * slope_curvature - slope_gradient * mixed) / determinant
+        slope_step = (curvature * slope_gradient - mixed * gradient) / determinant
+        damping = max(1.0, abs(step) / 3, abs(slope_step) / prior_slope)
+        log_odds += step / damping
+        slope = max(prior_slope / 5, slope + slope_step / damping)
+    return Curve(middle=middle, log_odds=log_odds, slope=slope)
+
+
+def _logistic(log_odds: float) -> float:
+    return 1 / (1 + math.exp(-max(-50.0, min(50.0, log_odds))))
+
+
+def _log_odds(share: float) -> float:
+    return math.log(share / (1 - share))
