@@ -629,7 +629,8 @@ class ReasoningGymEnv(BaseEnv):
     ) -> None:
         """Check each group, then write and send it; cancelling the caller does not cancel that."""
         row_limit = self.max_token_len if abort_on_any_max_length_exceeded else 0
-        for group in scored_data if isinstance(scored_data, list) else [scored_data]:
+        groups = scored_data if isinstance(scored_data, list) else [scored_data]
+        for group in groups:
             if group is not None:
                 self.statistics.begin_delivery()
                 delivery = self._groups.deliver(
@@ -723,7 +724,9 @@ class ReasoningGymEnv(BaseEnv):
             logger.warning(
                 "No checkpoint for step %s of %s below %r: starting the training stream from the "
                 "beginning",
-                *(self.curr_step, self.wandb_prepend, str(self.checkpoint_dir)),
+                self.curr_step,
+                self.wandb_prepend,
+                str(self.checkpoint_dir),
             )
             return
         try:

@@ -76,15 +76,15 @@ def parse_difficulties(value: Any) -> list[float]:
         [0.25, 0.75]
     """
     parts = split_names(value) if isinstance(value, str) else value
+    if not isinstance(parts, list):
+        parts = [parts]
     try:
-        found = sorted(
-            {float(part) for part in (parts if isinstance(parts, list) else [parts])}
-        )
+        difficulties = sorted({float(part) for part in parts})
     except (TypeError, ValueError):
-        found = [-1.0]
-    if not all(0 <= difficulty <= 1 for difficulty in found):
+        difficulties = [-1.0]  # refused below, with what was given
+    if not all(0 <= difficulty <= 1 for difficulty in difficulties):
         raise ValueError(f"must be numbers from 0 to 1, got {value!r}")
-    return found
+    return difficulties
 
 
 def parse_name(value: Any) -> str:
@@ -338,7 +338,7 @@ class EnvironmentSettings(AtroposEnvironment, TaskOptions):
     @property
     def dumped_kinds(self) -> frozenset[DumpKind]:
         """The kinds of groups to dump."""
-        from .storage.dumps import FAILED, PARTIAL, SUCCESSFUL  # slow, not for help
+        from .storage.dumps import FAILED, PARTIAL, SUCCESSFUL
 
         if self.dumps_by_default or self.dump_all_rollouts:
             return frozenset((SUCCESSFUL, FAILED, PARTIAL))

@@ -78,10 +78,14 @@ def pytest_report_header() -> str:
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> None:
     for item in items:
         if not STARTING_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker("processes")
+        if not config.pluginmanager.hasplugin("xdist"):
+            continue
         folder = item.path.parent.name
         shared = folder if folder in SHARING_FOLDERS else item.path.name
         item.add_marker(pytest.mark.xdist_group(shared))

@@ -125,22 +125,23 @@ class AtroposServer(APIServer):
 
     async def chat_completion(self, **kwargs: Any) -> ChatCompletion:
         """Return chat completions with the settings of reasoning, or `skip_reasoning`."""
-        asked = self._inject_reasoning_kwargs(kwargs)
-        return ChatCompletion.construct(
-            **await self._reply("/v1/chat/completions", asked)
-        )
+        with_reasoning = self._inject_reasoning_kwargs(kwargs)
+        reply = await self._reply("/v1/chat/completions", with_reasoning)
+        return ChatCompletion.construct(**reply)
 
     async def completion(self, **kwargs: Any) -> CompletionReply:
         """Return completions of a prompt."""
-        return CompletionReply.construct(**await self._reply("/v1/completions", kwargs))
+        reply = await self._reply("/v1/completions", kwargs)
+        return CompletionReply.construct(**reply)
 
     async def _reply(self, path: str, kwargs: dict[str, Any]) -> dict[str, Any]:
         split = kwargs.pop("split", "train")
-        extra = kwargs.pop("extra_body", None) or {}
-        # Of the openai package's.
-        of_client = ("timeout", "extra_headers", "extra_query")
-        body = {name: value for name, value in kwargs.items() if name not in of_client}
-        return await self.inference.reply(path, {**body, **extra}, split)
+        body = dict(kwargs)
+        # The openai package's client reads these; no server does.
+        for name in ("timeout", "extra_headers", "extra_query"):
+            body.pop(name, None)
+        body |= body.pop("extra_body", None) or {}
+        return await self.inference.reply(path, body, split)
 
     async def tokens_and_logprobs_completion(
         self, **kwargs: Any

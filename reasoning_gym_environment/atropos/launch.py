@@ -277,8 +277,12 @@ def launch(
     at = ", ".join(f"{server.server_type} at {server.base_url}" for server in servers)
     logger.info(
         "%s: %s, %s; group_size %d, max_token_length %d, total_steps %d",
-        *(command, servers[0].model_name, at),
-        *(config.group_size, config.max_token_length, config.total_steps),
+        command,
+        servers[0].model_name,
+        at,
+        config.group_size,
+        config.max_token_length,
+        config.total_steps,
     )
     flags = settings.flags
     env = env_class(config, servers, slurm=flags.slurm, testing=flags.testing)

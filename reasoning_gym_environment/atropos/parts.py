@@ -14,7 +14,8 @@ from ..inference.prompts import resolve_system_prompt
 from ..problems.training import TrainingProblems
 from ..sandbox.pool import TaskPool
 from ..settings import scoring_settings
-from ..storage.dumps import DumpWriter, RunRecorder
+from ..storage.dumps import DumpWriter
+from ..storage.run_record import RunRecorder
 from ..util.logs import SecretRedactor
 from .config import ReasoningGymEnvConfig, chat_template_text
 

@@ -89,7 +89,8 @@ def _warn_of_another_end(total_steps: int, trainer_steps: int) -> None:
         logger.warning(
             "This environment ends after step %d, the trainer wants %d: set --env.total_steps, -1 "
             "for the trainer's",
-            *(total_steps, trainer_steps),
+            total_steps,
+            trainer_steps,
         )
 
 

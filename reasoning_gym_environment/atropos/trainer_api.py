@@ -229,7 +229,9 @@ class TrainerApi:
                 progress_logger.warning(
                     "Waiting for a trainer, %.0f s: start it with the Atropos API at %s; to try "
                     "without one, run `reasoning-gym-environment demo --trainer-only %s`",
-                    *(self._clock() - began, self._url, self._url),
+                    self._clock() - began,
+                    self._url,
+                    self._url,
                 )
             await asyncio.sleep(1)
 
@@ -247,7 +249,9 @@ class TrainerApi:
             "lowers env_weight, and no batch comes without its min_batch_allocation. A restart "
             "under the same --env.replica disconnects it, where checkpoint folders have locks; "
             'else POST {"env_id": %d} to %s/disconnect-env',
-            *(env_id, env_id, self._url),
+            env_id,
+            env_id,
+            self._url,
         )
 
     async def disconnect_stale_registration(
@@ -308,7 +312,8 @@ class TrainerApi:
             logger.warning(
                 "env_weight fell from %.2f to %.2f, and with it the requests at once: the API "
                 "counts other environments as connected, killed ones included",
-                *(self._weight, weight),
+                self._weight,
+                weight,
             )
         self._weight = weight
         seconds = now - self._step_since
@@ -363,7 +368,10 @@ class TrainerApi:
         logger.warning(
             "Could not disconnect environment %d (%s): unless the Atropos API was restarted since, "
             'POST {"env_id": %d} to %s/disconnect-env',
-            *(env_id, str(error) or "no answer", env_id, self._url),
+            env_id,
+            str(error) or "no answer",
+            env_id,
+            self._url,
         )
 
     def mark_lost(self, reason: str) -> LostStateError:

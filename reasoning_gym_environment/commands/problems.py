@@ -135,14 +135,17 @@ def build_parser() -> Parser:
     )
     add_settings(
         parser,
-        *("include_tasks", "exclude_tasks", "task_parameters", "seed", "system_prompt"),
-        *(
-            "eval_seed",
-            "eval_difficulties",
-            "num_eval_samples_per_task",
-            "skip_faulty_items",
-        ),
-        *("solved_threshold", "generation_timeout"),
+        "include_tasks",
+        "exclude_tasks",
+        "task_parameters",
+        "seed",
+        "system_prompt",
+        "eval_seed",
+        "eval_difficulties",
+        "num_eval_samples_per_task",
+        "skip_faulty_items",
+        "solved_threshold",
+        "generation_timeout",
     )
     return parser
 
@@ -164,9 +167,8 @@ async def make(
     """
     trains = options.split == "train"
     levels: Sequence[int | None] = options.levels or [None]
-    evaluated: Sequence[StoredGroup] = ()
-    if options.from_evaluation:
-        evaluated = read_results(options.from_evaluation).samples
+    source = options.from_evaluation
+    evaluated = read_results(source).samples if source else ()
     async with TaskPool(pool_settings(config), Counter()) as pool:
         selection = await select(
             pool, config, tasks=config.include_tasks, with_ladders=True

@@ -213,8 +213,13 @@ class ApiServer:
     async def __aenter__(self) -> ApiServer:
         """Start the server; raises RuntimeError if it doesn't answer."""
         self._process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", __name__),
-            *("--host", "127.0.0.1", "--port", str(self._port)),
+            sys.executable,
+            "-m",
+            __name__,
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(self._port),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.DEVNULL,

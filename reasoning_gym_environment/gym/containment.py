@@ -197,10 +197,13 @@ def encode_data(data: Any) -> str:
 
 def _require_text_keys(data: Any) -> None:
     """Raise TypeError for another key, which JSON would turn into a text."""
-    for key in data if isinstance(data, dict) else ():
-        if not isinstance(key, str):
-            raise TypeError(f"dictionary keys must be text, got {shorten(key)}")
-    for value in data.values() if isinstance(data, dict) else data:
+    values = data
+    if isinstance(data, dict):
+        values = data.values()
+        for key in data:
+            if not isinstance(key, str):
+                raise TypeError(f"dictionary keys must be text, got {shorten(key)}")
+    for value in values:
         if isinstance(value, dict | list | tuple):
             _require_text_keys(value)
 

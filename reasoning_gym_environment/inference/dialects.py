@@ -330,7 +330,8 @@ class SglangGenerate(Dialect):
     def rows(
         self, reply: list[_Result] | _Result, request: GenerationRequest
     ) -> Iterable[Row]:
-        for result in reply if isinstance(reply, list) else [reply]:
+        results = reply if isinstance(reply, list) else [reply]
+        for result in results:
             entries = result.meta_info.output_token_logprobs
             reason = result.meta_info.finish_reason["type"]
             yield [e.token for e in entries], [e.logprob for e in entries], reason

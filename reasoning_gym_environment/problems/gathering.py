@@ -101,7 +101,10 @@ class GroupGathering:
             logger.warning(
                 "group_size is %d, but a problem of %s got %d scores while %d others were scored: "
                 "such groups are not counted",
-                *(self.size, stalled.recipe.task, stalled.completions, MAX_PARTIAL),
+                self.size,
+                stalled.recipe.task,
+                stalled.completions,
+                MAX_PARTIAL,
             )
 
     def withdraw(self, recipe: Recipe) -> bool:

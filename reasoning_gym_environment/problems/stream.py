@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import replace
@@ -31,7 +30,10 @@ MAX_FAILED = 20
 
 
 def is_skipped(problem: Problem) -> bool:
-    """Return whether a problem is faulty; in training, one with several answers is not."""
+    """Return whether to leave a problem out.
+
+    Any fault does so in evaluation, all but AMBIGUOUS in training.
+    """
     if problem.fault is None:
         return False
     return problem.recipe.is_evaluation or problem.fault.kind is not FaultKind.AMBIGUOUS
@@ -40,7 +42,7 @@ def is_skipped(problem: Problem) -> bool:
 def skip_faulty(
     generate: Generate, counts: Counter[str], *, skip: bool = True
 ) -> Generate:
-    """Return what makes problems, and if `skip` is set, draws again where an item is faulty.
+    """Wrap a generator: redraw faulty items, unless `skip` is false.
 
     The new seed depends on the old one alone, so a set stays the same whatever its size. Too many
     faulty items in a row are a GenerationError.
@@ -88,7 +90,8 @@ class RecipeStream:
         self._prefetch = prefetch
         self._excluded = excluded
         self._counts = counts
-        self._failed = 0.0  # below 0 once an item has been made
+        self._made_any = False
+        self._failures = 0  # items that can't be made, before any was
         self._resumed: deque[Recipe] = deque()
         self._pending: deque[tuple[Recipe, asyncio.Task[Problem | None]]] = deque()
 
@@ -102,11 +105,10 @@ class RecipeStream:
     def fill(self) -> None:
         """Start to make problems until `prefetch` are pending: of restored recipes, then new."""
         while len(self._pending) < self._prefetch:
-            recipe = (
-                self._resumed.popleft()
-                if self._resumed
-                else self._sampler.next_recipe()
-            )
+            if self._resumed:
+                recipe = self._resumed.popleft()
+            else:
+                recipe = self._sampler.next_recipe()
             task = asyncio.create_task(self.make(recipe))
             task.add_done_callback(lambda done: done.cancelled() or done.exception())
             self._pending.append((recipe, task))
@@ -136,8 +138,11 @@ class RecipeStream:
             if not self._pending or self._pending[0][1] is not task:
                 continue
             self._pending.popleft()
-            self._failed += 1 if failed else -math.inf
-            if self._failed == MAX_FAILED:
+            if failed:
+                self._failures += 1
+            else:
+                self._made_any = True
+            if self._failures == MAX_FAILED and not self._made_any:
                 raise GenerationError(
                     f"none of the first {MAX_FAILED} items can be made{last}"
                 )

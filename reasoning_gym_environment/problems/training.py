@@ -221,7 +221,9 @@ class TrainingProblems:
             return False
         logger.warning(
             "%s: capping the ladder below level %d, whose questions exceed %s",
-            *(task, level, self.limit),
+            task,
+            level,
+            self.limit,
         )
         return True
 

@@ -13,8 +13,9 @@ from typing import NamedTuple
 from ..records import Signal, Status
 from ..rollouts.answer_check import GROUPS, NEARLY_ALL, AnswerCheck
 from ..rollouts.changes import DriftCheck
-from ..storage.dumps import RECORD_SECONDS, RunRecord, counted
+from ..storage.dumps import counted
 from ..storage.rows import StoredGroup, StoredRollout
+from ..storage.run_record import RECORD_SECONDS, RunRecord
 from .identity import category_of
 from .times import lasting, minute, seconds_of
 

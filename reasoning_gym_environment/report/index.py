@@ -20,8 +20,8 @@ from msgspec import structs
 from ..errors import FixableError
 from ..evaluation.store import METRICS, RUN, settings_in
 from ..records import FORMAT_FAILURES, Signal, Status
-from ..storage.dumps import RunRecord, read_run
 from ..storage.rows import StoredGroup, StoredRollout
+from ..storage.run_record import RunRecord, read_run
 from ..tasks.facts import floors, ladder_heights, level_chance
 from .identity import TRAINING, category_of, group_id, run_of, split_of, training_name
 from .times import seconds_of

@@ -22,8 +22,9 @@ from typing import Any
 
 from ..errors import FixableError
 from ..evaluation.store import PARTIAL_SAMPLES, SAMPLES
-from ..storage.dumps import distinct_files, holds_groups, is_record, read_record
+from ..storage.dumps import distinct_files, holds_groups
 from ..storage.rows import StoredGroup
+from ..storage.run_record import is_record, read_record
 from ..util.values import shorten
 from .files import FollowedFile, Place, open_regular, parse_group
 from .health import RunHealth

@@ -132,11 +132,13 @@ def _parse(text: str, max_length: int) -> ast.Expression | None:
 def _check_literal(text: str) -> None:
     """Refuse what `eval` would do more with than build numbers, strings and lists."""
     tree = _parse(text, 128 * 1024)
+    if tree is None:
+        return
     harmless = (
         *(ast.Expression, ast.List, ast.Tuple, ast.Constant),
         *(ast.UnaryOp, ast.USub, ast.UAdd, ast.Name, ast.Load),
     )
-    for node in ast.walk(tree) if tree else ():
+    for node in ast.walk(tree):
         if not isinstance(node, harmless):
             raise _RefusedError(f"{type(node).__name__} in a literal")
         # Letters and empty squares without quotes: no verifier has a variable of such a name.

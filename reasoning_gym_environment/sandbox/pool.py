@@ -421,11 +421,12 @@ class TaskPool(WorkerPool):
                 "%s: malformed reply of a verifier host: %s", request.task, error
             )
             raise WorkerLostError(str(error)) from error
-        for verdict in verdicts if request.own else ():
-            self._raised[request.task] += verdict.status is Status.VERIFIER_ERROR
-            warn_of_error(
-                f"{request.task}: verifier", verdict, self._raised[request.task]
-            )
+        if request.own:
+            for verdict in verdicts:
+                if verdict.status is Status.VERIFIER_ERROR:
+                    self._raised[request.task] += 1
+                name = f"{request.task}: verifier"
+                warn_of_error(name, verdict, self._raised[request.task])
         return verdicts
 
 

@@ -108,19 +108,29 @@ class RequestBody(BaseModel):
     _few = model_validator(mode="before")(_require_few)
 
 
+MAX_PARAMETERS = 4096
+"""Characters of a task's parameters as JSON: every recipe of the stream repeats them."""
+
+MAX_OPTION_VALUES = 10_000
+
+
 def _require_small(options: Any) -> Any:
     """Refuse options of a stream that take long to check, or much space in its file."""
     if not isinstance(options, dict):
         return options
     for name, value in _require_few(options).items():
-        if isinstance(value, list | dict) and len(value) > 10_000:
-            raise ValueError(f"{name} must have at most 10000 values, got {len(value)}")
-    parameters = options.get("task_parameters")
-    for task, values in parameters.items() if isinstance(parameters, dict) else ():
-        if len(json.dumps(values)) > 4096:  # every recipe of the stream repeats them
+        if isinstance(value, list | dict) and len(value) > MAX_OPTION_VALUES:
             raise ValueError(
-                f"task_parameters of {shorten(task)} must have at most 4096 characters"
+                f"{name} must have at most {MAX_OPTION_VALUES} values, got {len(value)}"
             )
+    parameters = options.get("task_parameters")
+    if isinstance(parameters, dict):
+        for task, values in parameters.items():
+            if len(json.dumps(values)) > MAX_PARAMETERS:
+                raise ValueError(
+                    f"task_parameters of {shorten(task)} must have at most {MAX_PARAMETERS} "
+                    "characters"
+                )
     return options
 
 

@@ -89,7 +89,9 @@ def record_rows(
     """
     shared = group.to_json()
     rollouts = shared.pop("rollouts")
-    for place in range(len(rollouts)) if places is None else places:
+    if places is None:
+        places = range(len(rollouts))
+    for place in places:
         row = {**shared, "rollout": place, **rollouts[place]}
         for name in row.keys() - {"conversation"}:
             if isinstance(row[name], dict | list):

@@ -210,7 +210,8 @@ def _values_of_type(hint: Any) -> Iterator[Any]:
     elif isinstance(hint, type) and issubclass(hint, Enum):
         yield from (str(member.value) for member in hint)
     else:
-        for part in get_args(hint) if get_origin(hint) is Union else (hint,):
+        parts = get_args(hint) if get_origin(hint) is Union else (hint,)
+        for part in parts:
             kind = get_origin(part) or part
             if kind in (bool, int, float, str, list, tuple):
                 yield kind()

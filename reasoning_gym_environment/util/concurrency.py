@@ -150,7 +150,9 @@ class DaemonWriter:
             self._logged_wait = waits
             logger.warning(
                 "The disk of %s has written nothing for %.0f s: %d waiting in memory, the run %s",
-                *(self._folder, seconds, self.pending),
+                self._folder,
+                seconds,
+                self.pending,
                 "waits" if waits else f"continues until {QUEUE_SIZE} wait",
             )
 

@@ -121,7 +121,9 @@ async def serving_from(
             **changes,
         }
         chosen = [*bench.options(url, **settings), *options]
-        async with bench.command("serve", *chosen) as command:
+        # wandb ends its run where a program ends, which a forked command doesn't do in full.
+        start = bench.started_command if settings.get("use_wandb") else bench.command
+        async with start("serve", *chosen) as command:
             yield command, trainer, api.url
 
 

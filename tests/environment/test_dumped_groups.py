@@ -17,7 +17,7 @@ from reasoning_gym_environment import ReasoningGymEnv, read_dump
 from reasoning_gym_environment.inference.prompts import SYSTEM_PROMPTS
 from reasoning_gym_environment.report.live import LiveIndex
 from reasoning_gym_environment.settings import EnvironmentSettings, default_settings
-from reasoning_gym_environment.storage.dumps import read_record, record_path
+from reasoning_gym_environment.storage.run_record import read_record, record_path
 
 BOTH = {
     "dump_rollouts": True,

@@ -30,8 +30,9 @@ from reasoning_gym_environment.records import (
     Status,
     Verdict,
 )
-from reasoning_gym_environment.storage.dumps import dump_kind, record_path
+from reasoning_gym_environment.storage.dumps import dump_kind
 from reasoning_gym_environment.storage.rows import StoredGroup
+from reasoning_gym_environment.storage.run_record import record_path
 
 RUN = "invented"
 TASKS = {

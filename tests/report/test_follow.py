@@ -17,7 +17,7 @@ from reasoning_gym_environment.errors import FixableError
 from reasoning_gym_environment.report import files
 from reasoning_gym_environment.report import live as live_module
 from reasoning_gym_environment.report.live import GoneError, LiveIndex
-from reasoning_gym_environment.storage.dumps import record_path
+from reasoning_gym_environment.storage.run_record import record_path
 
 DUMP = "reasoning_gym_environment_rollouts_r_0000.jsonl"
 SECOND = "reasoning_gym_environment_rollouts_r_0001.jsonl"

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from report_files import row
 
 from reasoning_gym_environment.report.health import RunHealth
-from reasoning_gym_environment.storage.dumps import RunRecord
 from reasoning_gym_environment.storage.rows import StoredGroup
+from reasoning_gym_environment.storage.run_record import RunRecord
 
 NOW = 1_800_000_000.0
 

@@ -13,8 +13,8 @@ from report_files import row, write
 from reasoning_gym_environment.records import Recipe
 from reasoning_gym_environment.report.data import read_report_data
 from reasoning_gym_environment.report.index import GroupIndex
-from reasoning_gym_environment.storage.dumps import record_path
 from reasoning_gym_environment.storage.rows import StoredGroup
+from reasoning_gym_environment.storage.run_record import record_path
 from reasoning_gym_environment.tasks.facts import level_chance, stored_snapshot
 
 

@@ -18,7 +18,7 @@ from process_tree import PROC, descendants
 from report_files import row
 
 from reasoning_gym_environment.report.process import WatchProcess
-from reasoning_gym_environment.storage.dumps import record_path
+from reasoning_gym_environment.storage.run_record import record_path
 
 pytestmark = [needs_chromium, pytest.mark.processes, pytest.mark.nightly]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reasoning_gym_environment.storage.dumps import (
+from reasoning_gym_environment.storage.run_record import (
     RunRecord,
     RunRecorder,
     is_record,

@@ -1,0 +1,177 @@
+"""The record of a run beside its dumps: its settings, how it goes, and its last warnings.
+
+It is one small file, replaced every few seconds off the event loop, for `watch` and `report`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+from collections import deque
+from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct, structs
+
+from ..util.concurrency import DaemonWriter
+from ..util.files import write_whole
+from ..util.logs import SecretRedactor
+from ..util.outages import LogThrottle
+from ..util.values import escape_control_characters, validate
+from .rows import utc_now
+
+logger = logging.getLogger(__name__)
+
+
+RECORD_SECONDS = 5.0
+"""Interval between two writes of a run's record."""
+
+
+class LoggedWarning(Struct, frozen=True):
+    """A warning or error of the run's log, on one line, with its time in UTC as ISO 8601."""
+
+    time: str
+    level: str
+    text: str
+
+
+class RunRecord(Struct, frozen=True, kw_only=True):
+    """What a run says about itself.
+
+    Attributes:
+        ended: empty before, and after `kill -9`.
+        settings: who the run is: command, model, sampling settings, seed and so on.
+        waiting: what requests wait for; empty if nothing holds them back.
+        failures: groups lost in a row, now.
+        lost: groups lost to disk.
+        deleted: dump files deleted at their limit.
+    """
+
+    run: str
+    started: str
+    updated: str
+    ended: str = ""
+    settings: dict[str, Any] = {}
+    waiting: str = ""
+    failures: int = 0
+    lost: int = 0
+    deleted: int = 0
+    warnings: list[LoggedWarning] = []
+
+
+def record_path(folder: Path, run: str) -> Path:
+    """Return the file of a run's record."""
+    return folder / f"reasoning_gym_environment_run_{run}.json"
+
+
+def is_record(name: str) -> bool:
+    """Return whether a file of that name is a run's record."""
+    return bool(re.fullmatch(r"reasoning_gym_environment_run_[\w-]{1,80}\.json", name))
+
+
+def read_record(path: Path) -> RunRecord | None:
+    """Read a record; None if it can't be read, since its dumps need nothing of it."""
+    try:
+        with path.open("rb") as file:
+            return validate(json.loads(file.read(2**20)), RunRecord)
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+def read_run(folder: Path, run: str) -> RunRecord | None:
+    """Read the record of a run, whose name may come from a row; None without one."""
+    path = record_path(folder, run)
+    mine = is_record(path.name) and path.parent == folder and path.is_file()
+    return read_record(path) if mine else None
+
+
+class _WarningCollector(logging.Handler):
+    """Keeps the last warnings of the package's log, without API keys."""
+
+    def __init__(self, redactor: SecretRedactor) -> None:
+        super().__init__(logging.WARNING)
+        self.kept: deque[LoggedWarning] = deque(maxlen=8)
+        self._redactor = redactor
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = self._redactor.clean(record.getMessage()).partition("\n")[0]
+        time = datetime.fromtimestamp(record.created, timezone.utc).isoformat(
+            timespec="seconds"
+        )
+        text = escape_control_characters(text)[:300]
+        self.kept.append(LoggedWarning(time=time, level=record.levelname, text=text))
+
+
+class RunRecorder:
+    """Writes a run's record until it is closed. A disk that fails or hangs disturbs nothing.
+
+    Args:
+        redactor: has the API keys, which the log may name.
+        state: returns the record's changing fields: `waiting`, `failures`, `lost`, `deleted`.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        run: str,
+        *,
+        disk: DaemonWriter,
+        redactor: SecretRedactor,
+        state: Callable[[], dict[str, Any]],
+    ) -> None:
+        self._path = record_path(folder, run)
+        self._record: dict[str, Any] = {"run": run, "started": utc_now()}
+        self._state = state
+        self._warnings = _WarningCollector(redactor)
+        self._throttle = LogThrottle()
+        self._disk = disk
+        self._pending: asyncio.Future[None] | None = None
+        self._repeating: asyncio.Task[None] | None = None
+
+    def start(self, settings: Mapping[str, Any]) -> None:
+        """Begin to write; later calls do nothing."""
+        if self._repeating is None:
+            self._record["settings"] = dict(settings)
+            logging.getLogger(__package__.partition(".")[0]).addHandler(self._warnings)
+            self._repeating = asyncio.create_task(self._repeat())
+
+    async def _repeat(self) -> None:
+        while True:
+            if self._pending is None or self._pending.done():
+                self._submit()
+            await asyncio.sleep(RECORD_SECONDS)
+
+    def _submit(self, **more: str) -> None:
+        warnings = [structs.asdict(warning) for warning in list(self._warnings.kept)]
+        record = {
+            **self._record,
+            "updated": utc_now(),
+            **self._state(),
+            "warnings": warnings,
+        }
+        text = json.dumps({**record, **more}) + "\n"
+        self._pending = self._disk.submit(lambda: self._write(text))
+
+    def _write(self, text: str) -> None:
+        try:
+            write_whole(self._path, text)
+        except OSError as error:
+            self._throttle.record_failure()
+            if self._throttle.should_log:
+                logger.warning("The run's record can't be written: %s", error)
+        else:
+            self._throttle.record_success()
+
+    def close(self) -> None:
+        """Submit the end, which the disk's `close` waits for. Idempotent."""
+        if self._repeating is not None:
+            self._repeating.cancel()
+            self._repeating = None
+            logging.getLogger(__package__.partition(".")[0]).removeHandler(
+                self._warnings
+            )
+            self._submit(ended=utc_now())
