@@ -63,6 +63,7 @@ def metrics_of(folder: Path) -> dict[str, float]:
     return metrics
 
 
+@pytest.mark.nightly
 async def test_an_evaluation_that_is_killed_goes_on_where_it_was(
     bench: Any, tokenizer: Any
 ) -> None:

@@ -77,6 +77,7 @@ async def test_process_draws_other_problems_for_another_replica(bench: Any) -> N
     assert len({seed for seeds in drawn for seed in seeds}) == 24
 
 
+@pytest.mark.nightly
 async def test_process_loses_no_group_to_a_rate_limit_and_ends_though_all_is_wrong(
     bench: Any, tokenizer: Any
 ) -> None:

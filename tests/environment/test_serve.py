@@ -143,6 +143,7 @@ async def test_the_example_trainer_can_pad_a_batch(bench: Any, tokenizer: Any) -
     assert {float(t) for batch in temperatures for t in batch.flatten()} == {1.0}
 
 
+@pytest.mark.nightly
 async def test_serve_waits_for_a_trainer_which_the_demos_can_be(
     bench: Any, tokenizer: Any
 ) -> None:

@@ -131,6 +131,7 @@ async def test_a_dead_server_costs_no_group_that_another_could_serve(
     assert env.statistics.counts["groups/lost"] == 0
 
 
+@pytest.mark.nightly
 async def test_an_evaluation_while_serving_waits_for_a_server_that_is_away(
     bench: Any, tokenizer: Any
 ) -> None:

@@ -270,6 +270,7 @@ class WaitsForTheTrainer(Plain):
         return await super().get_next_item()
 
 
+@pytest.mark.nightly
 async def test_the_trainer_is_looked_at_while_an_item_is_slow_to_come(
     bench: Any, tokenizer: Any
 ) -> None:

@@ -88,6 +88,7 @@ def test_planted_faults_are_found(
     assert "chain_sum" not in found
 
 
+@pytest.mark.nightly
 @pytest.mark.processes
 def test_a_task_without_a_difference_passes(
     altered: Path, capsys: pytest.CaptureFixture[str]

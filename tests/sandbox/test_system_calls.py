@@ -513,6 +513,7 @@ def test_no_role_opens_sockets_signals_traces_mounts_or_changes_files(
             }
 
 
+@pytest.mark.nightly
 @where_filtered
 async def test_all_tasks_score_under_the_filter_as_without_it(
     problems: dict[str, list[Problem]], tmp_path: Path

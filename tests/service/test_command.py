@@ -126,6 +126,7 @@ async def test_contained_functions_are_called_and_sigterm_drains_and_leaves_no_p
     assert kept["state"]["ahead"][0] == handed_out["recipe"]
 
 
+@pytest.mark.nightly
 @pytest.mark.processes
 async def test_sigterm_saves_streams_first_and_gives_up_what_hangs(
     tmp_path: Path,

@@ -9,7 +9,7 @@ from worker_stock import WorkerStock
 
 from reasoning_gym_environment import AsyncReasoningGym
 from reasoning_gym_environment.records import Score, Status
-from reasoning_gym_environment.service import app
+from reasoning_gym_environment.service import endpoints
 from reasoning_gym_environment.service._messages import (
     MAX_CHARACTERS,
     nemo_text,
@@ -108,7 +108,7 @@ def test_an_unscored_reward_is_503_with_retry_after() -> None:
 async def test_an_unscored_response_is_masked(
     stock: WorkerStock, post: Post, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(app, "RETRY_PAUSES", (0.01, 0.01))
+    monkeypatch.setattr(endpoints, "RETRY_PAUSES", (0.01, 0.01))
     recipe = {"task": "knight_swap", "seed": 8}
     async with (
         AsyncReasoningGym(

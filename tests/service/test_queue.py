@@ -17,7 +17,7 @@ from worker_stock import WorkerStock
 
 from reasoning_gym_environment import AsyncReasoningGym
 from reasoning_gym_environment.records import Problem, Score, Status
-from reasoning_gym_environment.service import app
+from reasoning_gym_environment.service import endpoints
 from reasoning_gym_environment.service._limits import BearerToken
 from reasoning_gym_environment.service._scoring import MAX_BATCH, ScoringQueue
 from reasoning_gym_environment.service.app import RewardService, ServiceSettings
@@ -455,7 +455,7 @@ async def test_openrlhf_and_slime_wait_for_room_in_the_queue(
     problem: Problem,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(app, "RETRY_PAUSES", (0.1,) * 30)
+    monkeypatch.setattr(endpoints, "RETRY_PAUSES", (0.1,) * 30)
     label = problem.recipe.to_json()
     sample = {"response": right(problem), "label": label}
     batch = {"query": [right(problem)] * 3, "prompts": [""] * 3, "labels": [label] * 3}

@@ -95,6 +95,7 @@ async def test_a_generator_with_global_randomness_is_reproducible(
         assert len({facts(problem) for problem in made}) == 1
 
 
+@pytest.mark.nightly
 async def test_no_task_gives_the_same_problem_for_every_seed(
     pool: TaskPool, problems: dict[str, list[Problem]]
 ) -> None:

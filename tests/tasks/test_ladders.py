@@ -93,6 +93,7 @@ async def test_the_ends_of_every_ladder_are_sound(
     assert [fault for of_task in proofs for fault in faults(of_task)] == []
 
 
+@pytest.mark.nightly
 async def test_one_level_does_not_disturb_another(
     pool: TaskPool, ladders: dict[str, TaskLadder]
 ) -> None:
