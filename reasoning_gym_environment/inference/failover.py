@@ -24,6 +24,16 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+PATIENCE = 10
+"""A request is abandoned after this many times the seconds of the slowest of the last replies."""
+
+LEAST_SECONDS = 60.0
+STALLED_SECONDS = 10.0
+"""It waits at least so long, and so long where no request gets a reply."""
+
+COOLING_SECONDS = 30.0
+"""How long a server that has failed comes last."""
+
 
 class HangDetector:
     """Awaits the replies of one server and abandons requests that will hardly get one.
@@ -135,9 +145,10 @@ class HangDetector:
             )
         limit = self._server.config.timeout
         if self.compares and self._recent:
-            usual = 10 * max(self._recent)
-            stalled = self._since(self._last_reply) >= max(usual, 10.0)
-            limit = min(limit, max(usual, 10.0 if stalled else 60.0))
+            usual = PATIENCE * max(self._recent)
+            stalled = self._since(self._last_reply) >= max(usual, STALLED_SECONDS)
+            least = STALLED_SECONDS if stalled else LEAST_SECONDS
+            limit = min(limit, max(usual, least))
         if age >= limit:
             self._outage.lost += 1
             longest = max(self._recent, default=0.0)
@@ -248,7 +259,7 @@ class Failover:
     def _claim_order(self) -> list[int]:
         """Return all servers' numbers, the one to try first in front."""
         now = self._clock()
-        cooling = {n for n, at in self._failed_at.items() if now - at < 30.0}
+        cooling = {n for n, at in self._failed_at.items() if now - at < COOLING_SECONDS}
         pauses = [server.rate_limit.pause for server in self._servers]
         order = sorted(
             range(len(self._servers)),

@@ -45,6 +45,20 @@ class Curve:
         return lower + (above - solved_share) / (above - below)
 
 
+PRIOR_SLOPE = 2.0
+PRIOR_FALL = 6.0
+"""Log-odds by which the prior falls from level to level, and over a tall ladder at the most."""
+
+NEWTON_STEPS = 12
+"""The fit has converged before, also where all answers are right."""
+
+LONGEST_STEP = 3.0
+"""Log-odds of a step."""
+
+MOST_LOG_ODDS = 50.0
+"""Beyond them `exp` would overflow, and the share is 0 or 1 anyway."""
+
+
 def fit_curve(evidence: Evidence, height: int, target: float) -> Curve:
     """Fit a logistic regression with a prior, by Newton's method with bounded steps.
 
@@ -58,12 +72,12 @@ def fit_curve(evidence: Evidence, height: int, target: float) -> Curve:
     """
     middle = (height - 1) / 2
     prior_log_odds = _log_odds(target)
-    prior_slope = min(2.0, 6.0 / (height - 1))
+    prior_slope = min(PRIOR_SLOPE, PRIOR_FALL / (height - 1))
     log_odds_precision = 1 / ((middle * prior_slope) ** 2 + 1)
     slope_precision = 1 / (prior_slope / 2) ** 2
     log_odds = prior_log_odds
     slope = prior_slope
-    for _ in range(12):
+    for _ in range(NEWTON_STEPS):
         gradient = log_odds_precision * (prior_log_odds - log_odds)
         slope_gradient = slope_precision * (prior_slope - slope)
         curvature = log_odds_precision
@@ -82,14 +96,17 @@ def fit_curve(evidence: Evidence, height: int, target: float) -> Curve:
         determinant = curvature * slope_curvature - mixed * mixed
         step = (gradient * slope_curvature - slope_gradient * mixed) / determinant
         slope_step = (curvature * slope_gradient - mixed * gradient) / determinant
-        damping = max(1.0, abs(step) / 3, abs(slope_step) / prior_slope)
+        longest = max(abs(step) / LONGEST_STEP, abs(slope_step) / prior_slope)
+        damping = max(1.0, longest)
         log_odds += step / damping
+        # A curve that rises would send a task up for failing.
         slope = max(prior_slope / 5, slope + slope_step / damping)
     return Curve(middle=middle, log_odds=log_odds, slope=slope)
 
 
 def _logistic(log_odds: float) -> float:
-    return 1 / (1 + math.exp(-max(-50.0, min(50.0, log_odds))))
+    bounded = max(-MOST_LOG_ODDS, min(MOST_LOG_ODDS, log_odds))
+    return 1 / (1 + math.exp(-bounded))
 
 
 def _log_odds(share: float) -> float:
