@@ -63,9 +63,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     The code is 2 for errors that the user can fix, and 75 if the same command may succeed later.
     A closed pipe, as with `| head`, is a success.
     """
-    given = sys.argv[1:] if arguments is None else arguments
+    words = sys.argv[1:] if arguments is None else arguments
     try:
-        code = exit_status(lambda: _main(given))
+        code = exit_status(lambda: _main(words))
         sys.stdout.flush()
     except BrokenPipeError:
         # For the flush at exit.
@@ -84,8 +84,8 @@ def _main(arguments: Sequence[str]) -> int:
         print(f"reasoning-gym-environment {__version__}")
         return 0
     if arguments[0] not in COMMANDS:
-        known = f"the commands are {', '.join(COMMANDS)}"
-        hint = did_you_mean(arguments[0], COMMANDS, otherwise=known, most=1)
+        command_list = f"the commands are {', '.join(COMMANDS)}"
+        hint = did_you_mean(arguments[0], COMMANDS, otherwise=command_list, most=1)
         raise ConfigurationError(f"unknown command {arguments[0]!r}; {hint}")
     configure_logging()
     # PyTorch is not needed.

@@ -332,8 +332,12 @@ class EnvironmentSettings(AtroposEnvironment, TaskOptions):
     @property
     def dumps_by_default(self) -> bool:
         """Whether no option says which groups to dump, so that all are."""
-        asked = (self.dump_all_rollouts, self.dump_rollouts, self.dump_failed_rollouts)
-        return asked == (None, None, None)
+        options = (
+            self.dump_all_rollouts,
+            self.dump_rollouts,
+            self.dump_failed_rollouts,
+        )
+        return options == (None, None, None)
 
     @property
     def dumped_kinds(self) -> frozenset[DumpKind]:
@@ -342,8 +346,11 @@ class EnvironmentSettings(AtroposEnvironment, TaskOptions):
 
         if self.dumps_by_default or self.dump_all_rollouts:
             return frozenset((SUCCESSFUL, FAILED, PARTIAL))
-        asked = {SUCCESSFUL: self.dump_rollouts, FAILED: self.dump_failed_rollouts}
-        return frozenset(kind for kind, wanted in asked.items() if wanted)
+        wanted_by_kind = {
+            SUCCESSFUL: self.dump_rollouts,
+            FAILED: self.dump_failed_rollouts,
+        }
+        return frozenset(kind for kind, wanted in wanted_by_kind.items() if wanted)
 
     @property
     def max_dump_bytes(self) -> float:
@@ -439,7 +446,7 @@ class Option(NamedTuple):
 def list_options(defaults: Settings | None = None) -> list[Option]:
     """List the options in the order of the help: by heading, those named `More …` near the end."""
     defaults = defaults or default_settings()
-    found = []
+    options = []
     models = {ENV: defaults.env, SERVER: defaults.servers[0], "": defaults.flags}
     for section, values in models.items():
         heading = HEADINGS[0]
@@ -450,8 +457,8 @@ def list_options(defaults: Settings | None = None) -> list[Option]:
             default = shown(getattr(values, name))
             full = f"{section}.{name}".lstrip(".")
             names = (heading, full, about, default)
-            found.append(Option(*names, field, extra.get("alias", "")))
-    return sorted(found, key=lambda option: HEADINGS.index(option.heading))
+            options.append(Option(*names, field, extra.get("alias", "")))
+    return sorted(options, key=lambda option: HEADINGS.index(option.heading))
 
 
 def add_option(
@@ -480,17 +487,17 @@ def add_settings(parser: ArgumentParser, *names: str) -> None:
         help="settings, as for serve",
     )
     workers = ("task_modules", "task_environment", "task_processes")
-    for known in list_options():
-        if known.name in {f"{ENV}.{name}" for name in (*workers, *names)}:
-            add_option(parser, known)
+    for setting in list_options():
+        if setting.name in {f"{ENV}.{name}" for name in (*workers, *names)}:
+            add_option(parser, setting)
 
 
 def read_environment(options: Namespace) -> EnvironmentSettings:
     """Return the settings of a command, options above its file; raises ConfigurationError."""
-    given = read_given(options, sections())
-    if options.config and not given.env:
+    settings_given = read_given(options, sections())
+    if options.config and not settings_given.env:
         raise ConfigurationError(f"{options.config}: the section `{ENV}` is missing")
-    return build(EnvironmentSettings, given.env)
+    return build(EnvironmentSettings, settings_given.env)
 
 
 def sections(env: type[Section] = EnvironmentSettings) -> dict[str, type[Section]]:
@@ -566,13 +573,13 @@ def check_start(command: str, settings: Settings) -> None:
     env = settings.env
     find_modules(env.task_modules)
     # the worker processes check for other versions of the library, and with tasks of modules
-    known = bundled_snapshot()
-    if known and not env.task_modules:
+    snapshot = bundled_snapshot()
+    if snapshot and not env.task_modules:
         tasks = select_tasks(
-            known.discovery, include=env.include_tasks, exclude=env.exclude_tasks
+            snapshot.discovery, include=env.include_tasks, exclude=env.exclude_tasks
         )
         task_weights(tasks, env.task_weights)
-        require_names(env.task_parameters, known.ladders)
+        require_names(env.task_parameters, snapshot.ladders)
     if command != "evaluate" and env.group_size == 1 and env.ensure_scores_are_not_same:
         raise ConfigurationError(
             "group_size must be ≥ 2 with ensure_scores_are_not_same, got 1: the scores of one "

@@ -87,10 +87,10 @@ class AtroposServer(APIServer):
         self, config: Any, reasoning_config: Any = None, *, server_type: str = ""
     ) -> None:
         config.server_type = server_type or config.server_type
-        known = {
+        settings = {
             name: value for name, value in config if name in ServerSettings.model_fields
         }
-        build(ServerSettings, known, prefix=f"{SERVER}.")
+        build(ServerSettings, settings, prefix=f"{SERVER}.")
         super().__init__(config, reasoning_config=reasoning_config)
         timings = (
             "request_timings",

@@ -105,11 +105,11 @@ def run(
         print_help(command, defaults, everything="--help-all" in rest)
         return 0
     options = build_parser(command, list_options(defaults)).parse(rest)
-    given = read_given(options, sections(type(defaults.env)))
-    redactor = SecretRedactor(given.keys)
+    settings_given = read_given(options, sections(type(defaults.env)))
+    redactor = SecretRedactor(settings_given.keys)
     sys.argv[1:] = [*map(redactor.clean, sys.argv[1:])]  # wandb uploads them
     try:
-        settings = build_settings(given, defaults)
+        settings = build_settings(settings_given, defaults)
         check_start(command, settings)
         require_keys(settings.servers)
         with ExitStack() as stack:
@@ -172,10 +172,10 @@ def build_parser(
     command: str, options: Sequence[Option], *, brief: bool = False
 ) -> Parser:
     """Return the parser of a command; `brief` shortens the help of its options."""
-    known = RUNS[command]
+    run = RUNS[command]
     parser = Parser(
         prog=f"reasoning-gym-environment {command}",
-        description=f"{known.about}\n\nFor example:\n{textwrap.indent(known.example, '    ')}",
+        description=f"{run.about}\n\nFor example:\n{textwrap.indent(run.example, '    ')}",
         add_help=False,
     )
     for heading, members in groupby(options, lambda option: option.heading):
@@ -212,11 +212,11 @@ def print_help(command: str, defaults: Settings, *, everything: bool) -> None:
     options = list_options(defaults)
     shown = [o for o in options if everything or not o.heading.startswith("More ")]
     parser = build_parser(command, shown, brief=not everything)
-    left = len(options) - len(shown)
-    if left:
+    hidden_options = len(options) - len(shown)
+    if hidden_options:
         parser.epilog = (
             "In brackets: the default and the valid values. "
-            f"--help-all has {left} more."
+            f"--help-all has {hidden_options} more."
         )
     parser.print_help()
 

@@ -123,9 +123,9 @@ def grouped(metrics: Mapping[str, Any]) -> dict[str, Any]:
     tables: defaultdict[str, dict[Any, dict[str, Any]]] = defaultdict(dict)
     parts = r"(\w+)/(?:difficulty/([^/]+)/)?(category|task|source)/([^/]+)/(?:level/(\d+)/)?(.+)"
     for name, value in metrics.items():
-        found = re.fullmatch(parts, name)
-        if found:
-            group, difficulty, kind, of, level, number = found.groups()
+        match = re.fullmatch(parts, name)
+        if match:
+            group, difficulty, kind, of, level, number = match.groups()
             at = {"difficulty": difficulty, "level": level}
             row = {"kind": kind, "name": of, **{n: float(at[n]) for n in at if at[n]}}
             tables[f"{group}/tasks"].setdefault(tuple(row.items()), row)[number] = value
@@ -155,12 +155,12 @@ def rollout_rows(
     about = (item.oracle, recipe.task) if recipe else (None, None)
     tokens = scored_data["tokens"]
     level = recipe and recipe.level
-    own = [scored_data.get(name) or [] for name in ("statuses", "answers")]
+    columns = [scored_data.get(name) or [] for name in ("statuses", "answers")]
     # A subclass has made or cut the group.
-    if any(len(column) != len(tokens) for column in own):
-        own = [[None] * len(tokens)] * 2
+    if any(len(column) != len(tokens) for column in columns):
+        columns = [[None] * len(tokens)] * 2
     rows = list(
-        zip(tokens, scored_data["scores"], *own, scored_data["masks"], strict=True)
+        zip(tokens, scored_data["scores"], *columns, scored_data["masks"], strict=True)
     )
     return [
         (

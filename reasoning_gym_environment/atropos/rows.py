@@ -117,9 +117,9 @@ def group_error(group: Mapping[str, Any], *, rows: int, vocabulary: int) -> str 
     all, logprobs. A row has a trained token, or the advantage set to zero.
     """
     for name in ("tokens", "masks", "scores", "overrides", "inference_logprobs"):
-        found = len(group[name])
-        if found != rows and (found or name != "inference_logprobs"):
-            return f"{found} rows of {name}, expected {rows}"
+        length = len(group[name])
+        if length != rows and (length or name != "inference_logprobs"):
+            return f"{length} rows of {name}, expected {rows}"
     logprobs = group["inference_logprobs"] or [None] * rows
     parts = zip(group["tokens"], group["masks"], logprobs, strict=True)
     for number, (tokens, masks, row) in enumerate(parts):

@@ -157,22 +157,22 @@ class TrainerApi:
         body: bytes,
     ) -> Any:
         """Send a request once; log it as failing while it hangs."""
-        asked = asyncio.ensure_future(self._once(method, path, body))
+        request = asyncio.ensure_future(self._once(method, path, body))
         try:
-            await asyncio.wait({asked}, timeout=8.0)
-            if not asked.done():
+            await asyncio.wait({request}, timeout=8.0)
+            if not request.done():
                 self._outage.record_failure(
                     "it hangs",
                     lost=0,
                     already=8.0,
                     request=this,
                 )
-            reply = await asked
+            reply = await request
         except ApiRefusedError:
             self._outage.end(this)
             raise
         finally:
-            asked.cancel()
+            request.cancel()
         self._outage.end(this)
         return reply
 
@@ -262,13 +262,13 @@ class TrainerApi:
         `keep` gets the note of an API that knows it: the next process may need it. Failures are
         logged.
         """
-        found = re.fullmatch(r"environment (\d+) (witness-[\w-]+)", note)
-        if not found:
+        match = re.fullmatch(r"environment (\d+) (witness-[\w-]+)", note)
+        if not match:
             return
-        env_id = int(found[1])
+        env_id = int(match[1])
         try:  # the probe is asked for once: a second time, each API knows it
             reply = await self._once(
-                "POST", "/register-env", pack(zero_weight_registration(found[2]))
+                "POST", "/register-env", pack(zero_weight_registration(match[2]))
             )
             if earlier_registrations(reply) < 1:
                 return

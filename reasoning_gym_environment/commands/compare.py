@@ -68,7 +68,7 @@ def main(arguments: Sequence[str]) -> int:
         for name, (one, other) in settings.items()
     ]
     if versions["before"] != versions["after"]:
-        one, other = (", ".join(found) for found in versions.values())
+        one, other = (", ".join(packages) for packages in versions.values())
         lines.append(
             f"The items were made with {LIBRARY} {one} before and {other} after: items whose "
             "question differs are excluded, answers and verdicts may differ"

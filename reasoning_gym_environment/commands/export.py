@@ -57,9 +57,8 @@ def main(arguments: Sequence[str]) -> int:
         require_replaceable(path, force=options.force)
 
     contents = [read_groups(path) for path in files]
-    groups = list(
-        filter_rollouts([g for own, _ in contents for g in own], options.where)
-    )
+    stored = [group for groups_of_file, _ in contents for group in groups_of_file]
+    groups = list(filter_rollouts(stored, options.where))
     items = [
         item for group, places in groups for item in rows_of(group, places, options)
     ]

@@ -331,35 +331,35 @@ def aimed_parts(
                 why = "saturated at one level and hopeless at the next"
         left_out[why].append(task)
     parts = []
-    for own in group_by(lambda task: categories[task], tasks).values():
-        kept = [task for task in own if task in nearest]
-        total = options.count * len(own)
+    for tasks_of_category in group_by(lambda task: categories[task], tasks).values():
+        kept = [task for task in tasks_of_category if task in nearest]
+        total = options.count * len(tasks_of_category)
         for n, task in enumerate(kept):
             size = total * (n + 1) // len(kept) - total * n // len(kept)
             parts.append((nearest[task][0], size))
-    said = [
+    notes = [
         f"left out, {why}: {', '.join(names)}"
         for why, names in sorted(left_out.items())
     ]
     empty = {categories[t] for t in tasks} - {categories[task] for task in nearest}
     if empty:
-        said.append(f"no task is left of: {', '.join(sorted(empty))}")
+        notes.append(f"no task is left of: {', '.join(sorted(empty))}")
     others = evaluated.keys() - ladders.keys()
     if others:
-        said.append(
+        notes.append(
             f"left out, evaluated but not among these tasks: {', '.join(sorted(others))}"
         )
     missing = len(ladders) - len(tasks)
     if missing:
-        said.append(
+        notes.append(
             f"left out, without a score in {options.from_evaluation}: {missing} tasks"
         )
     if parts:
         share = fmean(
             nearest[part.task][1] for part, count in parts for _ in range(count)
         )
-        said.append(f"the evaluated model solves {share:.0%} at these levels")
-    return sorted(parts, key=lambda part: part[0].task), said
+        notes.append(f"the evaluated model solves {share:.0%} at these levels")
+    return sorted(parts, key=lambda part: part[0].task), notes
 
 
 def solved_levels(

@@ -187,7 +187,7 @@ async def check_rows(
     rows: Sequence[Any], config: EnvironmentSettings
 ) -> list[RowFinding]:
     """Return what is wrong with rows of NeMo Gym, verl, or any with a recipe or an entry."""
-    found: list[RowFinding] = []
+    findings: list[RowFinding] = []
     first: dict[tuple[str, str], int] = {}
     suites = {
         (recipe.task, digits): name
@@ -195,31 +195,33 @@ async def check_rows(
         for recipe, _, digits in load_suite(name).items()
     }
     async with TaskPool(pool_settings(config), Counter()) as pool:
-        ladders = {task: known.levels for task, known in (await pool.ladders()).items()}
+        ladders = {
+            task: ladder.levels for task, ladder in (await pool.ladders()).items()
+        }
         evaluated = evaluation_set(pool, config, ladders)
         jobs = [_asked(row, pool, ladders) for row in rows]
         for number, asked in enumerate(await with_progress(jobs, "rows"), start=1):
             if isinstance(asked, str):
-                found.append(RowFinding(number, "", "unreadable", asked))
+                findings.append(RowFinding(number, "", "unreadable", asked))
                 continue
             recipe, question, answer, fault = asked
             hashes = held_out_hashes(recipe.task, question, answer)
             name = partial(RowFinding, number, recipe.task)
             suite = suites.get((recipe.task, question_sha256(question)[:8]))
             if fault is not None:
-                found.append(name(fault.kind.value, fault.detail))
+                findings.append(name(fault.kind.value, fault.detail))
             if suite is not None:
-                found.append(name("evaluation", f"in the suite {suite}"))
+                findings.append(name("evaluation", f"in the suite {suite}"))
             elif recipe.is_evaluation:
-                found.append(name("evaluation", "its seed is never trained on"))
+                findings.append(name("evaluation", "its seed is never trained on"))
             elif hashes & await evaluated.questions(recipe.task):
-                found.append(
+                findings.append(
                     name("evaluation", "in the evaluation set of these settings")
                 )
             before = first.setdefault((recipe.task, question), number)
             if before < number:
-                found.append(name("repeat", f"asks what row {before} asks"))
-    return found
+                findings.append(name("repeat", f"asks what row {before} asks"))
+    return findings
 
 
 async def _asked(

@@ -90,7 +90,7 @@ def print_table(options: Namespace) -> str:
     suite = load_suite(options.suite)
     results = [read_results(path) for path in options.results]
     standings = [standing(one, suite) for one in results]
-    own = {
+    source_by_task = {
         sample.task: sample.source
         for one in results
         for sample in one.samples
@@ -100,7 +100,7 @@ def print_table(options: Namespace) -> str:
         text = encode_standings(suite, standings)
     else:
         text = leaderboard_table(
-            standings, known_categories() | own, suite_floors(suite)
+            standings, known_categories() | source_by_task, suite_floors(suite)
         )
     if options.output is None:
         return text

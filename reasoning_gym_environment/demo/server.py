@@ -80,8 +80,8 @@ class PolicyServer:
         users = [message for message in body["messages"] if message["role"] == "user"]
         max_tokens = body.get("max_tokens", body.get("max_completion_tokens"))
         limited = {**body, "max_tokens": max_tokens}
-        asked = _parse(users[-1]["content"], limited, body.get("top_logprobs"))
-        generations = await self._complete(asked)
+        parsed = _parse(users[-1]["content"], limited, body.get("top_logprobs"))
+        generations = await self._complete(parsed)
         return web.json_response(self._chat_reply(body, generations))
 
     def _chat_reply(
@@ -95,8 +95,8 @@ class PolicyServer:
         body = await request.json()
         prompt = body["prompt"]
         text = prompt if isinstance(prompt, str) else self._tokenizer.decode(prompt)
-        asked = _parse(last_question(text), body, body.get("logprobs"))
-        generations = await self._complete(asked)
+        parsed = _parse(last_question(text), body, body.get("logprobs"))
+        generations = await self._complete(parsed)
         choices = [{"text": generation.text} for generation in generations]
         reply = _openai_reply("text_completion", body["model"], choices, generations)
         if body.get("return_token_ids"):
@@ -122,8 +122,8 @@ class PolicyServer:
         sampling = body["sampling_params"]
         candidates = body.get("top_logprobs_num")
         question = last_question(self._tokenizer.decode(body["input_ids"]))
-        asked = {**sampling, "max_tokens": sampling.get("max_new_tokens")}
-        generations = await self._complete(_parse(question, asked, candidates))
+        settings = {**sampling, "max_tokens": sampling.get("max_new_tokens")}
+        generations = await self._complete(_parse(question, settings, candidates))
         reply = []
         for generation in generations:
             pairs = zip(generation.logprobs, generation.tokens, strict=True)
@@ -191,7 +191,7 @@ def generate(
     policy: Policy, tokenizer: Any, request: PolicyRequest
 ) -> list[Generation]:
     """Sample completions; if the request asks for candidates, each token is the most probable."""
-    found = []
+    completions = []
     for sample in policy.sample(request.question, request.n):
         tokens = tokenizer.encode(sample.text, add_special_tokens=False)
         finish_reason = sample.finish_reason
@@ -204,8 +204,8 @@ def generate(
         if request.candidates:
             logprobs = [-0.25 * request.temperature] * len(tokens)
         text = tokenizer.decode(tokens).removesuffix(TURN_END)
-        found.append(Generation(text, tokens, logprobs, finish_reason))
-    return found
+        completions.append(Generation(text, tokens, logprobs, finish_reason))
+    return completions
 
 
 def _parse(

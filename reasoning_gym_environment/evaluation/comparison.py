@@ -113,7 +113,7 @@ def compare(
     differences = {task: _differences(pairs) for task, pairs in tasks.items()}
     changes = {task: _by_items(pairs) for task, pairs in tasks.items()}
     p_values = {task: sign_flip_p(own) for task, own in differences.items()}
-    found = discoveries(p_values)
+    changed_tasks = discoveries(p_values)
     return Comparison(
         by_items=_by_items(solved),
         by_tasks=Change(
@@ -124,7 +124,9 @@ def compare(
         ),
         score=_by_items(scores),
         tasks={
-            task: replace(change, p_value=p_values[task], beyond_noise=task in found)
+            task: replace(
+                change, p_value=p_values[task], beyond_noise=task in changed_tasks
+            )
             for task, change in changes.items()
         },
         only_before=len(one) - len(common),
@@ -195,10 +197,10 @@ def _table_rows(comparison: Comparison) -> Iterator[Sequence[str]]:
             entry for entry in within if entry in largest and entry[1].difference.value
         ]
     yield from (_row(f"  {task}", change) for task, change in listed)
-    left = len(within) - len(listed)
-    if left:
+    unlisted = len(within) - len(listed)
+    if unlisted:
         less = "with a smaller change or none" if listed else "without a change"
-        yield f"  {left} tasks {less}; --json has all"
+        yield f"  {unlisted} tasks {less}; --json has all"
     yield ""
     yield (
         "Beyond noise: paired randomization test at a false discovery rate of 5 % over all tasks "
@@ -212,9 +214,10 @@ def _table_rows(comparison: Comparison) -> Iterator[Sequence[str]]:
 
 
 def _row(title: str, change: Change) -> list[str]:
-    found = change.difference
+    difference = change.difference
     by, low, high = (
-        f"{part * 100:+.1f}" for part in (found.value, found.low, found.high)
+        f"{part * 100:+.1f}"
+        for part in (difference.value, difference.low, difference.high)
     )
     shares = (f"{change.before:.1%}", f"{change.after:.1%}")
     return [title, str(change.items), *shares, by, f"{low} to {high}"]
@@ -285,8 +288,8 @@ def suite_floors(suite: Suite) -> dict[str, float]:
         floors() if all(recipe.is_default for recipe, _ in suite.recipes()) else {}
     )
     return {
-        task: max(own.chance.solved, own.no_reasoning.solved)
-        for task, own in measured.items()
+        task: max(floor.chance.solved, floor.no_reasoning.solved)
+        for task, floor in measured.items()
     }
 
 
@@ -364,11 +367,11 @@ def leaderboard_table(
         else None
     )
     columns = {
-        f"{name} ({items:,})": own
-        for name, own in sorted(
+        f"{name} ({items:,})": tasks_of_category
+        for name, tasks_of_category in sorted(
             group_by(lambda t: categories.get(t, "other"), common).items()
         )
-        if (items := sum(counts[task] for task in own)) >= LEAST_ITEMS
+        if (items := sum(counts[task] for task in tasks_of_category)) >= LEAST_ITEMS
     }
     rows = []
     for place, number, solved in rank(common.values()):
@@ -383,17 +386,19 @@ def leaderboard_table(
             "tokens": "" if each.tokens is None else str(each.tokens),
             **more(each),
         }
-        for head, own in columns.items():
-            row[head] = f"{macro_share([of_task[task] for task in own]).value:.1%}"
+        for head, tasks_of_category in columns.items():
+            row[head] = (
+                f"{macro_share([of_task[task] for task in tasks_of_category]).value:.1%}"
+            )
         rows.append(row)
     lines = [" | ".join(rows[0]), " | ".join("---" for _ in rows[0])]
     lines += [" | ".join(row.values()) for row in rows]
-    said = (
+    legend = (
         f"In brackets: items, the same for all models. {len(common)} tasks weigh alike."
     )
     if too_few:
         fewer = ", ".join(f"`{task}` {count}" for task, count in too_few.items())
-        said += (
+        legend += (
             f" Fewer than {LEAST_ITEMS} items of all models, and so no weight: {fewer}."
         )
-    return "\n".join([*(f"| {line} |" for line in lines), "", said])
+    return "\n".join([*(f"| {line} |" for line in lines), "", legend])

@@ -71,7 +71,7 @@ def macro_share(tasks: Sequence[Clusters]) -> Estimate:
     mean, error, freedom = _over_tasks(tasks)
     sizes = [[len(cluster) for cluster in clusters] for clusters in tasks]
     # Kish (1965).
-    shares = math.fsum(sum(n * n for n in own) / sum(own) ** 2 for own in sizes)
+    shares = math.fsum(sum(n * n for n in size) / sum(size) ** 2 for size in sizes)
     least = len(tasks) ** 2 / shares
     return Estimate(
         mean,
@@ -116,7 +116,7 @@ def _clustered_mean(clusters: Clusters) -> tuple[float, float | None]:
     if items == 1:
         return mean, None
     squares = math.fsum(
-        math.fsum(value - mean for value in own) ** 2 for own in clusters
+        math.fsum(value - mean for value in cluster) ** 2 for cluster in clusters
     )
     return mean, squares * items / (items - 1) / len(values) ** 2
 

@@ -49,9 +49,9 @@ class Baselines:
         measured = floors(solved_threshold)
         return cls(
             categories=categories,
-            floors={task: own.chance.solved for task, own in measured.items()},
+            floors={task: floor.chance.solved for task, floor in measured.items()},
             no_reasoning_floors={
-                task: own.no_reasoning.solved for task, own in measured.items()
+                task: floor.no_reasoning.solved for task, floor in measured.items()
             },
             attempts=attempts,
         )
@@ -248,7 +248,7 @@ def _slice(samples: Sequence[StoredGroup], baselines: Baselines) -> Slice:
     clusters = _clusters(samples, baselines.attempts)
     return Slice(
         coverage=Coverage.of(samples),
-        shares={name: share(own) for name, own in clusters.items() if own},
+        shares={name: share(items) for name, items in clusters.items() if items},
         means=_means(samples, baselines),
     )
 
@@ -288,7 +288,7 @@ def _clusters(samples: Sequence[StoredGroup], attempts: int) -> dict[str, Cluste
 def _means(samples: Sequence[StoredGroup], baselines: Baselines) -> Numbers:
     """Return the means over all attempts, over those with a completion, or over scored ones."""
     rollouts = [rollout for sample in samples for rollout in sample.rollouts]
-    given = [r for r in rollouts if r.length is not None]
+    completed = [r for r in rollouts if r.length is not None]
     proved = {
         sample.task: sample.chance for sample in samples if sample.chance is not None
     }
@@ -300,15 +300,15 @@ def _means(samples: Sequence[StoredGroup], baselines: Baselines) -> Numbers:
     }
     values = {
         "unscored": [float(not r.scored) for r in rollouts],
-        "format_failures": [float(r.status in FORMAT_FAILURES) for r in given],
-        "truncated": [float(r.truncated) for r in given],
-        "completion_tokens": [float(r.length or 0) for r in given],
+        "format_failures": [float(r.status in FORMAT_FAILURES) for r in completed],
+        "truncated": [float(r.truncated) for r in completed],
+        "completion_tokens": [float(r.length or 0) for r in completed],
         "reward": [r.score for r in rollouts if r.scored],
         "chance": [floor for floor, _ in _against(chance, samples)]
         or [
-            known
+            chance_of_level
             for sample in samples
-            if (known := level_chance(sample.recipe, sample.solved_threshold))
+            if (chance_of_level := level_chance(sample.recipe, sample.solved_threshold))
             is not None
             for _ in sample.scored
         ],
@@ -317,7 +317,7 @@ def _means(samples: Sequence[StoredGroup], baselines: Baselines) -> Numbers:
             float(r.solved) - floor for floor, r in _against(highest, samples)
         ],
     }
-    return {name: fmean(own) for name, own in values.items() if own}
+    return {name: fmean(numbers) for name, numbers in values.items() if numbers}
 
 
 def _against(
@@ -368,7 +368,7 @@ def evaluation_table(report: EvaluationReport) -> str:
 
 def _table_rows(report: EvaluationReport) -> Iterator[Sequence[str]]:
     def rows(slices: Iterable[tuple[str, Slice]]) -> Iterator[list[str]]:
-        return (_row(f"  {name}", own, k) for name, own in slices)
+        return (_row(f"  {name}", part, k) for name, part in slices)
 
     def success(entry: tuple[str, Slice]) -> list[float]:
         values = (entry[1].value("solved"), entry[1].value("score"))
@@ -389,7 +389,7 @@ def _table_rows(report: EvaluationReport) -> Iterator[Sequence[str]]:
     yield _row("mean over tasks", replace(macro, coverage=none.coverage), k)
     if report.difficulties:
         named = (
-            (f"{each:g}", own.by_items) for each, own in report.difficulties.items()
+            (f"{each:g}", part.by_items) for each, part in report.difficulties.items()
         )
         yield from ("", "by difficulty", *rows(named))
     if default and default.sources:

@@ -437,8 +437,10 @@ def _warn_without_answers(samples: Iterable[StoredGroup], subject: str) -> None:
     """Log a warning if nearly all completions have no answer; `subject` names the samples."""
     check = AnswerCheck()
     for sample in samples:
-        given = [rollout for rollout in sample.rollouts if rollout.length is not None]
-        check.add((r.text, r.finish_reason, r.status) for r in given)
+        completed = [
+            rollout for rollout in sample.rollouts if rollout.length is not None
+        ]
+        check.add((r.text, r.finish_reason, r.status) for r in completed)
     consequence = "the results measure the format, not the model"
     text = check.warning(subject, consequence=consequence)
     if text:

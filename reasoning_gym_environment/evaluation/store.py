@@ -52,9 +52,8 @@ class EvaluationStore:
             n for n in before.keys() | here.keys() if before.get(n) != here.get(n)
         )
         if present and (names or stored is None):
-            there, now = (
-                {name: own.get(name) for name in names} for own in (before, here)
-            )
+            there = {name: before.get(name) for name in names}
+            now = {name: here.get(name) for name in names}
             raise ConfigurationError(
                 f"{folder} holds an evaluation with another {', '.join(names)} (there: {there}, "
                 f"now: {now}): use the same settings to continue it, or another "
@@ -237,5 +236,6 @@ def _sample_settings(samples: Iterable[StoredGroup]) -> dict[str, Any]:
             if value not in values[name]:
                 values[name].append(value)
     return {
-        name: known[0] if len(known) == 1 else known for name, known in values.items()
+        name: values_of_name[0] if len(values_of_name) == 1 else values_of_name
+        for name, values_of_name in values.items()
     }

@@ -96,9 +96,11 @@ def checked(function: Callable[Parameters, Result]) -> Callable[Parameters, Resu
             if name not in parameters
             or (name in fields and not (value is None and fields[name].default is None))
         }
-        found = build(model(), to_check)
+        arguments_model = build(model(), to_check)
         whole: Callable[..., Result] = function
-        return whole(**{**given, **{name: getattr(found, name) for name in fields}})
+        return whole(
+            **{**given, **{name: getattr(arguments_model, name) for name in fields}}
+        )
 
     return call
 

@@ -231,19 +231,19 @@ class AsyncReasoningGym:
         Raises:
             UnknownTaskError: there is no such task.
         """
-        known = await self._known_ladders()
+        ladders = await self._known_ladders()
         pool = await self._workers()
         for module in pool.modules.values():
             if task in module.failures:
                 raise ConfigurationError(f"task: {task} {module.failures[task]}")
         tasks = [name for name, category in pool.categories.items() if category == task]
-        if tasks and task not in known:
+        if tasks and task not in ladders:
             raise UnknownTaskError(
                 f"task: {task!r} is a category: name one of its tasks, such as {tasks[0]}, or "
                 "start a stream"
             )
-        require_known([task], known, "task", what="task")
-        levels = known[task].levels
+        require_known([task], ladders, "task", what="task")
+        levels = ladders[task].levels
         if level is not None and level >= len(levels):
             raise ConfigurationError(
                 f"level of {task} must be from 0 to {len(levels) - 1}, got {level}"
@@ -305,14 +305,14 @@ class AsyncReasoningGym:
             return [Score(score=None, status=Status.UNSCORED, detail=str(error))] * len(
                 texts
             )
-        found = await verify_texts(
+        judged = await verify_texts(
             made,
             texts,
             await self._workers(),
             answer_tolerance=self._answer_tolerance,
             any_form=self._settings.solved_threshold is None,
         )
-        return [Score.of(verdict, answer) for answer, verdict in found]
+        return [Score.of(verdict, answer) for answer, verdict in judged]
 
     async def stream(
         self, tasks: Sequence[str] = (), **options: Any

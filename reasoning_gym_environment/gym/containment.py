@@ -158,10 +158,10 @@ def _place_of(function: Any) -> tuple[ModuleSource, str]:
             f"{name} cannot be imported by its name: define it with def at the top of a module"
         )
     source = find_module(module, "function")
-    found: Any = sys.modules.get(module)
+    target: Any = sys.modules.get(module)
     for attribute in name.split("."):
-        found = getattr(found, attribute, None)
-    if found is not function:
+        target = getattr(target, attribute, None)
+    if target is not function:
         raise ConfigurationError(
             f"{module}:{name} is not the function that was passed: pass the path of the one to "
             "call, such as 'package.module:function'"

@@ -183,27 +183,31 @@ async def probe(server: ServerClient, requirements: Requirements) -> Capabilitie
     request = replace(requirements.request, model=server.config.model_name)
     try:
         dialect, body = await _first_dialect(server, request, requirements)
-        found = Capabilities(url=url, dialect=dialect, context=await _context(server))
+        capabilities = Capabilities(
+            url=url, dialect=dialect, context=await _context(server)
+        )
         if isinstance(dialect, ChatText):
             samples = dialect.samples(body)
             if len(samples) == 1:  # two were requested
                 dialect = dialect.without("n")
-            found = replace(found, dialect=dialect, samples=samples)
+            capabilities = replace(capabilities, dialect=dialect, samples=samples)
             with suppress(*_UNEXPECTED_SHAPE):
                 counted = int(parse(body, "a chat")["usage"]["prompt_tokens"])
-                found = replace(found, prompt_tokens=counted)
-            return found
+                capabilities = replace(capabilities, prompt_tokens=counted)
+            return capabilities
         text_ids = await server.token_ids(PROBE_TEXT)
         if text_ids is not None:
-            found = replace(found, text_ids=tuple(text_ids))
-            if not _has_same_ids(found, requirements):
-                return found
+            capabilities = replace(capabilities, text_ids=tuple(text_ids))
+            if not _has_same_ids(capabilities, requirements):
+                return capabilities
         dialect.samples(body, request)
         warmer = await server.probe(dialect, replace(request, temperature=2.0))
         replies = [parse(reply, dialect.path) for reply in (body, warmer)]
         with suppress(*_UNEXPECTED_SHAPE):  # it has no candidates
-            found = replace(found, raw=are_raw(*map(dialect.top_logprob, replies)))
-        return found
+            capabilities = replace(
+                capabilities, raw=are_raw(*map(dialect.top_logprob, replies))
+            )
+        return capabilities
     except aiohttp.ClientResponseError as error:
         if is_transient(error):
             raise
@@ -267,7 +271,7 @@ async def _first_text(
     for temperature, top_p in dict.fromkeys(
         (s.temperature, s.top_p) for s in used if s
     ):
-        asked = replace(
+        longer = replace(
             request,
             max_tokens=16,  # enough to see whether the text begins with a thought
             candidates=0,
@@ -276,7 +280,7 @@ async def _first_text(
         )
         while True:
             try:
-                body = await server.probe(form, asked)
+                body = await server.probe(form, longer)
                 break
             except aiohttp.ClientResponseError as error:
                 if error.status not in _REFUSED_PARAMETERS:
@@ -286,8 +290,8 @@ async def _first_text(
                 adapted = form.adapted_to(error.message)
                 if adapted:
                     form = adapted
-                elif re.search(too_few, error.message) and asked.max_tokens == 16:
-                    asked = replace(asked, max_tokens=1024)
+                elif re.search(too_few, error.message) and longer.max_tokens == 16:
+                    longer = replace(longer, max_tokens=1024)
                 else:
                     raise
     return form, body

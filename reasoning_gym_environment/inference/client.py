@@ -235,8 +235,8 @@ class InferenceClient:
         request = self._request(prompt, n=n, max_tokens=room, sampling=sampling)
 
         async def ask(server: ServerClient, n: int) -> list[Completion]:
-            asked = replace(request, n=n, model=server.config.model_name)
-            samples = await server.sample(asked)
+            of_server = replace(request, n=n, model=server.config.model_name)
+            samples = await server.sample(of_server)
             return await self._completions(server, prompt, samples, length_limit)
 
         return await self._gather(ask, n, sampling.split)
@@ -255,8 +255,10 @@ class InferenceClient:
             )
 
         async def ask(server: ServerClient, n: int) -> list[TokenSample]:
-            asked = replace(request, n=n, model=server.config.model_name)
-            return [s for s in await server.sample(asked) if isinstance(s, TokenSample)]
+            of_server = replace(request, n=n, model=server.config.model_name)
+            return [
+                s for s in await server.sample(of_server) if isinstance(s, TokenSample)
+            ]
 
         return await self._gather(ask, request.n, split)
 
@@ -267,8 +269,8 @@ class InferenceClient:
         replies: list[dict[str, Any]] = []
 
         async def ask(server: ServerClient, n: int) -> list[dict[str, Any]]:
-            asked = {**body, "n": n, "model": server.config.model_name}
-            replies.append(await server.reply(path, asked))
+            of_server = {**body, "n": n, "model": server.config.model_name}
+            replies.append(await server.reply(path, of_server))
             return list(replies[-1]["choices"])
 
         choices = await self._gather(ask, body.get("n") or 1, split)

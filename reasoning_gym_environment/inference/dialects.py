@@ -119,8 +119,8 @@ class Dialect(ABC):
 
     def rows(self, reply: Any, request: GenerationRequest) -> Iterable[Row]:
         """Return a decoded reply's completions; raise ReplyError if it has another prompt."""
-        found: Iterable[Row] = reply.rows(request)
-        return found
+        parsed: Iterable[Row] = reply.rows(request)
+        return parsed
 
     @abstractmethod
     def has_tokens(self, reply: Any) -> bool:

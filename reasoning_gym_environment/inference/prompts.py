@@ -207,14 +207,16 @@ def completions_from_texts(
     room = max(0, length_limit - len(prompt_tokens))
     completions = []
     for text, tokens, reason in zip(texts, encoded, finish_reasons, strict=True):
-        own = tokens if reason in ("length", "content_filter") else [*tokens, *turn_end]
+        with_end = (
+            tokens if reason in ("length", "content_filter") else [*tokens, *turn_end]
+        )
         completions.append(
             Completion(
                 text=opening + in_tags(text),
-                tokens=(*prompt_tokens, *own[:room]),
-                masks=(IGNORE_INDEX,) * len(prompt_tokens) + tuple(own[:room]),
+                tokens=(*prompt_tokens, *with_end[:room]),
+                masks=(IGNORE_INDEX,) * len(prompt_tokens) + tuple(with_end[:room]),
                 logprobs=None,
-                finish_reason="length" if len(own) > room else reason,
+                finish_reason="length" if len(with_end) > room else reason,
             )
         )
     return completions
@@ -224,7 +226,7 @@ def completions_without_tokens(
     prompt: Prompt, samples: Sequence[TextSample]
 ) -> list[Completion]:
     """Return completions with the server's token counts, or else with numbers of characters."""
-    asked = sum(len(message["content"]) for message in prompt.messages)
+    prompt_characters = sum(len(message["content"]) for message in prompt.messages)
     return [
         Completion(
             text=in_tags(text),
@@ -232,7 +234,7 @@ def completions_without_tokens(
             masks=(),
             logprobs=None,
             finish_reason=sample.finish_reason,
-            usage=sample.usage or (asked, len(text)),
+            usage=sample.usage or (prompt_characters, len(text)),
         )
         for sample in samples
         for text in [join_reasoning(prompt.text, sample.reasoning, sample.content)]
@@ -249,11 +251,11 @@ def completion_from_tokens(
 ) -> Completion:
     """Return one completion with a server's own token ids, stop token included."""
     prompt = array("i", prompt_tokens)
-    own = array("i", tokens)
+    generated = array("i", tokens)
     return Completion(
         text=text,
-        tokens=prompt + own,
-        masks=array("i", [IGNORE_INDEX]) * len(prompt) + own,
+        tokens=prompt + generated,
+        masks=array("i", [IGNORE_INDEX]) * len(prompt) + generated,
         logprobs=array("d", [1.0]) * len(prompt) + array("d", logprobs),
         finish_reason=finish_reason,
     )

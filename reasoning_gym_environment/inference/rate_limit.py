@@ -129,14 +129,14 @@ class RateLimit:
         if not self._in_flight and self._clock() > self._resume_at + 60.0:
             self._refused_since = math.inf  # nothing was asked since the pause
         while self.pause > 0 or self._in_flight + 1 > self._concurrency:
-            left = self._refused_since + self.patience - self._clock()
-            if left <= 0:
+            seconds_left = self._refused_since + self.patience - self._clock()
+            if seconds_left <= 0:
                 raise UnreachableError(
                     f"the inference server at {self._url} has refused all requests for "
                     f"{self.patience / 60:g} min because of its rate limit: {self._refusal}"
                 )
             self._changed.clear()
-            seconds = min(left, self.pause or math.inf)
+            seconds = min(seconds_left, self.pause or math.inf)
             waiting = asyncio.create_task(self._changed.wait())
             try:  # `wait_for` of Python 3.11 may swallow a cancellation
                 await asyncio.wait(
@@ -159,7 +159,7 @@ class RateLimit:
 
     def _record_refusal(self, error: aiohttp.ClientResponseError, sent: float) -> None:
         now = self._clock()
-        asked = retry_after(error) or 0.0
+        wanted_pause = retry_after(error) or 0.0
         longest = 600.0
         self._refusal = describe(error)
         self._refused_since = min(self._refused_since, now)
@@ -169,8 +169,8 @@ class RateLimit:
             self._concurrency = max(1.0, min(self._concurrency, self._in_flight) // 2)
             pause = self._next_pause
             self._next_pause = 2 * self._next_pause
-        if asked >= self._first_pause:
-            pause = asked
+        if wanted_pause >= self._first_pause:
+            pause = wanted_pause
         pause = min(pause, longest) * random.uniform(1.0, 1.1)  # replicas share a limit
         self._resume_at = max(self._resume_at, now + pause)
         self._throttle.record_failure()
@@ -178,7 +178,7 @@ class RateLimit:
             logger.warning(
                 "Rate limit: %s; %spausing for %.0f s, then %d at a time at most",
                 self._refusal,
-                f"it asks for {asked:g} s; " if asked > longest else "",
+                f"it asks for {wanted_pause:g} s; " if wanted_pause > longest else "",
                 pause,
                 self._concurrency,
             )

@@ -140,8 +140,8 @@ class ServerClient:
         )
         if body["n"] == 1 or self.max_n == 1:
             del body["n"]  # some endpoints refuse it
-        most = _SMALL_REPLY + 1024 * tokens
-        async with self._reply("POST", path, body, most) as received:
+        max_bytes = _SMALL_REPLY + 1024 * tokens
+        async with self._reply("POST", path, body, max_bytes) as received:
             reply = parse(received, path)
         choices = reply.get("choices") if isinstance(reply, dict) else None
         if not isinstance(choices, list) or {type(choice) for choice in choices} != {
@@ -242,9 +242,9 @@ class ServerClient:
     ) -> AbstractAsyncContextManager[memoryview]:
         tokens = request.n * (len(request.prompt) + request.max_tokens)
         # A token with logprobs takes 80 to 250 bytes.
-        most = _SMALL_REPLY + 1024 * tokens
+        max_bytes = _SMALL_REPLY + 1024 * tokens
         return self._reply(
-            "POST", dialect.path, self._adjust(dialect.body(request)), most
+            "POST", dialect.path, self._adjust(dialect.body(request)), max_bytes
         )
 
     @asynccontextmanager

@@ -104,21 +104,21 @@ def verifier() -> Scorer:
 
     async def score(state: TaskState, target: Target) -> Score:
         recipe = parse_recipe(state.metadata["recipe"])
-        found = await anyio.to_thread.run_sync(
+        score = await anyio.to_thread.run_sync(
             shared_gym().score, recipe, state.output.completion
         )
-        explanation = found.detail or found.status.value
-        metadata = {"status": found.status.value, "seconds": found.seconds}
-        if found.score is None:
+        explanation = score.detail or score.status.value
+        metadata = {"status": score.status.value, "seconds": score.seconds}
+        if score.score is None:
             return Score.unscored(
                 reason="scoring_failed", explanation=explanation, metadata=metadata
             )
         return Score(
-            value=found.score,
-            answer=found.answer,
+            value=score.score,
+            answer=score.answer,
             explanation=explanation,
             reason="invalid_response_format"
-            if found.status in FORMAT_FAILURES
+            if score.status in FORMAT_FAILURES
             else None,
             metadata=metadata,
         )

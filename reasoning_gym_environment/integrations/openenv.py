@@ -130,9 +130,9 @@ class SharedStream:
         with self._lock:
             if seed not in self._open:
                 self._open[seed] = self._stream.next(), self._group_size
-            problem, left = self._open.pop(seed)
-            if left > 1:
-                self._open[seed] = problem, left - 1
+            problem, resets_left = self._open.pop(seed)
+            if resets_left > 1:
+                self._open[seed] = problem, resets_left - 1
             if len(self._open) > 4096:  # groups that never become whole
                 del self._open[next(iter(self._open))]
         return problem
@@ -172,26 +172,28 @@ class ReasoningGymEnvironment(
                 `config` and `level`; `size`, after which items start again; and `level`, on the
                 task's ladder, where 0 is the easiest. Others raise ConfigurationError.
         """
-        given = build(_Reset, {"seed": seed, "episode_id": episode_id, **options})
+        options_given = build(
+            _Reset, {"seed": seed, "episode_id": episode_id, **options}
+        )
         self._problem = None
-        if given.dataset_name is not None:
-            self._dataset = self._open_dataset(given)
+        if options_given.dataset_name is not None:
+            self._dataset = self._open_dataset(options_given)
         elif (
-            given.level is not None
-            or given.dataset_config
-            or given.dataset_specs
-            or given.size
+            options_given.level is not None
+            or options_given.dataset_config
+            or options_given.dataset_specs
+            or options_given.size
         ):
             raise ConfigurationError(
                 "dataset_name is missing: other arguments describe a dataset"
             )
         if self._dataset is None:
-            problem = self._shared.next(given.seed)
+            problem = self._shared.next(options_given.seed)
         else:
             problem = self._gym.problem(next(self._dataset))
         self._problem = problem
         self._state = State(
-            episode_id=given.episode_id or str(uuid4()),
+            episode_id=options_given.episode_id or str(uuid4()),
             task=problem.recipe.task,
             level=problem.recipe.level,
         )

@@ -88,13 +88,13 @@ def evaluation_problems(
     Raises:
         UnknownTaskError: a name is neither a task nor a category.
     """
-    known = require_gym(gym).tasks()
-    categories = {task.name: task.category for task in known}
+    summaries = require_gym(gym).tasks()
+    categories = {task.name: task.category for task in summaries}
     levels = {
         task.name: None
         if difficulty is None
         else round(position_of(difficulty, task.levels))
-        for task in known
+        for task in summaries
     }
     discovery = Discovery(categories=categories, failures={}, warning=None)
     return [

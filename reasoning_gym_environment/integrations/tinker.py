@@ -59,6 +59,6 @@ class ReasoningGymGroupBuilder(ProblemGroupBuilder):
     ) -> list[tuple[float, dict[str, float]]]:
         """Raise unscored rollouts to the mean of the group, so that their advantage is 0."""
         scores = [env.score.score for env in env_group]
-        known = [score for score in scores if score is not None]
-        mean = sum(known) / max(len(known), 1)
+        numbers = [score for score in scores if score is not None]
+        mean = sum(numbers) / max(len(numbers), 1)
         return [(mean if score is None else 0.0, {}) for score in scores]

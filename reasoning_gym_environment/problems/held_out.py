@@ -26,8 +26,8 @@ def held_out_hashes(task: str, question: str, oracle: str | None) -> frozenset[b
 
 
 def is_held_out(problem: Problem, excluded: Collection[bytes]) -> bool:
-    own = held_out_hashes(problem.recipe.task, problem.question, problem.oracle)
-    return not own.isdisjoint(excluded)
+    hashes = held_out_hashes(problem.recipe.task, problem.question, problem.oracle)
+    return not hashes.isdisjoint(excluded)
 
 
 def fixed_exclusions(hashes: Collection[bytes]) -> ExcludedQuestions:

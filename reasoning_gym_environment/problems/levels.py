@@ -29,11 +29,11 @@ def require_difficulty_where_fixed(
 ) -> None:
     """Raise ConfigurationError unless a difficulty in [0, 1] is set if and only if it is used."""
     fixed = mode == "fixed"
-    given = difficulty is not None
-    if fixed != given or not 0 <= (difficulty or 0) <= 1:
+    has_difficulty = difficulty is not None
+    if fixed != has_difficulty or not 0 <= (difficulty or 0) <= 1:
         raise ConfigurationError(
             f"difficulty must be {'a number from 0 to 1' if fixed else 'unset'} with "
-            f"complexity_mode {mode or 'unset'}, got {difficulty if given else 'unset'}"
+            f"complexity_mode {mode or 'unset'}, got {difficulty if has_difficulty else 'unset'}"
         )
 
 
@@ -222,13 +222,13 @@ class TaskState(Struct):
         between two levels. Evidence of nearly no answers is dropped.
         """
         decayed = {}
-        for known, (good, all_) in self.counts().items():
-            keep = (OWN_DECAY if known == level else OTHER_DECAY) ** times
+        for other, (good, all_) in self.counts().items():
+            keep = (OWN_DECAY if other == level else OTHER_DECAY) ** times
             if keep * all_ > LEAST_ANSWERS:
-                decayed[known] = (keep * good, keep * all_)
+                decayed[other] = (keep * good, keep * all_)
         good, all_ = decayed.get(level, (0.0, 0.0))
         decayed[level] = (good + solved, all_ + answered)
-        self.evidence = [(known, *counts) for known, counts in decayed.items()]
+        self.evidence = [(other, *counts) for other, counts in decayed.items()]
 
     def levels(self) -> tuple[int, int]:
         """Return the two levels that mix here, which are equal at an integer position."""

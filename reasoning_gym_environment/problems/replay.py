@@ -177,23 +177,23 @@ class ReplayBuffer:
         weight = 1 / self._correlation(task) - 1
         chance = 0.0
         best = None
-        for known in self._ready[task].values():
-            if draw - known.since < WAIT:
+        for problem in self._ready[task].values():
+            if draw - problem.since < WAIT:
                 break  # the others were scored later
             if (
                 self._step is not None
-                and known.step is not None
-                and self._step <= known.step
+                and problem.step is not None
+                and self._step <= problem.step
             ):
                 continue  # the policy has not moved since
-            level = self._levels[task].get(known.recipe.level) or _Level()
-            keep = 0.5 ** ((draw - known.since) / PROBLEM_HALF_LIFE)
-            solved = weight * level.mean + keep * known.solved
-            failed = weight * (1 - level.mean) + keep * known.failed
-            known.expected = signal_probability(solved, failed, known.size)
-            if known.expected > chance:
-                chance = known.expected
-                best = known.recipe
+            level = self._levels[task].get(problem.recipe.level) or _Level()
+            keep = 0.5 ** ((draw - problem.since) / PROBLEM_HALF_LIFE)
+            solved = weight * level.mean + keep * problem.solved
+            failed = weight * (1 - level.mean) + keep * problem.failed
+            problem.expected = signal_probability(solved, failed, problem.size)
+            if problem.expected > chance:
+                chance = problem.expected
+                best = problem.recipe
         return min(1.0, chance * self._mixed / self._expected), best
 
     def _correlation(self, task: str) -> float:
@@ -235,12 +235,12 @@ class ReplayBuffer:
             step: the trainer's step; None if unknown.
         """
         self._step = step
-        known = self._awaited.pop((recipe.task, recipe.seed), None)
-        again = known is not None
-        known = known or ReplayedProblem(recipe=recipe)
+        problem = self._awaited.pop((recipe.task, recipe.seed), None)
+        again = problem is not None
+        problem = problem or ReplayedProblem(recipe=recipe)
         if again:
             self._mixed = 0.99 * self._mixed + (0 < solved < scored)
-            self._expected = 0.99 * self._expected + known.expected
+            self._expected = 0.99 * self._expected + problem.expected
         elif scored > 1:
             level = self._levels[recipe.task].setdefault(
                 recipe.level, _Level(since=draw)
@@ -249,15 +249,15 @@ class ReplayBuffer:
             level.groups += 1
             level.shares += solved / scored
             level.pairs += solved * (solved - 1) / (scored * (scored - 1))
-        keep = 0.5 ** ((draw - known.since) / PROBLEM_HALF_LIFE)
-        known.solved = keep * known.solved + solved
-        known.failed = keep * known.failed + scored - solved
-        known.attempts += 1
-        known.size = scored
-        known.since = draw
-        known.step = step
-        if 0 < solved < scored and known.attempts < MAX_ATTEMPTS:
-            self._keep(known)
+        keep = 0.5 ** ((draw - problem.since) / PROBLEM_HALF_LIFE)
+        problem.solved = keep * problem.solved + solved
+        problem.failed = keep * problem.failed + scored - solved
+        problem.attempts += 1
+        problem.size = scored
+        problem.since = draw
+        problem.step = step
+        if 0 < solved < scored and problem.attempts < MAX_ATTEMPTS:
+            self._keep(problem)
         return again
 
     def _keep(self, known: ReplayedProblem) -> None:
@@ -296,10 +296,10 @@ class ReplayBuffer:
         for task, level, groups, shares, pairs, since in stored.levels:
             if task in self._levels:
                 self._levels[task][level] = _Level(groups, shares, pairs, since)
-        for known in _read(stored.ready, is_drawn):
-            self._keep(known)
-        for known in islice(_read(stored.awaited, is_drawn), MAX_PROBLEMS):
-            self._awaited[known.recipe.task, known.recipe.seed] = known
+        for problem in _read(stored.ready, is_drawn):
+            self._keep(problem)
+        for problem in islice(_read(stored.awaited, is_drawn), MAX_PROBLEMS):
+            self._awaited[problem.recipe.task, problem.recipe.seed] = problem
 
 
 def _row(known: ReplayedProblem) -> list[Any]:

@@ -218,13 +218,13 @@ class Sampler:
             task = self._by_weight(rng.random())
             level = self._levels.level(task, rng.random())
             fresh = signal.sample_signal(task, level, draw, rng)
-            chance, known = (0.0, None) if only_fresh else best(task)
+            chance, replayed = (0.0, None) if only_fresh else best(task)
             if rng.random() >= max(FLOOR, fresh, chance):
                 continue
-            if known is None or chance <= fresh:
+            if replayed is None or chance <= fresh:
                 return self._fresh(task, level, draw)
-            self._memory.take(known)
-            return known
+            self._memory.take(replayed)
+            return replayed
 
     def _by_weight(self, uniform: float) -> str:
         index = bisect.bisect_right(self._cumulative, uniform * self._cumulative[-1])
@@ -312,5 +312,5 @@ class Sampler:
         """Return whether this run's tasks, ladders and parameters still give a recipe."""
         task = recipe.task
         level = recipe.level
-        own = task in self._tasks and self._levels.has(task, level)
-        return own and recipe.parameters == self._parameters(task, level)
+        is_of_run = task in self._tasks and self._levels.has(task, level)
+        return is_of_run and recipe.parameters == self._parameters(task, level)

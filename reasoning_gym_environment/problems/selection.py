@@ -64,15 +64,18 @@ async def select(
     discovery = await pool.discover(proven=proven_tasks())
     if discovery.warning:
         logger.warning("%s", discovery.warning)
-    found = select_tasks(discovery, include=tasks, exclude=options.exclude_tasks)
-    reasons = Counter(task.reason for task in found if not task.used)
+    selected = select_tasks(discovery, include=tasks, exclude=options.exclude_tasks)
+    reasons = Counter(task.reason for task in selected if not task.used)
     left_out = "".join(
         f"; {number} left out: {reason}" for reason, number in reasons.items()
     )
     logger.info(
-        "%d of %d tasks are used%s", sum(t.used for t in found), len(found), left_out
+        "%d of %d tasks are used%s",
+        sum(t.used for t in selected),
+        len(selected),
+        left_out,
     )
-    weights = task_weights(found, options.task_weights)
+    weights = task_weights(selected, options.task_weights)
     ladders: dict[str, Ladder] = {}
     drawn: dict[str, Ladder] = {}
     if options.complexity_mode or options.task_parameters or with_ladders:
@@ -94,7 +97,7 @@ async def select(
         if weight > 0 and pool.module_of(task) and task not in options.task_parameters
     )
     return Selection(
-        categories={task.name: task.category for task in found if task.used},
+        categories={task.name: task.category for task in selected if task.used},
         weights=weights,
         ladders=ladders,
         levels=_levels_of(options, drawn),
@@ -145,9 +148,9 @@ async def require_values(
     for task, values in parameters.items():
         for number, level in enumerate(ladders.get(task, ({},))):
             at = f" at its level {number} ({dict(level)})" if task in ladders else ""
-            said = f"task_parameters: no item of {task} with {dict(values)}{at}"
+            subject = f"task_parameters: no item of {task} with {dict(values)}{at}"
             hint = "levels set both ends of a range, so set both"
-            await _require_item(generate, task, {**level, **values}, said, hint)
+            await _require_item(generate, task, {**level, **values}, subject, hint)
 
 
 async def _require_item(

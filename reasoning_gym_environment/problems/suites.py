@@ -182,15 +182,15 @@ def load_suite(name: str) -> Suite:
 def require_same_questions(suite: Suite, problems: Iterable[Problem]) -> None:
     """Raise FixableError where a suite's item is missing or has another question."""
     made = {recipe_key(p.recipe): question_sha256(p.question) for p in problems}
-    found = [
-        (recipe, made.get(recipe_key(recipe), ""), known)
-        for recipe, _, known in suite.items()
+    items = [
+        (recipe, made.get(recipe_key(recipe), ""), digits)
+        for recipe, _, digits in suite.items()
     ]
-    missing = [recipe for recipe, question, _ in found if not question]
+    missing = [recipe for recipe, question, _ in items if not question]
     other = [
         recipe
-        for recipe, question, known in found
-        if question and question[:8] != known
+        for recipe, question, digits in items
+        if question and question[:8] != digits
     ]
     if missing or other:
         fault = (
@@ -199,7 +199,7 @@ def require_same_questions(suite: Suite, problems: Iterable[Problem]) -> None:
         )
     else:
         whole = with_questions(
-            to_builtins(suite), (question for _, question, _ in found)
+            to_builtins(suite), (question for _, question, _ in items)
         )
         if suite_sha256(whole, "sha256", "file_sha256") == suite.sha256:
             return

@@ -248,14 +248,14 @@ class TrainingProblems:
     ) -> None:
         """Update the curriculum and the sampler with a group: `solved` of its `scored` rollouts."""
         assert self._sampler is not None
-        own = self._sampler.is_replayed(recipe)
+        own_replay = self._sampler.is_replayed(recipe)
         count_group(
             self.sampling,
-            replayed=replayed or own,
+            replayed=replayed or own_replay,
             solved=solved,
             scored=scored,
         )
-        if replayed and not own:
+        if replayed and not own_replay:
             return  # a shared curriculum chose it: learn from first groups alone
         move = self._sampler.report_result(
             recipe,

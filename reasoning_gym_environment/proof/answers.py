@@ -184,7 +184,11 @@ def judge_answers(
     """Return what the observations show; `changed` have other verdicts beside other answers."""
     wrong = [one for one in observations if not one.probe.is_right]
     shares = {kind: shares_of(of_kind(wrong, kind)) for kind in DEGENERATE}
-    degenerate = {kind.value: found[0] for kind, found in shares.items() if found}
+    degenerate = {
+        kind.value: shares_of_kind[0]
+        for kind, shares_of_kind in shares.items()
+        if shares_of_kind
+    }
     constants = of_kind(observations, Kind.EMPTY, Kind.JUNK, Kind.CONSTANT)
     hostile = of_kind(observations, Kind.HOSTILE)
     harmless = [one for one in observations if one.probe.kind is not Kind.HOSTILE]
@@ -277,7 +281,7 @@ def shares_of(
     counts: Callable[[Observation], bool] = attrgetter("paid"),
 ) -> list[Share]:
     """Return the share of each label that counts, best first."""
-    found = [
+    shares = [
         Share(
             label=label,
             items=len(group),
@@ -286,7 +290,7 @@ def shares_of(
         )
         for label, group in group_by(lambda one: one.probe.label, observations).items()
     ]
-    return sorted(found, key=lambda share: (-share.solved, -share.score))
+    return sorted(shares, key=lambda share: (-share.solved, -share.score))
 
 
 def of_kind(observations: Iterable[Observation], *kinds: Kind) -> list[Observation]:

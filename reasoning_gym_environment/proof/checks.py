@@ -98,11 +98,13 @@ def judge(proof: TaskProof, *, items: int, known: KnownFindings) -> Result:
         replace(one, explanation=known.get(proof.task, {}).get(one.kind, ""))
         for one in _all_findings(proof)
     ]
-    left = untried(proof, items)
+    untried_items = untried(proof, items)
     reasons = reasons_of(proof)
     checks = {
         name: _check(
-            [one for one in findings if one.check == name], left[name], reasons[name]
+            [one for one in findings if one.check == name],
+            untried_items[name],
+            reasons[name],
         )
         for name in CHECKS
     }
@@ -286,13 +288,13 @@ def reasons_of(proof: TaskProof) -> dict[str, str]:
 
 def _level_json(level: LevelProof) -> dict[str, Any]:
     answers = count_answers(level.answers.values())
-    most = max(answers.values(), default=0)
+    share = max(answers.values(), default=0)
     return {
         "level": level.level,
         "items": level.tried,
         "questions": len(set(level.questions.values())),
         "answers": len(answers),
-        "most_frequent_answer": round(most / max(1, answers.total()), 3),
+        "most_frequent_answer": round(share / max(1, answers.total()), 3),
         "mean_seconds": round(level.mean_seconds, 4),
         "worst_seconds": round(max(level.seconds, default=0.0), 3),
         "mean_characters": round(level.mean_characters),

@@ -282,11 +282,13 @@ def known_findings() -> KnownFindings:
     A finding without a reason is its task's known weakness.
     """
     text = Path(__file__).with_name("known_findings.json").read_text(encoding="utf-8")
-    known: defaultdict[str, dict[str, str]] = defaultdict(dict)
+    reasons: defaultdict[str, dict[str, str]] = defaultdict(dict)
     for row in json.loads(text):
         for task in row["tasks"]:
             accepted = known_weaknesses().get(task)
-            known[task][row["finding"]] = row.get("reason") or f"Accepted: {accepted}."
+            reasons[task][row["finding"]] = (
+                row.get("reason") or f"Accepted: {accepted}."
+            )
     for task, reason in PAYS_ANY_ANSWER.items():
-        known[task] = {kind.value: reason for kind in (*DEGENERATE, Kind.HOSTILE)}
-    return known
+        reasons[task] = {kind.value: reason for kind in (*DEGENERATE, Kind.HOSTILE)}
+    return reasons

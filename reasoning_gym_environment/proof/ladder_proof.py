@@ -196,24 +196,31 @@ async def _score_own_answer(
 
 def _judge_own(proof: LevelProof, verdict: Verdict, example: str) -> bool:
     """Note what the verdict on an item's own answer shows; return whether it has full credit."""
-    said = _said(verdict)
+    verdict_text = _said(verdict)
     if "PermissionError" in verdict.detail:
         proof.note(
             "contained",
             "forbidden",
-            f"the verifier does what it may not: {said}",
+            f"the verifier does what it may not: {verdict_text}",
             example,
         )
     if verdict.status in KILLED:
         proof.note(
-            "bounded", "killed", f"scoring an item's own answer ends in {said}", example
+            "bounded",
+            "killed",
+            f"scoring an item's own answer ends in {verdict_text}",
+            example,
         )
     if verdict.errors:
-        proof.note("solvable", "raises", f"an item's own answer: {said}", example)
+        proof.note(
+            "solvable", "raises", f"an item's own answer: {verdict_text}", example
+        )
     if verdict.score != 1.0:
         proof.without_credit += 1
         if not verdict.errors:
-            proof.note("solvable", "oracle", f"an item's own answer is {said}", example)
+            proof.note(
+                "solvable", "oracle", f"an item's own answer is {verdict_text}", example
+            )
     return verdict.score == 1.0
 
 
@@ -239,20 +246,20 @@ async def _compare(
         [verdict] = await other.verify(again, [problem.oracle])
         if verdict.score != 1.0:
             [alone] = await pool.verify(again, [problem.oracle])
-            said = _said(verdict)
+            verdict_text = _said(verdict)
             example = f"{text}: {shorten(problem.oracle)}"
             if alone.score == 1.0:
                 proof.note(
                     "contained",
                     "state",
-                    f"an answer scored before it makes it {said}",
+                    f"an answer scored before it makes it {verdict_text}",
                     example,
                 )
             else:
                 proof.note(
                     "solvable",
                     "round trip",
-                    f"made from its stored recipe: {said}",
+                    f"made from its stored recipe: {verdict_text}",
                     example,
                 )
 
@@ -318,20 +325,20 @@ def level_faults(questions: Iterable[str], answers: Iterable[str | None]) -> lis
         ["'Yes' answers 90% of the items, more than chance among 2 answers and 15%"]
     """
     distinct = len(set(questions))
-    found = [f"only {distinct} distinct questions of {DRAWS}"] if distinct < 50 else []
+    faults = [f"only {distinct} distinct questions of {DRAWS}"] if distinct < 50 else []
     counted = count_answers(answers)
     if not counted:
-        return found
+        return faults
     [(answer, times)] = counted.most_common(1)
     total = counted.total()
     if times / total > 1 / max(2, len(counted)) + 0.15:
-        found.append(
+        faults.append(
             f"{shorten(answer)} answers {times / total:.0%} of the items, more than chance among "
             f"{len(counted)} answers and 15%"
         )
     if len(counted) < 50 and is_open(counted):
-        found.append(f"only {len(counted)} distinct answers of {total}")
-    return found
+        faults.append(f"only {len(counted)} distinct answers of {total}")
+    return faults
 
 
 def count_answers(answers: Iterable[str | None]) -> Counter[str]:
@@ -349,10 +356,10 @@ def is_open(counted: Counter[str]) -> bool:
 
 def ladder_findings(proofs: Sequence[LevelProof]) -> list[Finding]:
     """Return what the items of a ladder show, and its levels beside each other."""
-    found = [finding for proof in proofs for finding in proof.weighty]
+    findings = [finding for proof in proofs for finding in proof.weighty]
 
     def add(level: int | None, kind: str, detail: str) -> None:
-        found.append(
+        findings.append(
             Finding(
                 check="levels",
                 kind=kind,
@@ -382,4 +389,4 @@ def ladder_findings(proofs: Sequence[LevelProof]) -> list[Finding]:
                 "same level",
                 f"nearly the questions of level {lower.level}",
             )
-    return found
+    return findings

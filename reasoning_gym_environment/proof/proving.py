@@ -88,11 +88,11 @@ async def prove_tasks(
     Raises UnknownTaskError, ConfigurationError, and WorkerStartError if workers don't start.
     """
     async with TaskPool(replace(settings, stateless=frozenset()), Counter()) as pool:
-        own = frozenset(
+        own_tasks = frozenset(
             task for module in pool.modules.values() for task in module.categories
         )
-        tasks = chosen_tasks(await pool.discover(), names, own)
-        elsewhere = replace(settings, hash_seed=1, stateless=own)
+        tasks = chosen_tasks(await pool.discover(), names, own_tasks)
+        elsewhere = replace(settings, hash_seed=1, stateless=own_tasks)
         async with TaskPool(elsewhere, Counter()) as other:
             proofs = Proofs(versions=installed_versions() | pool.versions)
             for file in files:

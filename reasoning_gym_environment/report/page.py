@@ -86,9 +86,9 @@ def embed(data: ReportData) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     for run in batch["runs"]:
         record = index.runs[run["id"]].record
         trains = run["kind"] == TRAINING
-        own = health[run["id"]]
-        run["health"] = own.lines(record, trains=trains, ended=run["ended"])
-        run["flags"] = own.changes.flags() if trains else []
+        run_health = health[run["id"]]
+        run["health"] = run_health.lines(record, trains=trains, ended=run["ended"])
+        run["flags"] = run_health.changes.flags() if trains else []
     return batch, chunks
 
 
@@ -147,10 +147,10 @@ def row_of(group: StoredGroup, longest: int) -> dict[str, Any]:
     """Return the stored row without what is too long; `cut` says whether anything is missing."""
     row: dict[str, Any] = finite(group.to_json())
     texts = [(row, "oracle")]
-    for own in row["rollouts"]:
+    for rollout in row["rollouts"]:
         texts += [
-            (own, "answer"),
-            *((message, "content") for message in own["conversation"]),
+            (rollout, "answer"),
+            *((message, "content") for message in rollout["conversation"]),
         ]
     for place, name in texts:
         if len(place[name] or "") > longest:

@@ -138,7 +138,8 @@ def _failure(wait_status: int) -> Outcome:
         return Outcome.KILLED
     code = os.WEXITSTATUS(wait_status) if os.WIFEXITED(wait_status) else 1
     return next(
-        (end for end, own in _EXIT_CODES.items() if own == code), Outcome.CRASHED
+        (end for end, error_class in _EXIT_CODES.items() if error_class == code),
+        Outcome.CRASHED,
     )
 
 
@@ -211,10 +212,10 @@ def score_all(
     scores: list[FormScores] = []
     kills = 0
     while len(scores) < len(answers):
-        left = answers[len(scores) :]
+        remaining = answers[len(scores) :]
         if time.monotonic() >= deadline:
-            return scores + [FormScores(outcome=Outcome.TIMEOUT)] * len(left)
-        new = score(left)
+            return scores + [FormScores(outcome=Outcome.TIMEOUT)] * len(remaining)
+        new = score(remaining)
         scored = list(
             itertools.takewhile(lambda one: one.outcome is not Outcome.KILLED, new)
         )

@@ -170,12 +170,12 @@ class ForkServer:
             )
         argument = [] if source is None else [msgspec.json.encode(source).decode()]
         self._command = "-c", program or self._program, *argument
-        own = worker_environment() | {"PYTHONHASHSEED": str(hash_seed)}
+        variables = worker_environment() | {"PYTHONHASHSEED": str(hash_seed)}
         more = {name: os.environ[name] for name in environment if name in os.environ}
         for name in more:
-            if more[name] != own.get(name, more[name]):
+            if more[name] != variables.get(name, more[name]):
                 raise ConfigurationError(f"environment: workers set {name} themselves")
-        self._environment = {**more, **own}
+        self._environment = {**more, **variables}
         self._imports = "" if source is None else f" of {source.shown}"
         self._lock = asyncio.Lock()
         self._process: asyncio.subprocess.Process | None = None

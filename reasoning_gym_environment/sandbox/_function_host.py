@@ -131,13 +131,15 @@ def run(
     source: FunctionSource,
 ) -> None:
     """Serve until the parent goes away; first report what is not enforced."""
-    own: Mapping[str, Any] = {
+    limits_of_calls: Mapping[str, Any] = {
         "memory": source.memory,
         "seconds": source.timeout,
         "allow": frozenset(source.allow),
     }
-    enter: Callable[..., Any] = partial(limits.enter_function_child, **own)
-    protocol.write_frame(replies, limits.missing_in_function(**own).encode())
+    enter: Callable[..., Any] = partial(limits.enter_function_child, **limits_of_calls)
+    protocol.write_frame(
+        replies, limits.missing_in_function(**limits_of_calls).encode()
+    )
 
     def call_in_child(
         deadline: float, calls: Sequence[FunctionCall]

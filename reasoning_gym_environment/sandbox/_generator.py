@@ -72,8 +72,8 @@ def answer(
         raise
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a generator may raise anything: the parent counts it
         # the library puts values into some
-        said = describe_origin(error) if module else describe_error(error)
-        text, _ = replace_surrogates(said[:1000])
+        reason = describe_origin(error) if module else describe_error(error)
+        text, _ = replace_surrogates(reason[:1000])
         header = msgspec.json.encode(Reply(error=text))
         entry = b""
     return protocol.LENGTH.pack(len(header)) + header + entry

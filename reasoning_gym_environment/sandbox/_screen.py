@@ -236,8 +236,8 @@ def _check_bits(bits: float, reason: str) -> None:
 def _call_size(node: ast.Call, arguments: list[_Size], rules: _Rules) -> _Size:
     """Measure a call; a function's value may be as large a number as its arguments."""
     name = node.func.id if isinstance(node.func, ast.Name) else ""
-    known = rules.functions and rules.functions.fullmatch(name)
-    if not known or node.keywords or not 1 <= len(arguments) <= 2:
+    is_allowed = rules.functions and rules.functions.fullmatch(name)
+    if not is_allowed or node.keywords or not 1 <= len(arguments) <= 2:
         raise _RefusedError("a call of something other than an elementary function")
     if name == "Rational":
         one = _Size(bits=1, value=Fraction(1))

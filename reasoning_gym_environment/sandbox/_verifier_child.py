@@ -92,13 +92,13 @@ def screen_and_score(
         return score_forms(verify, UNREADABLE, entry)
     if refusal:
         return FormScores(outcome=Outcome.REJECTED)
-    most = max_score(task, answer, entry)
-    if most == 0.0:
+    best_score = max_score(task, answer, entry)
+    if best_score == 0.0:
         return FormScores(outcome=Outcome.SCORED, raw=0.0)
     scores = score_forms(verify, answer, entry)
     # `min` returns its first argument where that is NaN
     return dataclasses.replace(
-        scores, raw=min(scores.raw, most), tagged=min(scores.tagged, most)
+        scores, raw=min(scores.raw, best_score), tagged=min(scores.tagged, best_score)
     )
 
 

@@ -141,15 +141,15 @@ class PersistentWorker:
         poll.register(self._requests, select.POLLOUT)
         poll.register(parent, select.POLLIN)
         frame = pickle.dumps(message)
-        left = memoryview(protocol.LENGTH.pack(len(frame)) + frame)
+        unsent = memoryview(protocol.LENGTH.pack(len(frame)) + frame)
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            while left:
+            while unsent:
                 ready = dict(poll.poll(max(0.0, deadline - time.monotonic()) * 1000))
                 if parent in ready:
                     raise ParentGoneError
                 if not ready:
                     return False
-                left = left[os.write(self._requests, left) :]
+                unsent = unsent[os.write(self._requests, unsent) :]
         return True
 
     def _is_quiet(self) -> bool:
@@ -198,8 +198,8 @@ class VerifierHost:
         except MemoryError:  # another host has more: see `run`
             raise
         except Exception as error:  # noqa: BLE001 - a dataset's constructor may raise anything: `errors` says so
-            said = f"{request.task} can't be built where it is verified: {describe_origin(error)}"
-            failed = FormScores(outcome=Outcome.SCORED, errors=1, detail=said)
+            reason = f"{request.task} can't be built where it is verified: {describe_origin(error)}"
+            failed = FormScores(outcome=Outcome.SCORED, errors=1, detail=reason)
             return [failed] * len(request.answers)
         deadline = time.monotonic() + request.group_timeout
         group = Group(

@@ -183,11 +183,11 @@ class TaskPool(WorkerPool):
         for source in self._sources:
             if source.module is None:
                 continue
-            found, _ = await self._ask(source, "module", ModuleTasks)
+            tasks_of_module, _ = await self._ask(source, "module", ModuleTasks)
             shown = source.module.shown
             shared = {
                 category
-                for task, category in found.categories.items()
+                for task, category in tasks_of_module.categories.items()
                 if task != category
             }
             for category in shared & {*known_categories(), *self._by_task}:
@@ -196,22 +196,22 @@ class TaskPool(WorkerPool):
                     "rename it"
                 )
             taken = dict.fromkeys(shared, f"a category of {shown}") | taken
-            for task in found.categories:
+            for task in tasks_of_module.categories:
                 if task in taken:
                     raise ConfigurationError(
                         f"task_modules: task {task} of {shown} has the name of "
                         f"{taken[task]}: rename it, or leave one of the modules out"
                     )
-            own = [*found.categories, source.module.name]
-            taken |= dict.fromkeys(own, f"a task or module of {shown}")
-            self._by_task |= dict.fromkeys(found.categories, source)
-            self.modules[source.module.name] = found
-            proof = read_proof(source.module, found.digest)
+            names = [*tasks_of_module.categories, source.module.name]
+            taken |= dict.fromkeys(names, f"a task or module of {shown}")
+            self._by_task |= dict.fromkeys(tasks_of_module.categories, source)
+            self.modules[source.module.name] = tasks_of_module
+            proof = read_proof(source.module, tasks_of_module.digest)
             self._constant_baselines |= (
                 proof.chance if self._settings.solved_threshold is None else {}
             )
             if self._settings.stateless is None:
-                proved = found.categories.keys() == proof.proved
+                proved = tasks_of_module.categories.keys() == proof.proved
                 logger.info(
                     "%s is %sproved", source.module.shown, "" if proved else "not "
                 )
@@ -228,8 +228,8 @@ class TaskPool(WorkerPool):
     @property
     def categories(self) -> dict[str, str]:
         """The category of each task that is known without asking the library."""
-        own = [module.categories for module in self.modules.values()]
-        return dict(ChainMap(*own, known_categories()))
+        categories_of_modules = [module.categories for module in self.modules.values()]
+        return dict(ChainMap(*categories_of_modules, known_categories()))
 
     def module_of(self, task: str) -> str | None:
         """Return the name of the module that a task belongs to; None is the library."""
@@ -238,11 +238,11 @@ class TaskPool(WorkerPool):
 
     async def discover(self, *, proven: frozenset[str] = frozenset()) -> Discovery:
         """Return all tasks; of the library's, `proven` ones are not tried: all take a second."""
-        found, _ = await self._ask(self._sources[0], proven, Discovery)
+        discovery, _ = await self._ask(self._sources[0], proven, Discovery)
         for module in self.modules.values():
-            found.categories.update(module.categories)
-            found.failures.update(module.failures)
-        return found
+            discovery.categories.update(module.categories)
+            discovery.failures.update(module.failures)
+        return discovery
 
     async def ladders(self) -> dict[str, TaskLadder]:
         """Return every task's levels of difficulty; raise GenerationError if some can't be read."""

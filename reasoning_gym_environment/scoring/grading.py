@@ -174,7 +174,7 @@ async def grade_texts(
     Args:
         lengths: tokens of each text and its prompt.
     """
-    found = await verify_texts(
+    judged = await verify_texts(
         problem,
         texts,
         verifier,
@@ -182,7 +182,7 @@ async def grade_texts(
         any_form=settings.solved_threshold is None,
     )
     rewards = shape_rewards(
-        [verdict for _, verdict in found],
+        [verdict for _, verdict in judged],
         lengths,
         max_length=settings.max_token_length,
         penalty_start=settings.length_penalty_start,
@@ -191,7 +191,7 @@ async def grade_texts(
     )
     return [
         Grade(answer, verdict, reward)
-        for (answer, verdict), reward in zip(found, rewards, strict=True)
+        for (answer, verdict), reward in zip(judged, rewards, strict=True)
     ]
 
 
@@ -252,11 +252,16 @@ async def _verify_without_formatting(
         ],
         tokens=_tokens(answers),
     )
-    again = list(dict.fromkeys(form for own in forms for form in own))
+    again = list(
+        dict.fromkeys(form for forms_of_answer in forms for form in forms_of_answer)
+    )
     tolerated = dict(zip(again, await verifier.verify(problem, again), strict=True))
     return [
-        max([verdict, *(tolerated[form] for form in own)], key=lambda v: v.score or 0.0)
-        for own, verdict in zip(forms, verdicts, strict=True)
+        max(
+            [verdict, *(tolerated[form] for form in forms_of_answer)],
+            key=lambda v: v.score or 0.0,
+        )
+        for forms_of_answer, verdict in zip(forms, verdicts, strict=True)
     ]
 
 
@@ -294,7 +299,9 @@ async def _solve_other_forms(
         form for answer, form in zip(answers, forms, strict=True) if form != answer
     }
     again = sorted(changed - {oracle})
-    known = dict(zip(again, await verifier.verify(problem, again), strict=True))
+    verdicts_by_form = dict(
+        zip(again, await verifier.verify(problem, again), strict=True)
+    )
     return [
         replace(
             verdict,
@@ -302,7 +309,8 @@ async def _solve_other_forms(
             score=1.0 if pay else verdict.score,
             detail="right, in another form",
         )
-        if form != answer and (form == oracle or known[form].status is Status.SOLVED)
+        if form != answer
+        and (form == oracle or verdicts_by_form[form].status is Status.SOLVED)
         else verdict
         for answer, form, verdict in zip(answers, forms, verdicts, strict=True)
     ]

@@ -113,12 +113,12 @@ class BearerToken:
         if scope["type"] != "lifespan" and route_path(scope) != "/health":
             header = Headers(scope=scope).get("authorization", "")
             kind, _, value = header.partition(" ")
-            given = value.encode("latin-1") if kind == "Bearer" else b""
+            token = value.encode("latin-1") if kind == "Bearer" else b""
             with suppress(ValueError):  # it is not base64
-                given = (
-                    b64decode(value).partition(b":")[2] if kind == "Basic" else given
+                token = (
+                    b64decode(value).partition(b":")[2] if kind == "Basic" else token
                 )
-            equal = (t for t in self._tokens if hmac.compare_digest(given, t.encode()))
+            equal = (t for t in self._tokens if hmac.compare_digest(token, t.encode()))
             scope["token"] = next(equal, None)
             if scope["token"] is None:
                 error = HTTPException(

@@ -460,10 +460,10 @@ def openrlhf_pairs(request: OpenRlhfRequest) -> list[tuple[Target, str]]:
     pairs = []
     for index, query in enumerate(request.query):
         prompt = request.prompts[index]
-        _, found, completion = (
+        _, prompt_found, completion = (
             query.partition(prompt) if prompt else ("", "found", query)
         )
-        if not found:
+        if not prompt_found:
             raise HTTPException(
                 422,
                 f"query.{index} does not contain prompts.{index}, {shorten(prompt)}: cannot tell "

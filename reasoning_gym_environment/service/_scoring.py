@@ -63,18 +63,22 @@ class Scorer:
         """Score completions of an entry whose own answer earns the full score."""
         problem = target.entry_problem()
         if target.key not in self._valid_entries:
-            [own] = await self.gym.score_group(
+            [label] = await self.gym.score_group(
                 problem, [f"<answer>{problem.oracle}</answer>"]
             )
-            if own.status in NO_VERDICT:
-                detail = f"the entry's own answer has no verdict ({own.status.value}): {own.detail}"
+            if label.status in NO_VERDICT:
+                detail = (
+                    "the entry's own answer has no verdict "
+                    f"({label.status.value}): {label.detail}"
+                )
                 return _unscored(detail, completions)
-            if own.score != 1.0:
+            if label.score != 1.0:
                 raise HTTPException(
                     422,
-                    f"entry: its own answer, {shorten(problem.oracle)}, earns {own.score} "
-                    f"({own.status.value}) by the default {problem.recipe.task} instead of 1: the "
-                    "entry is broken or needs parameters that it does not name; send a recipe "
+                    f"entry: its own answer, {shorten(problem.oracle)}, earns "
+                    f"{label.score} ({label.status.value}) by the default "
+                    f"{problem.recipe.task} instead of 1: the entry is broken or needs "
+                    "parameters that it does not name; send a recipe "
                     "instead",
                 )
             self._valid_entries[target.key] = None
@@ -161,17 +165,17 @@ class ScoringQueue:
     def require_room(self, completions: int = 1, client: str = "") -> None:
         """Raise HTTPException 429 if the queue or the client's half lacks room for them."""
         pending = self._pending.total()
-        own = self._pending[client]
+        of_client = self._pending[client]
         if pending + completions > self._most:
             raise retry_later(
                 429,
                 f"{pending} of {self._most} completions are pending: try again later",
             )
-        if own + completions > max(1, self._most // 2):
+        if of_client + completions > max(1, self._most // 2):
             raise retry_later(
                 429,
-                f"{own} completions of this client are pending, of {self._most // 2} that one "
-                "client may have: try again later",
+                f"{of_client} completions of this client are pending, of {self._most // 2} "
+                "that one client may have: try again later",
             )
 
     async def score(
@@ -257,9 +261,12 @@ class ScoringQueue:
             while times and next(iter(times.values())) < now - 60:
                 del times[next(iter(times))]
         while True:
-            own = [each for each in self._own_workers if each in self._waiting]
+            ready_workers = [
+                each for each in self._own_workers if each in self._waiting
+            ]
             client = next(
-                filter(self._may_run, self._waiting if self._free else own), None
+                filter(self._may_run, self._waiting if self._free else ready_workers),
+                None,
             )
             if client is None:
                 return

@@ -100,11 +100,11 @@ class RewardClient:
         self, url: str, *, patience: float = 120.0, timeout: float = 300.0
     ) -> None:
         address = r"(https?)://(?:([^/?#]*)@)?(.*)"
-        if not isinstance(url, str) or not (found := re.fullmatch(address, url)):
+        if not isinstance(url, str) or not (match := re.fullmatch(address, url)):
             raise ConfigurationError(
                 f"url must begin with http:// or https://, got {shorten(url)}"
             )
-        scheme, user, host = found.groups(default="")
+        scheme, user, host = match.groups(default="")
         self.url = f"{scheme}://{host}".rstrip("/")
         self._token = unquote(user.partition(":")[2])
         # aiohttp's `trust_env` would also read netrc, and send its password instead of the token.

@@ -205,12 +205,12 @@ class Endpoints:
             except ConfigurationError as error:
                 raise HTTPException(413, str(error)) from None
             count = len(request.completions)
-            most = 2**26
-            if len(data) * count > most:
+            max_characters = 2**26
+            if len(data) * count > max_characters:
                 raise HTTPException(
                     413,
                     f"data has {len(data)} characters as JSON, with {count} completions more than "
-                    f"{most} in all: send fewer completions in one request",
+                    f"{max_characters} in all: send fewer completions in one request",
                 )
 
             async def score(completions: Sequence[str]) -> list[Score]:

@@ -107,11 +107,11 @@ class Checkpoints:
             self._lineage or (step and _lineage(self._path(0))) or uuid.uuid4().hex
         )
         try:
-            own = {MODULES: self._modules} if self._modules else {}
+            modules = {MODULES: self._modules} if self._modules else {}
             about = {
                 "schema_version": VERSION,
                 "lineage": self._lineage,
-                **own,
+                **modules,
                 **content,
             }
             write_whole(path, json.dumps(about), synced=True)
@@ -150,12 +150,12 @@ class Checkpoints:
     def newest(self, step: int) -> Path | None:
         """Return the newest checkpoint up to a step, of the lineage of step 0; None without one."""
         first = _lineage(self._path(0))
-        found = [
+        paths = [
             path
             for path in self._folder.glob("step-*.json")
             if 0 <= _step(path) <= step
         ]
-        for path in sorted(found, key=_step, reverse=True):
+        for path in sorted(paths, key=_step, reverse=True):
             # The owner reports a damaged one.
             if not first or _lineage(path) in (first, None):
                 return path

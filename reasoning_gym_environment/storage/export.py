@@ -44,9 +44,9 @@ class Item(NamedTuple):
 
 def item(group: StoredGroup, row: dict[str, Any], *texts: str) -> Item:
     """Return a row with its question and its identity."""
-    asked = stable_json([group.task, group.question])
+    question_json = stable_json([group.task, group.question])
     identity = stable_json([group.recipe.identity(), *texts])
-    return Item(asked=asked, identity=identity, row=row)
+    return Item(asked=question_json, identity=identity, row=row)
 
 
 def sft_rows(group: StoredGroup, *, min_score: float | None = None) -> Iterator[Item]:
@@ -226,7 +226,7 @@ def _tables(
     """Return each split as a table of pyarrow; types follow the rows of all splits."""
     import pyarrow
 
-    rows = [row for own in splits.values() for row in own]
+    rows = [row for rows_of_split in splits.values() for row in rows_of_split]
     names = dict.fromkeys(name for row in rows for name in row)
     try:
         table = pyarrow.table({name: [row.get(name) for row in rows] for name in names})
@@ -235,8 +235,8 @@ def _tables(
             f"{out}: a column has values of several types ({shorten(str(error))}); give a name "
             "that ends in .jsonl"
         ) from error
-    ends = itertools.accumulate(len(own) for own in splits.values())
+    ends = itertools.accumulate(len(rows_of_split) for rows_of_split in splits.values())
     return {
-        name: table.slice(end - len(own), len(own))
-        for (name, own), end in zip(splits.items(), ends, strict=True)
+        name: table.slice(end - len(rows_of_split), len(rows_of_split))
+        for (name, rows_of_split), end in zip(splits.items(), ends, strict=True)
     }

@@ -127,9 +127,9 @@ async def _rescore_group(
     settings: ScoringSettings,
 ) -> StoredGroup:
     """Rescore the rollouts that have a completion."""
-    given = [rollout for rollout in group.rollouts if rollout.tokens]
-    texts = [r.text for r in given]
-    lengths = [r.tokens for r in given]
+    completed = [rollout for rollout in group.rollouts if rollout.tokens]
+    texts = [r.text for r in completed]
+    lengths = [r.tokens for r in completed]
     grades = iter(await grade_texts(problem, texts, lengths, pool, settings))
     installed = {name: version(name) for name in (LIBRARY, "reasoning-gym-environment")}
     return replace(
@@ -199,7 +199,7 @@ def describe_changes(changes: Sequence[ScoreChange]) -> list[str]:
         if change.before.status is not change.after.status
     )
     tasks = sorted({change.task for change in changed})
-    own = {
+    changes_by_task = {
         task: [change for change in changes if change.task == task] for task in tasks
     }
     return [
@@ -210,7 +210,9 @@ def describe_changes(changes: Sequence[ScoreChange]) -> list[str]:
         *_titled(
             "statuses:", [f"{count}  {what}" for what, count in statuses.most_common()]
         ),
-        *_titled("tasks:", [f"{task}: {_movement(own[task])}" for task in tasks]),
+        *_titled(
+            "tasks:", [f"{task}: {_movement(changes_by_task[task])}" for task in tasks]
+        ),
     ]
 
 

@@ -280,8 +280,8 @@ class StoredGroup(Struct, frozen=True, kw_only=True):
         for key in ("step", "chance"):
             if row[key] is None:
                 del row[key]
-        known = {key: value for key, value in row.items() if value is not UNSET}
-        return {"item_id": self.task, **known, **self.other}
+        set_values = {key: value for key, value in row.items() if value is not UNSET}
+        return {"item_id": self.task, **set_values, **self.other}
 
     def line(self) -> str:
         """Return the stored row as an ASCII line."""

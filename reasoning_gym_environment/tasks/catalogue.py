@@ -174,9 +174,9 @@ def select_tasks(
 
     Both lists have task and category names. `exclude` wins; an empty `include` means all.
     """
-    known = discovery.categories.keys() | set(discovery.categories.values())
-    require_known(include, known, "include_tasks")
-    require_known(exclude, known, "exclude_tasks")
+    names = discovery.categories.keys() | set(discovery.categories.values())
+    require_known(include, names, "include_tasks")
+    require_known(exclude, names, "exclude_tasks")
     return [
         TaskInfo(
             name=name,
@@ -194,16 +194,16 @@ def task_weights(
 
     Raises UnknownTaskError, and ConfigurationError if no used task has a weight above 0.
     """
-    known = {t.name for t in tasks} | {t.category for t in tasks}
-    require_known(configured, known, "task_weights")
+    names = {t.name for t in tasks} | {t.category for t in tasks}
+    require_known(configured, names, "task_weights")
     weights = {
         task.name: configured.get(task.name, configured.get(task.category, 1.0))
         for task in tasks
         if task.used
     }
     if not any(weight > 0 for weight in weights.values()):
-        asked = (t.reason for t in tasks if t.reason != NOT_INCLUDED)
-        why = "" if weights else f" ({'; '.join(dict.fromkeys(asked))})"
+        reasons = (t.reason for t in tasks if t.reason != NOT_INCLUDED)
+        why = "" if weights else f" ({'; '.join(dict.fromkeys(reasons))})"
         settings = "include_tasks, exclude_tasks and task_weights"
         raise ConfigurationError(f"no task has a weight above 0: check {settings}{why}")
     return weights

@@ -74,8 +74,8 @@ class Datasets:
         key = (task, json.dumps(library, sort_keys=True))
         if key not in self._cache:
             if task in SHARES_DATA:
-                for known in [known for known in self._cache if known[0] == task]:
-                    del self._cache[known]
+                for cached in [cached for cached in self._cache if cached[0] == task]:
+                    del self._cache[cached]
             self._cache[key] = self._create(task, seed=0, size=1, **library)
             while len(self._cache) > 1 and (
                 len(self._cache) > self._cache_size or self._memory() > self._max_memory

@@ -207,7 +207,8 @@ def floors(solved_threshold: float | None = None) -> Mapping[str, Floors]:
     text = Path(__file__).with_name("chance_floors.json").read_text(encoding="utf-8")
     return {
         task: Floors(
-            chance=Floor(**own["chance"]), no_reasoning=Floor(**own["no_reasoning"])
+            chance=Floor(**measured["chance"]),
+            no_reasoning=Floor(**measured["no_reasoning"]),
         )
-        for task, own in json.loads(text)["floors"].items()
+        for task, measured in json.loads(text)["floors"].items()
     }

@@ -106,8 +106,10 @@ def _build(task: str) -> TaskLadder:
     from reasoning_gym.factory import CURRICULA  # heavy: only workers come here
 
     if task in OWN_LADDERS:
-        own = OWN_LADDERS[task]
-        return TaskLadder(levels=own.levels, origin="own", reason=own.reason)
+        replacement = OWN_LADDERS[task]
+        return TaskLadder(
+            levels=replacement.levels, origin="own", reason=replacement.reason
+        )
     if task in REPAIRS:
         return ladder_of(task, REPAIRS[task].levels, repaired=REPAIRS[task].reason)
     if task not in CURRICULA:
@@ -169,8 +171,8 @@ def _refusal(task: str, parameters: Mapping[str, Any]) -> str:
     from reasoning_gym.factory import DATASETS
 
     try:
-        known = library_parameters(task, parameters)
-        configuration = DATASETS[task][1](seed=0, size=1, **known)
+        parameter_names = library_parameters(task, parameters)
+        configuration = DATASETS[task][1](seed=0, size=1, **parameter_names)
         if hasattr(configuration, "validate"):
             configuration.validate()
     except Exception as error:  # noqa: BLE001 - a configuration may raise anything: it is reported
@@ -239,15 +241,15 @@ def _ways(numbers: list[Fraction]) -> int:
     """Count the ways to combine all numbers, two at a time, into 24, for `puzzle24`."""
     if len(numbers) == 1:
         return int(numbers[0] == 24)
-    found = 0
+    ways = 0
     for i, j in combinations(range(len(numbers)), 2):
         a = numbers[i]
         b = numbers[j]
         rest = [number for k, number in enumerate(numbers) if k not in (i, j)]
         results = [a + b, a * b, a - b, b - a]
         results += [x / y for x, y in ((a, b), (b, a)) if y]
-        found += sum(_ways([*rest, result]) for result in results)
-    return found
+        ways += sum(_ways([*rest, result]) for result in results)
+    return ways
 
 
 def question_length(entry: Entry) -> tuple[float, ...]:
@@ -308,14 +310,14 @@ def extra_parameters(task: str) -> tuple[str, ...]:
     `candidates` is their number; the item has one of their answers, each equally likely.
     """
     others = {"gsm_symbolic": ("templates",), "list_functions": ("functions",)}
-    own = ("rank",) if task in MEASURES else others.get(task, ())
-    return (*own, "candidates") if task in BALANCED else own
+    names = ("rank",) if task in MEASURES else others.get(task, ())
+    return (*names, "candidates") if task in BALANCED else names
 
 
 def library_parameters(task: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return a task's parameters without the extra ones."""
-    own = extra_parameters(task)
-    return {name: value for name, value in parameters.items() if name not in own}
+    extra = extra_parameters(task)
+    return {name: value for name, value in parameters.items() if name not in extra}
 
 
 def parameter_names(task: str) -> tuple[str, ...]:
@@ -346,10 +348,10 @@ def choose_entry(recipe: Recipe, seeded: Callable[[int], Any]) -> dict[str, Any]
     for name in extra_parameters(recipe.task):
         if name in parameters:
             numbers = parameters[name]
-            known = dataset.generators
-            if not numbers or not set(numbers) <= known.keys():
+            generators = dataset.generators
+            if not numbers or not set(numbers) <= generators.keys():
                 raise ValueError(
-                    f"{recipe.task} has only the generators {sorted(known)}, got {numbers}"
+                    f"{recipe.task} has only the generators {sorted(generators)}, got {numbers}"
                 )
             # Drawn with a seed other than the item's.
             dataset.task_indices = [
@@ -373,13 +375,15 @@ def _ranked(
     draw = Random(f"{recipe.task} {recipe.seed}")
     number = recipe.parameters.get("candidates", measure.candidates)
     seeds = _candidates(recipe, draw, number)
-    found = [entry for seed in seeds for entry in measure.entries(seeded(seed))]
+    candidates = [entry for seed in seeds for entry in measure.entries(seeded(seed))]
     if "candidates" in recipe.parameters:
-        found = _same_answer(found, draw)
+        candidates = _same_answer(candidates, draw)
     elif measure.same_answer:
-        found = [entry for entry in found if entry["answer"] == found[0]["answer"]]
-    found.sort(key=measure.difficulty)
-    return found[round(rank * (len(found) - 1))]
+        candidates = [
+            entry for entry in candidates if entry["answer"] == candidates[0]["answer"]
+        ]
+    candidates.sort(key=measure.difficulty)
+    return candidates[round(rank * (len(candidates) - 1))]
 
 
 def _balanced(recipe: Recipe, seeded: Callable[[int], Any]) -> Entry:
@@ -388,10 +392,10 @@ def _balanced(recipe: Recipe, seeded: Callable[[int], Any]) -> Entry:
     seeds = _candidates(recipe, draw, recipe.parameters["candidates"])
     every = [seeded(seed)[0] for seed in seeds]
     # Faulty ones are drawn again later, which would favor answers that seldom are.
-    found = [
+    sound = [
         entry for entry in every if item_fault(recipe.task, entry) is None
     ] or every
-    return _same_answer(found, draw)[0]
+    return _same_answer(sound, draw)[0]
 
 
 def _candidates(recipe: Recipe, draw: Random, number: int) -> list[int]:

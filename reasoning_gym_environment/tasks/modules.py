@@ -54,7 +54,7 @@ class ModuleTasks(Struct):
 
 def find_modules(entries: Sequence[str | Path]) -> list[ModuleSource]:
     """Find the modules of `task_modules`; ConfigurationError for one that can't be used."""
-    found: dict[str, ModuleSource] = {}
+    modules: dict[str, ModuleSource] = {}
     library = known_categories()
     for entry in entries:
         if not isinstance(entry, str | Path):
@@ -64,15 +64,17 @@ def find_modules(entries: Sequence[str | Path]) -> list[ModuleSource]:
         text = str(entry.absolute() if isinstance(entry, Path) else entry)
         module = find_module(text, "task_modules")
         other = (
-            found[module.name].shown if module.name in found else "one of reasoning-gym"
+            modules[module.name].shown
+            if module.name in modules
+            else "one of reasoning-gym"
         )
-        if module.name in {*found, *library, *library.values(), "reasoning_gym"}:
+        if module.name in {*modules, *library, *library.values(), "reasoning_gym"}:
             raise ConfigurationError(
                 f"task_modules: {module.shown} has the name of a module, task or category, "
                 f"{other}: rename it, or leave it out"
             )
-        found[module.name] = module
-    return list(found.values())
+        modules[module.name] = module
+    return list(modules.values())
 
 
 def load_module(source: ModuleSource) -> ModuleTasks:
@@ -87,25 +89,25 @@ def load_module(source: ModuleSource) -> ModuleTasks:
     except WorkerStartError as error:
         for name, (dataset, _) in DATASETS.items():
             if f"'{name}' is already registered" in str(error):
-                said = taken.format(name, source.shown, dataset.__module__)
-                raise WorkerStartError(said) from error
+                message = taken.format(name, source.shown, dataset.__module__)
+                raise WorkerStartError(message) from error
         raise
     for name, registered in before.items():
         if DATASETS.get(name) != registered:
             raise WorkerStartError(
                 taken.format(name, source.shown, registered[0].__module__)
             )
-    own = {
+    datasets = {
         name: dataset for name, (dataset, _) in DATASETS.items() if name not in before
     }
-    if not own or module.__file__ is None:
+    if not datasets or module.__file__ is None:
         raise WorkerStartError(
             f"{source.shown} registers no task: put @task(levels=8) before a function of its own, "
             "or call reasoning_gym.factory.register_dataset"
         )
     threads = len([*Path("/proc/self/task").glob("*")])
     opened = [str(link.resolve()) for link in Path("/proc/self/fd").glob("*")]
-    found = ModuleTasks(
+    module_tasks = ModuleTasks(
         digest=_digest(module),
         threads=threads,
         devices=any(path.startswith("/dev/nvidia") for path in opened),
@@ -113,9 +115,9 @@ def load_module(source: ModuleSource) -> ModuleTasks:
         failures={},
         ladders={},
     )
-    for name, dataset in own.items():
+    for name, dataset in datasets.items():
         declared = getattr(dataset, "category", None)
-        category = found.categories[name] = (
+        category = module_tasks.categories[name] = (
             declared if isinstance(declared, str) else source.name
         )
         if not re.fullmatch(
@@ -130,10 +132,10 @@ def load_module(source: ModuleSource) -> ModuleTasks:
             [ladder] = build_ladders([name]).values()
             for level in ladder.levels:
                 require_valid_recipe(Recipe(task=name, seed=0, parameters=level))
-            found.ladders[name] = ladder
+            module_tasks.ladders[name] = ladder
         except Exception as error:  # noqa: BLE001 - any dataset may raise anything: it is reported
-            found.failures[name] = f"can't be built: {describe_origin(error)}"
-    return found
+            module_tasks.failures[name] = f"can't be built: {describe_origin(error)}"
+    return module_tasks
 
 
 def _digest(module: ModuleType) -> str:
@@ -150,16 +152,16 @@ def _digest(module: ModuleType) -> str:
         alone = folder.name in ("site-packages", "dist-packages")
         files = {file} if alone else _with_imports(file)
     content = hashlib.sha256()
-    left = 64 * 2**20
+    bytes_left = 64 * 2**20
     for path in sorted(files):
         name = path.relative_to(folder)
         size = path.stat().st_size
         if re.search(r"/__pycache__/|/\.|\.proof\.json$", f"/{name}"):
             continue
         content.update(f"{name} {size}\n".encode())
-        if size <= left:
+        if size <= bytes_left:
             content.update(path.read_bytes())
-            left -= size
+            bytes_left -= size
     return f"sha256:{content.hexdigest()[:16]}"
 
 
@@ -190,12 +192,12 @@ def _with_imports(file: Path) -> set[Path]:
                 filter(None, name.split(".")), Path.joinpath, initial=start
             ):
                 stems = place, place / "__init__"
-                found = [
+                paths = [
                     Path(f"{stem}{suffix}")
                     for stem in stems
                     for suffix in all_suffixes()
                 ]
-                ahead += [f for f in found if file.parent in f.parents and f.is_file()]
+                ahead += [f for f in paths if file.parent in f.parents and f.is_file()]
         ahead = [path for path in ahead if path not in files]
     return files
 

@@ -124,11 +124,11 @@ def read_recipe(data: Any) -> Recipe:
     if not isinstance(data, Mapping):
         hint = ": parse its JSON text first" if isinstance(data, str) else ""
         raise ValueError(f"a recipe must be an object, got {shorten(data)}{hint}")
-    known = [field.name for field in fields(Recipe)]
+    field_names = [field.name for field in fields(Recipe)]
     for name in data:
-        if name not in known:
+        if name not in field_names:
             hint = did_you_mean(
-                str(name)[:_MAX_LENGTH], known, otherwise=f"it has {known}"
+                str(name)[:_MAX_LENGTH], field_names, otherwise=f"it has {field_names}"
             )
             raise ValueError(f"a recipe has no field {shorten(name)}; {hint}")
     for name in ("task", "seed"):
@@ -158,14 +158,18 @@ class KnownParameter:
     @classmethod
     def of(cls, values: Sequence[Any]) -> KnownParameter:
         """Summarize known values."""
-        found = [leaf for value in values for leaf in leaves(value)]
-        numbers = [abs(leaf) for _, leaf in found if isinstance(leaf, int | float)]
+        values_of_leaves = [leaf for value in values for leaf in leaves(value)]
+        numbers = [
+            abs(leaf) for _, leaf in values_of_leaves if isinstance(leaf, int | float)
+        ]
         empty = [1 for value in values if isinstance(value, list | tuple) and not value]
         return cls(
-            kinds=frozenset(_kind(leaf) for _, leaf in found),
-            depths=frozenset([*(depth for depth, _ in found), *empty]),
+            kinds=frozenset(_kind(leaf) for _, leaf in values_of_leaves),
+            depths=frozenset([*(depth for depth, _ in values_of_leaves), *empty]),
             texts=frozenset(
-                str.__str__(leaf) for _, leaf in found if isinstance(leaf, str)
+                str.__str__(leaf)
+                for _, leaf in values_of_leaves
+                if isinstance(leaf, str)
             ),
             largest=max([1, *numbers]),
         )
@@ -225,7 +229,7 @@ def _refusal(name: str, depth: int, leaf: Any, known: KnownParameter) -> str:
             if leaf in known.texts
             else f"its texts are {shorten(sorted(known.texts))}"
         )
-    most = 100 * known.largest
-    if leaf is not None and abs(leaf) > most:
-        return f"the limit is {most:g}"
+    largest = 100 * known.largest
+    if leaf is not None and abs(leaf) > largest:
+        return f"the limit is {largest:g}"
     return ""

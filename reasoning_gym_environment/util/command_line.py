@@ -78,7 +78,7 @@ class Parser(argparse.ArgumentParser):
         filled = "\n".join(
             textwrap.fill(line, width) for line in description.splitlines()
         )
-        given = {
+        settings = {
             "prog": f"reasoning-gym-environment {command}",
             "formatter_class": _Help,
             **more,
@@ -87,7 +87,7 @@ class Parser(argparse.ArgumentParser):
             description=filled,
             allow_abbrev=False,
             exit_on_error=False,
-            **given,
+            **settings,
         )
 
     def option(self, names: str, about: str, **more: Any) -> None:
@@ -134,8 +134,8 @@ class Parser(argparse.ArgumentParser):
             r"(\S+) invalid choice: (.*) \(choose from (.*)\)", message
         )
         if choice:
-            known = choice[3].replace("'", "")
-            message = f"{choice[1]} must be one of {known}, got {choice[2]}"
+            choices = choice[3].replace("'", "")
+            message = f"{choice[1]} must be one of {choices}, got {choice[2]}"
         raise ConfigurationError(message)
 
 
@@ -200,8 +200,8 @@ def number(kind: type[int] | type[float], **bounds: float) -> Callable[[str], An
         try:
             return model(value=text).model_dump()["value"]
         except ValidationError as error:
-            said = describe_validation(error, model).removeprefix("value ")
-            raise argparse.ArgumentTypeError(said) from None
+            problem = describe_validation(error, model).removeprefix("value ")
+            raise argparse.ArgumentTypeError(problem) from None
 
     return read
 
@@ -257,11 +257,13 @@ def read_given(options: argparse.Namespace, sections: Sections) -> Given:
 def read_file(path: Path, sections: Sections) -> Given:
     """Read a YAML file of settings; ConfigurationError for an unknown section or setting."""
     content = _mapping(_load(path), path, "the file")
-    known = (ENV, SERVER, *sections[""].model_fields)
+    section_names = (ENV, SERVER, *sections[""].model_fields)
     for name in content:
-        if name not in known:
+        if name not in section_names:
             hint = did_you_mean(
-                str(name), known, otherwise=f"the sections are {', '.join(known)}"
+                str(name),
+                section_names,
+                otherwise=f"the sections are {', '.join(section_names)}",
             )
             place = _section_of(name, sections)
             if place:
@@ -345,10 +347,10 @@ def _load(path: Path) -> Any:
 def _mapping(content: Any, path: Path, what: str) -> dict[str, Any]:
     if isinstance(content, dict):
         return content
-    found = "nothing" if content is None else type(content).__name__
+    type_name = "nothing" if content is None else type(content).__name__
     raise ConfigurationError(
         f"{path}: {what} must be settings as `name: value`, below `{ENV}:` or `{SERVER}:`, "
-        f"got {found}"
+        f"got {type_name}"
     )
 
 

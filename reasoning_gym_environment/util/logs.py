@@ -99,8 +99,8 @@ def configure_logging(
 def ensure_handler(redactor: SecretRedactor) -> None:
     """Log the package's messages to standard error where nobody has configured logging."""
     package = logging.getLogger(__package__.partition(".")[0])
-    known = [*logging.getLogger().handlers, *package.handlers]
-    if all(isinstance(handler, logging.NullHandler) for handler in known):
+    handlers = [*logging.getLogger().handlers, *package.handlers]
+    if all(isinstance(handler, logging.NullHandler) for handler in handlers):
         handler = logging.StreamHandler()
         handler.setFormatter(PlainLines(redactor))
         package.addHandler(handler)

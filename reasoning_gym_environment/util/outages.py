@@ -47,10 +47,10 @@ class Retry:
     def next_pause(self, *, at_least: float = 0.0) -> float | None:
         """Return the seconds before the next attempt, if there is one in time."""
         pause = next(self._pauses, None)
-        left = self.left
-        if pause is None or left <= 0 or at_least > left:
+        seconds_left = self.left
+        if pause is None or seconds_left <= 0 or at_least > seconds_left:
             return None
-        return min(max(pause, at_least), left)
+        return min(max(pause, at_least), seconds_left)
 
     async def wait(self, *, at_least: float = 0.0) -> bool:
         """Pause before the next attempt; return False at once if there is none."""
@@ -306,12 +306,12 @@ async def require_reachable(
                 )
                 problems.append(f"{url} ({reason})")
         message = f"{what} can't be reached at {', '.join(problems)}"
-        left = retry.left
+        seconds_left = retry.left
         throttle.record_failure()
-        if throttle.should_log and left > 0:
+        if throttle.should_log and seconds_left > 0:
             attempts = throttle.failures
             logger.warning(
-                "%s, attempt %d: %s; %.0f s left", message, attempts, hint, left
+                "%s, attempt %d: %s; %.0f s left", message, attempts, hint, seconds_left
             )
         if not await retry.wait():
             raise UnreachableError(f"{message}: {hint}")

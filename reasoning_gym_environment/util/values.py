@@ -114,8 +114,12 @@ def describe_origin(error: BaseException) -> str:
     """Return an error's type and text, and the line of a user's code that raised it."""
     frames = traceback.extract_tb(error.__traceback__)
     skipped = rf"^<frozen |/importlib/|^{re.escape(str(Path(__file__).parents[1]))}/"
-    own = [frame for frame in frames if not re.search(skipped, frame.filename)]
-    where = f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""
+    own_frames = [frame for frame in frames if not re.search(skipped, frame.filename)]
+    where = (
+        f" ({own_frames[-1].filename}, line {own_frames[-1].lineno})"
+        if own_frames
+        else ""
+    )
     return describe_error(error) + where
 
 
@@ -130,10 +134,10 @@ def group_by(key: Callable[[T], Key], items: Iterable[T]) -> dict[Key, list[T]]:
         >>> group_by(len, ["a", "bb", "c"])
         {1: ['a', 'c'], 2: ['bb']}
     """
-    found: dict[Key, list[T]] = {}
+    groups: dict[Key, list[T]] = {}
     for thing in items:
-        found.setdefault(key(thing), []).append(thing)
-    return found
+        groups.setdefault(key(thing), []).append(thing)
+    return groups
 
 
 Model = TypeVar("Model")

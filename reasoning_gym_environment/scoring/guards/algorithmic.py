@@ -15,20 +15,20 @@ from .oracle import bare, credit_above_chance
 def living_cells(answer: str, entry: Mapping[str, Any]) -> float:
     """Pay for the share of living cells found: the verifier pays for dead ones, and most are."""
     try:
-        found = json.loads(answer)
+        board = json.loads(answer)
         right = json.loads(entry["answer"])
     except (ValueError, RecursionError):  # the verifier can't read it either
         return 1.0
-    if not isinstance(found, list) or len(found) != len(right):
+    if not isinstance(board, list) or len(board) != len(right):
         return 0.0
     if any(
         not isinstance(a, list) or len(a) != len(b)
-        for a, b in zip(found, right, strict=True)
+        for a, b in zip(board, right, strict=True)
     ):
         return 0.0
     pairs = [
         pair
-        for rows in zip(found, right, strict=True)
+        for rows in zip(board, right, strict=True)
         for pair in zip(*rows, strict=True)
     ]
     living = [(a, b) for a, b in pairs if a != 0 or b != 0]
@@ -65,16 +65,18 @@ def _word_credit(answer: str, shown: str, right: str) -> float:
 def sorted_words(answer: str, entry: Mapping[str, Any]) -> float:
     """Pay for words that moved: any order is paid for, and words that follow are ignored."""
     metadata = entry["metadata"]
-    found = [word.strip() for word in re.split(r",\s*", answer)]
+    words = [word.strip() for word in re.split(r",\s*", answer)]
     return credit_above_chance(
-        found, metadata["transformed_words"], metadata["sorted_words"]
+        words, metadata["transformed_words"], metadata["sorted_words"]
     )
 
 
 def given_numbers(answer: str, entry: Mapping[str, Any]) -> float:
     """Refuse numbers that the question doesn't give: each may be off by 1, and NaN by anything."""
     try:
-        found = sorted(float(number) for number in json.loads(answer.replace("'", '"')))
+        numbers = sorted(
+            float(number) for number in json.loads(answer.replace("'", '"'))
+        )
     except (
         ValueError,
         TypeError,
@@ -83,21 +85,23 @@ def given_numbers(answer: str, entry: Mapping[str, Any]) -> float:
     ):  # the verifier can't either
         return 1.0
     return (
-        1.0 if found == sorted(map(float, entry["metadata"]["sorted_numbers"])) else 0.0
+        1.0
+        if numbers == sorted(map(float, entry["metadata"]["sorted_numbers"]))
+        else 0.0
     )
 
 
 def pooled_numbers(answer: str, entry: Mapping[str, Any]) -> float:
     """Refuse errors above 0.01: the question asks for two decimals, the verifier allows 1 %."""
     try:
-        found, right = (
+        numbers, right = (
             [float(cell) for cell in text.split()] for text in (answer, entry["answer"])
         )
     except ValueError:
         return 0.0
-    if len(found) != len(right):
+    if len(numbers) != len(right):
         return 1.0
-    errors = [abs(a - b) for a, b in zip(found, right, strict=True)]
+    errors = [abs(a - b) for a, b in zip(numbers, right, strict=True)]
     # One unit of the second decimal, as halves may be rounded up or down. The verifier pays 0.1 for
     # any matrix of the right shape.
     return 1.0 if max(errors, default=0.0) < 0.0101 else 0.1

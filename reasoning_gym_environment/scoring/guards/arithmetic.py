@@ -22,8 +22,10 @@ def decimal_digits(answer: str, entry: Mapping[str, Any]) -> float:
     try:
         value = Decimal(answer)
         right = Decimal(entry["answer"])
-        most = re.findall(r"maximum of (\d+) significant digits", entry["question"])[0]
-        is_rounded = len(right.as_tuple().digits) >= int(most)
+        digits = re.findall(r"maximum of (\d+) significant digits", entry["question"])[
+            0
+        ]
+        is_rounded = len(right.as_tuple().digits) >= int(digits)
         allowed = max(
             _half_a_unit(value), 20 * _half_a_unit(right) if is_rounded else Decimal(0)
         )
@@ -40,13 +42,13 @@ def _half_a_unit(number: Decimal) -> Decimal:
 def chosen_number(answer: str, entry: Mapping[str, Any]) -> float:
     """Refuse other candidates: the verifier allows an error of 0.01, and theirs are closer."""
     try:
-        found, right = (
+        number, right = (
             float(text.replace(",", "")) for text in (answer, entry["answer"])
         )
     except ValueError:
         return 0.0
     # As written with fifteen digits.
-    return float(math.isclose(found, right, rel_tol=1e-14))
+    return float(math.isclose(number, right, rel_tol=1e-14))
 
 
 def duration(answer: str, entry: Mapping[str, Any]) -> float:

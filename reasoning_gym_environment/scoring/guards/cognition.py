@@ -12,8 +12,8 @@ from .oracle import bare
 
 def read_letters(answer: str, entry: Mapping[str, Any]) -> float:
     """Pay for the share of right letters: ten of them earn full credit, and more are ignored."""
-    found = bare(answer.replace(" ", ""))
+    letters = bare(answer.replace(" ", ""))
     right = bare(entry["answer"])
-    if len(found) > len(right):
+    if len(letters) > len(right):
         return 0.0
-    return sum(a == b for a, b in zip(found, right, strict=False)) / len(right)
+    return sum(a == b for a, b in zip(letters, right, strict=False)) / len(right)

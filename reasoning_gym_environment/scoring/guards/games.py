@@ -27,10 +27,10 @@ def number_grid(answer: str, entry: Mapping[str, Any]) -> float:
     blank = [0] * size
     rows = [row if len(set(row)) == size else blank for row in rows]
     rows += [blank] * (size - len(rows))
-    found, shown, right = (
+    cells, shown, right = (
         [*itertools.chain(*grid)] for grid in (rows, puzzle, solution)
     )
-    return credit_above_chance(found, shown, right, chance=1 / size)
+    return credit_above_chance(cells, shown, right, chance=1 / size)
 
 
 def same_characters(answer: str, entry: Mapping[str, Any]) -> float:

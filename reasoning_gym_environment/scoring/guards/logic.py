@@ -119,10 +119,10 @@ def roles(answer: str, entry: Mapping[str, Any]) -> float:
     """Pay for roles above chance: half are right by luck, both for half of the people always."""
     from reasoning_gym.logic.knights_knaves import KnightsKnavesDataset
 
-    found = KnightsKnavesDataset._normalize_answer(answer)
+    answered_roles = KnightsKnavesDataset._normalize_answer(answer)
     right = KnightsKnavesDataset._normalize_answer(entry["answer"])
-    by_name = dict(found)
-    if len(by_name) != len(found) or by_name.keys() != dict(right).keys():
+    by_name = dict(answered_roles)
+    if len(by_name) != len(answered_roles) or by_name.keys() != dict(right).keys():
         return 0.0
     names = sorted(by_name)
     expected = [dict(right)[name] for name in names]

@@ -52,12 +52,12 @@ def one_object(answer: str, entry: Mapping[str, Any]) -> float:
     if _has_words(answer[:begin] + answer[end + 1 :]):
         return 0.0
     try:
-        found = json.loads(answer[begin : end + 1])
-        length = len(json.dumps(found))
+        parsed = json.loads(answer[begin : end + 1])
+        length = len(json.dumps(parsed))
     except (ValueError, RecursionError):
         return 0.0
     is_short = length <= 1.25 * len(right) + 8
-    return 1.0 if is_short or found == json.loads(right) else 0.0
+    return 1.0 if is_short or parsed == json.loads(right) else 0.0
 
 
 def longer_fraction(answer: str, entry: Mapping[str, Any]) -> float:
@@ -125,10 +125,10 @@ def is_denied(answer: str, oracle: str) -> bool:
         r"|(?:is|are|was|do|does|did|ca|wo)nt)\b|n['\u2019]t\b|~~|\u2260|!=|\u00ac",
         re.IGNORECASE,
     )
-    found, right = (
+    denials, right = (
         {m[0].lower() for m in denial.finditer(text)} for text in (answer, oracle)
     )
-    return not found <= right
+    return not denials <= right
 
 
 def _has_words(text: str) -> bool:

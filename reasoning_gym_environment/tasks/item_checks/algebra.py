@@ -13,13 +13,13 @@ from .faults import Entry, false_label, unanswerable
 def complex_arithmetic(entry: Entry) -> Fault | None:
     """Find products of more digits than a float has."""
     number = r"\((\S+) ([-+]) (\S+)i\)"
-    found = re.search(f": {number} \u00d7 {number}$", entry["question"])
-    if not found:
+    match = re.search(f": {number} \u00d7 {number}$", entry["question"])
+    if not match:
         return None
-    a = int(float(found[1]))
-    b = int(float(found[2] + found[3]))
-    c = int(float(found[4]))
-    d = int(float(found[5] + found[6]))
+    a = int(float(match[1]))
+    b = int(float(match[2] + match[3]))
+    c = int(float(match[4]))
+    d = int(float(match[5] + match[6]))
     real = a * c - b * d
     imaginary = a * d + b * c
     if abs(real) < 2**53 and abs(imaginary) < 2**53:
@@ -47,10 +47,10 @@ def polynomial_equations(entry: Entry) -> Fault | None:
     values = [sum(c * x**degree for degree, c in coefficients.items()) for x in xs]
     positive = [value > 0 for value in values if value]
     changes = sum(one != other for one, other in pairwise(positive))
-    known = entry["metadata"]["real_solutions"]
-    if changes <= len(set(known)):
+    labeled_roots = entry["metadata"]["real_solutions"]
+    if changes <= len(set(labeled_roots)):
         return None
-    return false_label(f"{changes} real solutions, not {len(known)}")
+    return false_label(f"{changes} real solutions, not {len(labeled_roots)}")
 
 
 def simple_equations(entry: Entry) -> Fault | None:

@@ -133,10 +133,10 @@ def manipulate_matrix(entry: Entry) -> Fault | None:
 
 def number_filtering(entry: Entry) -> Fault | None:
     """Find a number in the label that is not in the list, which has it in another form."""
-    given, asked = (
+    answered, listed = (
         re.findall("'([^']*)'", entry[key]) for key in ("answer", "question")
     )
-    added = Counter(given) - Counter(asked)
+    added = Counter(answered) - Counter(listed)
     if not added:
         return None
     return false_label(

@@ -10,11 +10,11 @@ from .faults import Entry, unanswerable
 
 def arc(entry: Entry) -> Fault | None:
     """Find a label that changes its grid where no example does."""
-    *examples, asked = entry["question"].split("Input:")[1:]
+    *examples, question = entry["question"].split("Input:")[1:]
     for example in examples:
         before, after = re.split("Output:|Example|Below", example)[:2]
         if before.strip() != after.strip():
             return None
-    if asked.strip() == entry["answer"].strip():
+    if question.strip() == entry["answer"].strip():
         return None
     return unanswerable("no example shows the rule: all leave their grid as it is")

@@ -128,9 +128,9 @@ def gsm_symbolic(entry: Entry) -> Fault | None:
     if "How much more likely" in entry["question"]:
         return ambiguous("percentage points, or percent of the smaller probability")
     for pattern, formula in formulas.items():
-        found = re.search(pattern, entry["question"])
-        if found:
-            value = formula(*(Fraction(number) for number in found.groups()))
+        match = re.search(pattern, entry["question"])
+        if match:
+            value = formula(*(Fraction(number) for number in match.groups()))
             if value != Fraction(entry["answer"]):
                 return false_label(f"the value is {value}")
     return None

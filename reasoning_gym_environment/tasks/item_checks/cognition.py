@@ -22,25 +22,27 @@ def figlet_font(entry: Entry) -> Fault | None:
         "test1": ["CE"],
     }
     for letters in look_alike.get(font, ()):
-        found = sorted(set(entry["answer"]) & set(letters))
-        if found:
-            return ambiguous(f"{found[0]} is one of {letters} in the font {font}")
+        unlike_letters = sorted(set(entry["answer"]) & set(letters))
+        if unlike_letters:
+            return ambiguous(
+                f"{unlike_letters[0]} is one of {letters} in the font {font}"
+            )
     return None
 
 
 def modulo_grid(entry: Entry) -> Fault | None:
     """Search for another pattern that has the known cells and fills the blanks otherwise."""
-    asked = re.findall(r"^[✅❌❔]+$", entry["question"], re.MULTILINE)
+    grid_rows = re.findall(r"^[✅❌❔]+$", entry["question"], re.MULTILINE)
     answer = entry["answer"].split("\n")
     cells: dict[str, list[tuple[int, int]]] = {"✅": [], "❌": [], "❔": []}
-    for row, marks in enumerate(asked):
+    for row, marks in enumerate(grid_rows):
         for column, mark in enumerate(marks):
             cells[mark].append((row, column))
     marked, unmarked, blanks = cells.values()
     if not marked:
         return ambiguous("no cell of the pattern is known")
     label = [answer[row][column] == "✅" for row, column in blanks]
-    largest = max(len(asked), len(asked[0])) + 30
+    largest = max(len(grid_rows), len(grid_rows[0])) + 30
     operations: tuple[Callable[[int, int, int], int], ...] = (
         lambda row, column, divisor: (row + column) % divisor,
         lambda row, column, divisor: abs(row - column) % divisor,
@@ -75,7 +77,9 @@ def modulo_grid(entry: Entry) -> Fault | None:
 def needle_haystack(entry: Entry) -> Fault | None:
     """Find questions that two persons answer."""
     text, _, question = entry["question"].rpartition("\n")
-    asked = question.removeprefix("Who ").removesuffix("? Reply only with a name.")
+    clause = question.removeprefix("Who ").removesuffix("? Reply only with a name.")
     return (
-        None if text.count(f" {asked}.") < 2 else ambiguous(f"several persons: {asked}")
+        None
+        if text.count(f" {clause}.") < 2
+        else ambiguous(f"several persons: {clause}")
     )

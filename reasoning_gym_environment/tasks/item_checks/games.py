@@ -130,19 +130,19 @@ def survo(entry: Entry) -> Fault | None:
     solution = entry["metadata"]["solution"]
     size = len(puzzle) - 1
     lines = [*puzzle[:size], *[[row[c] for row in puzzle] for c in range(size)]]
-    known = {
+    shown_cells = {
         (r, size + c): solution[r][c]
         for r in range(size)
         for c in range(size)
         if not puzzle[r][c]
     }
     board = _Survo(
-        blanks=set(known),
-        stock=Counter(known.values()),
+        blanks=set(shown_cells),
+        stock=Counter(shown_cells.values()),
         missing=[line[-1] - sum(line[:-1]) for line in lines],
         count=[line[:-1].count(0) for line in lines],
     )
-    if _count_matrices(board, known) < 2:
+    if _count_matrices(board, shown_cells) < 2:
         return None
     return ambiguous("several matrices satisfy the sums")
 
@@ -152,13 +152,13 @@ def _count_matrices(board: _Survo, known: Mapping[tuple[int, int], int]) -> int:
     if not board.blanks:
         return 1
     blank = min(board.blanks, key=lambda at: sorted(board.count[line] for line in at))
-    found = 0
+    matrices = 0
     for number in sorted(board.stock, key=lambda each: each != known[blank]):
-        if found < 2 and board.allows(blank, number):
+        if matrices < 2 and board.allows(blank, number):
             board.put(blank, number)
-            found += _count_matrices(board, known)
+            matrices += _count_matrices(board, known)
             board.put(blank, number, -1)
-    return found
+    return matrices
 
 
 _Point = tuple[int, int]
@@ -178,22 +178,22 @@ def tsumego(entry: Entry) -> Fault | None:
     if len(last_liberties) == 1:
         return None
     taken = {at: len(set().union(*groups)) for at, groups in last_liberties.items()}
-    most = max(taken.values())
+    best_capture = max(taken.values())
     if "as many white stones as possible" in entry["question"]:
-        if taken[label] < most:
-            return false_label(f"another move captures {most} stones")
-        if list(taken.values()).count(most) == 1:
+        if taken[label] < best_capture:
+            return false_label(f"another move captures {best_capture} stones")
+        if list(taken.values()).count(best_capture) == 1:
             return None
     return ambiguous("several moves capture stones")
 
 
 def _last_liberties(board: Mapping[_Point, str]) -> dict[_Point, list[set[_Point]]]:
     """Return the white groups in atari by the point where Black captures them."""
-    found: dict[_Point, list[set[_Point]]] = {}
-    left = {at for at, stone in board.items() if stone == "O"}
-    while left:
+    points_by_liberty: dict[_Point, list[set[_Point]]] = {}
+    unseen = {at for at, stone in board.items() if stone == "O"}
+    while unseen:
         group = set()
-        edge = {left.pop()}
+        edge = {unseen.pop()}
         liberties = set()
         while edge:
             group |= edge
@@ -204,7 +204,7 @@ def _last_liberties(board: Mapping[_Point, str]) -> dict[_Point, list[set[_Point
             }
             liberties |= {at for at in around if board.get(at) == "."}
             edge = {at for at in around if board.get(at) == "O"} - group
-        left -= group
+        unseen -= group
         if len(liberties) == 1:
-            found.setdefault(liberties.pop(), []).append(group)
-    return found
+            points_by_liberty.setdefault(liberties.pop(), []).append(group)
+    return points_by_liberty

@@ -10,10 +10,10 @@ from .faults import Entry, ambiguous, false_label
 
 def family_relationships(entry: Entry) -> Fault | None:
     """Find words for the other person, and names that men and women have."""
-    story, _, asked = entry["question"].rstrip().rpartition("\n")
+    story, _, question = entry["question"].rstrip().rpartition("\n")
     word = entry["answer"]
     names = r"[A-Z]\w+"
-    person, other = re.findall(rf"\b{names}", asked)[1:3]
+    person, other = re.findall(rf"\b{names}", question)[1:3]
     couples = re.findall(r"(\w+) is married to (\w+)\.", story)
     if word.endswith("-in-law"):
         spouses = {one for pair in couples if other in pair for one in pair} - {other}

@@ -132,7 +132,7 @@ class _Categorical(NamedTuple):
 def syllogism(entry: Entry) -> Fault | None:
     """Judge a conclusion by the rules of quality and distribution."""
     statements = re.findall(r"(All|No|Some) (\w+) are (not )?(\w+)", entry["question"])
-    first, second, conclusion = (_Categorical(*found) for found in statements)
+    first, second, conclusion = (_Categorical(*statement) for statement in statements)
     terms = {conclusion.subject, conclusion.predicate}
     used = [each for each in (first, second) if {each.subject, each.predicate} == terms]
     used = used or [first, second]
