@@ -189,11 +189,11 @@ async def check_rows(
     """Return what is wrong with rows of NeMo Gym, verl, or any with a recipe or an entry."""
     findings: list[RowFinding] = []
     first: dict[tuple[str, str], int] = {}
-    suites = {
-        (recipe.task, digits): name
-        for name in reversed(built_in())  # an item has the name of its smallest suite
-        for recipe, _, digits in load_suite(name).items()
-    }
+    suites: dict[tuple[str, str], str] = {}
+    # The smallest come last, so that an item has the name of its smallest suite.
+    for suite_name in reversed(built_in()):
+        for recipe, _, digits in load_suite(suite_name).items():
+            suites[recipe.task, digits] = suite_name
     async with TaskPool(pool_settings(config), Counter()) as pool:
         ladders = {
             task: ladder.levels for task, ladder in (await pool.ladders()).items()

@@ -295,23 +295,19 @@ def _means(samples: Sequence[StoredGroup], baselines: Baselines) -> Numbers:
     chance = {**baselines.floors, **proved}
     no_reasoning = baselines.no_reasoning_floors
     highest = {
-        t: max(chance.get(t, 0.0), no_reasoning.get(t, 0.0))
-        for t in {*chance, *no_reasoning}
+        task: max(chance.get(task, 0.0), no_reasoning.get(task, 0.0))
+        for task in {*chance, *no_reasoning}
     }
+    floors = [floor for floor, _ in _against(chance, samples)]
+    if not floors:
+        floors = _chances_of_levels(samples)
     values = {
         "unscored": [float(not r.scored) for r in rollouts],
         "format_failures": [float(r.status in FORMAT_FAILURES) for r in completed],
         "truncated": [float(r.truncated) for r in completed],
         "completion_tokens": [float(r.length or 0) for r in completed],
         "reward": [r.score for r in rollouts if r.scored],
-        "chance": [floor for floor, _ in _against(chance, samples)]
-        or [
-            chance_of_level
-            for sample in samples
-            if (chance_of_level := level_chance(sample.recipe, sample.solved_threshold))
-            is not None
-            for _ in sample.scored
-        ],
+        "chance": floors,
         "no_reasoning_floor": [floor for floor, _ in _against(no_reasoning, samples)],
         "above_chance": [
             float(r.solved) - floor for floor, r in _against(highest, samples)
@@ -320,16 +316,25 @@ def _means(samples: Sequence[StoredGroup], baselines: Baselines) -> Numbers:
     return {name: fmean(numbers) for name, numbers in values.items() if numbers}
 
 
+def _chances_of_levels(samples: Iterable[StoredGroup]) -> list[float]:
+    """Return what the best constant earns at each scored rollout's level, where that is known."""
+    chances: list[float] = []
+    for sample in samples:
+        chance = level_chance(sample.recipe, sample.solved_threshold)
+        if chance is not None:
+            chances += [chance] * len(sample.scored)
+    return chances
+
+
 def _against(
     floors: Mapping[str, float], samples: Iterable[StoredGroup]
 ) -> list[tuple[float, StoredRollout]]:
     """Pair scored rollouts of the default configuration, where floors apply, with their floor."""
-    return [
-        (floors[sample.task], rollout)
-        for sample in samples
-        if sample.recipe.is_default and sample.task in floors
-        for rollout in sample.scored
-    ]
+    pairs = []
+    for sample in samples:
+        if sample.recipe.is_default and sample.task in floors:
+            pairs += [(floors[sample.task], rollout) for rollout in sample.scored]
+    return pairs
 
 
 def _below(prefix: str, numbers: Mapping[str, float]) -> Numbers:

@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from ..errors import GenerationError
 from ..problems.held_out import held_out_hashes
@@ -49,19 +48,26 @@ def planned_recipes(
         ladders: by task; a task with fewer than two levels has no difficulty.
     """
     leveled = [task for task in tasks if len(ladders.get(task, ())) > 1]
-    if eval_difficulties and (without := sorted(set(tasks) - set(leveled))):
-        names = ", ".join(without)
+    without_levels = sorted(set(tasks) - set(leveled))
+    if eval_difficulties and without_levels:
+        names = ", ".join(without_levels)
         logger.info("Evaluated only at their defaults, having no levels: %s", names)
     count = num_eval_samples_per_task
-    at = partial(evaluation_recipe_at, eval_seed=eval_seed)
-    return [
-        (recipe, None) for recipe in evaluation_recipes(eval_seed, tasks, count)
-    ] + [
-        (at(each, ladders[task], task=task, index=index), each)
-        for each in eval_difficulties
-        for task in leveled
-        for index in range(count)
-    ]
+    planned: list[tuple[Recipe, float | None]] = []
+    for recipe in evaluation_recipes(eval_seed, tasks, count):
+        planned.append((recipe, None))
+    for difficulty in eval_difficulties:
+        for task in leveled:
+            for index in range(count):
+                recipe = evaluation_recipe_at(
+                    difficulty,
+                    ladders[task],
+                    eval_seed=eval_seed,
+                    task=task,
+                    index=index,
+                )
+                planned.append((recipe, difficulty))
+    return planned
 
 
 class EvaluationSet:

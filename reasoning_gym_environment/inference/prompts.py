@@ -227,18 +227,20 @@ def completions_without_tokens(
 ) -> list[Completion]:
     """Return completions with the server's token counts, or else with numbers of characters."""
     prompt_characters = sum(len(message["content"]) for message in prompt.messages)
-    return [
-        Completion(
-            text=in_tags(text),
-            tokens=(),
-            masks=(),
-            logprobs=None,
-            finish_reason=sample.finish_reason,
-            usage=sample.usage or (prompt_characters, len(text)),
+    completions = []
+    for sample in samples:
+        text = join_reasoning(prompt.text, sample.reasoning, sample.content)
+        completions.append(
+            Completion(
+                text=in_tags(text),
+                tokens=(),
+                masks=(),
+                logprobs=None,
+                finish_reason=sample.finish_reason,
+                usage=sample.usage or (prompt_characters, len(text)),
+            )
         )
-        for sample in samples
-        for text in [join_reasoning(prompt.text, sample.reasoning, sample.content)]
-    ]
+    return completions
 
 
 def completion_from_tokens(

@@ -90,25 +90,23 @@ def evaluation_problems(
     """
     summaries = require_gym(gym).tasks()
     categories = {task.name: task.category for task in summaries}
-    levels = {
-        task.name: None
-        if difficulty is None
-        else round(position_of(difficulty, task.levels))
-        for task in summaries
-    }
+    heights = {task.name: task.levels for task in summaries}
     discovery = Discovery(categories=categories, failures={}, warning=None)
-    return [
-        problem
-        for task in select_tasks(discovery, include=tasks)
-        if task.used
-        for problem in gym.problems(
+    problems: list[Problem] = []
+    for task in select_tasks(discovery, include=tasks):
+        if not task.used:
+            continue
+        level = None
+        if difficulty is not None:
+            level = round(position_of(difficulty, heights[task.name]))
+        problems += gym.problems(
             task.name,
-            level=levels[task.name],
+            level=level,
             count=per_task,
             seed=seed,
             split="eval",
         )
-    ]
+    return problems
 
 
 def parse_recipe(text: str) -> Mapping[str, Any]:

@@ -268,18 +268,19 @@ class ReplayBuffer:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the memory as JSON."""
+        level_rows = []
+        for task, levels in self._levels.items():
+            for level, evidence in levels.items():
+                level_rows.append([task, level, *astuple(evidence)])
+        ready_rows = []
+        for ready in self._ready.values():
+            ready_rows += [_row(problem) for problem in ready.values()]
         return {
             "step": self._step,
             "correction": [self._mixed, self._expected],
-            "levels": [
-                [task, level, *astuple(one)]
-                for task, levels in self._levels.items()
-                for level, one in levels.items()
-            ],
-            "ready": [
-                _row(one) for ready in self._ready.values() for one in ready.values()
-            ],
-            "awaited": [_row(one) for one in self._awaited.values()],
+            "levels": level_rows,
+            "ready": ready_rows,
+            "awaited": [_row(problem) for problem in self._awaited.values()],
         }
 
     def load_state_dict(

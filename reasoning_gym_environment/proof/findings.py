@@ -121,39 +121,37 @@ def constants_for(oracles: Iterable[str]) -> tuple[str, ...]:
 
 def oracle_probes(oracle: str) -> list[Probe]:
     """Return probes with the right answer: plain, in common forms, denied and in doubt."""
-    return [
-        Probe(kind=Kind.ORACLE, label="oracle", answer=oracle, is_right=True),
-        *(
-            Probe(
-                kind=kind,
-                label=form.format("x"),
-                answer=form.format(oracle),
-                is_right=kind is Kind.FORM,
+    probes = [Probe(kind=Kind.ORACLE, label="oracle", answer=oracle, is_right=True)]
+    for kind, forms in (
+        (Kind.FORM, FORMS),
+        (Kind.DENIED, DENIALS),
+        (Kind.HEDGED, HEDGES),
+    ):
+        for form in forms:
+            probes.append(
+                Probe(
+                    kind=kind,
+                    label=form.format("x"),
+                    answer=form.format(oracle),
+                    is_right=kind is Kind.FORM,
+                )
             )
-            for kind, forms in (
-                (Kind.FORM, FORMS),
-                (Kind.DENIED, DENIALS),
-                (Kind.HEDGED, HEDGES),
-            )
-            for form in forms
-        ),
-    ]
+    return probes
 
 
 def constant_probes(constants: Sequence[str], oracle: str | None) -> list[Probe]:
     """Return the probes that are the same for every item."""
-    texts = [(Kind.EMPTY, EMPTY), (Kind.JUNK, JUNK), (Kind.CONSTANT, constants)]
     right = None if oracle is None else oracle.strip()
-    return [
-        Probe(
-            kind=kind,
-            label=text,
-            answer=text,
-            is_right=text.strip() == right,
-        )
-        for kind, group in texts
-        for text in group
-    ]
+    probes = []
+    for kind, texts in (
+        (Kind.EMPTY, EMPTY),
+        (Kind.JUNK, JUNK),
+        (Kind.CONSTANT, constants),
+    ):
+        for text in texts:
+            is_right = text.strip() == right
+            probes.append(Probe(kind=kind, label=text, answer=text, is_right=is_right))
+    return probes
 
 
 def listing_probes(oracle: str, alternatives: Sequence[str]) -> list[Probe]:

@@ -113,19 +113,19 @@ def group_values(
     counted = []
     for attempt in group.attempts:
         values = attempt_values(attempt)
-        shared = {name: values[name] for name in ("solved", "score") if name in values}
-        counted.append(
-            values | {f"{of}{name}": shared[name] for of in scopes for name in shared}
-        )
+        for scope in scopes:
+            for name in ("solved", "score"):
+                if name in values:
+                    values[f"{scope}{name}"] = values[name]
+        counted.append(values)
     kind = signal([attempt.verdict for attempt in group.attempts])
     if kind is None:
         return counted
-    levels = (
-        [] if recipe.level is None else [f"task/{recipe.task}/level/{recipe.level}/"]
-    )
-    of_signal = {
-        f"{of}groups/{one.value}": float(one is kind)
-        for of in ["", *scopes, *levels]
-        for one in Signal
-    }
+    scopes_of_signal = ["", *scopes]
+    if recipe.level is not None:
+        scopes_of_signal.append(f"task/{recipe.task}/level/{recipe.level}/")
+    of_signal = {}
+    for scope in scopes_of_signal:
+        for other in Signal:
+            of_signal[f"{scope}groups/{other.value}"] = float(other is kind)
     return [*counted, of_signal]

@@ -68,15 +68,21 @@ class _Tag(NamedTuple):
     opens: bool
 
 
+SEARCHED_AT_ONCE = 2**16
+"""Characters of a search, which holds the interpreter's lock."""
+
+
 def _tags(name: str, text: str) -> list[_Tag]:
     tags = re.compile(f"<(?P<slash>/?){name}>", re.IGNORECASE | re.ASCII)
-    piece = 2**16  # in one search: it holds the interpreter's lock
-    return [
-        _Tag(tag.start(), tag.end(), opens=not tag["slash"])
-        for begin in range(0, len(text), piece)
-        for tag in tags.finditer(text, begin, begin + piece + len("</answer>") - 1)
-        if tag.start() < begin + piece
-    ]
+    longest_tag = len("</answer>")
+    spans = []
+    for begin in range(0, len(text), SEARCHED_AT_ONCE):
+        end = begin + SEARCHED_AT_ONCE
+        # A tag may begin before the end of the piece and end after it.
+        for tag in tags.finditer(text, begin, end + longest_tag - 1):
+            if tag.start() < end:
+                spans.append(_Tag(tag.start(), tag.end(), opens=not tag["slash"]))
+    return spans
 
 
 def split_thought(text: str) -> tuple[str, str]:

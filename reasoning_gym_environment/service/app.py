@@ -206,12 +206,12 @@ def _add_information_routes(app: FastAPI) -> None:
     @app.get("/", responses=unauthorized)
     async def describe() -> messages.ServiceReply:
         """Return what this service is, its version and its routes."""
-        routes = {
-            f"{method} {route.path}": route.description.partition("\n")[0]
-            for route in app.routes
-            if isinstance(route, APIRoute) and route.include_in_schema
-            for method in sorted(route.methods or ())
-        }
+        routes: dict[str, str] = {}
+        for route in app.routes:
+            if isinstance(route, APIRoute) and route.include_in_schema:
+                for method in sorted(route.methods or ()):
+                    about = route.description.partition("\n")[0]
+                    routes[f"{method} {route.path}"] = about
         return messages.ServiceReply(
             service=app.title, version=app.version, routes=routes
         )

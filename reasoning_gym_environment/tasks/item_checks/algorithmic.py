@@ -54,13 +54,10 @@ def letter_jumble(entry: Entry) -> Fault | None:
     groups = [group.split() for group in common.split("|")]
     for word in entry["answer"].split():
         lower = word.lower()
-        others = [
-            other
-            for group in groups
-            if lower in group
-            for other in group
-            if other != lower
-        ]
+        others = []
+        for group in groups:
+            if lower in group:
+                others += [other for other in group if other != lower]
         fitting = [
             other for other in others if word.islower() or other[0] == word[0].lower()
         ]

@@ -61,13 +61,14 @@ def _moves_to_swap(start: _Knights, near: Mapping[str, Sequence[str]]) -> int | 
             return count
         seen[count % 2].update(reached)
         count += 1
-        reached = {
-            (waiting, moving - {at} | {to})
-            for moving, waiting in reached
-            for at in moving
-            for to in near[at]
-            if to not in moving and to not in waiting
-        } - seen[count % 2]
+        following = set()
+        for moving, waiting in reached:
+            for at in moving:
+                for to in near[at]:
+                    if to not in moving and to not in waiting:
+                        # Then the other color moves.
+                        following.add((waiting, moving - {at} | {to}))
+        reached = following - seen[count % 2]
     return None
 
 
@@ -169,7 +170,10 @@ def tsumego(entry: Entry) -> Fault | None:
     rows = entry["metadata"]["board"]
     size = len(rows)
     answer = entry["answer"]
-    board = {(r, c): stone for r, row in enumerate(rows) for c, stone in enumerate(row)}
+    board: dict[_Point, str] = {}
+    for r, row in enumerate(rows):
+        for c, stone in enumerate(row):
+            board[r, c] = stone
     last_liberties = _last_liberties(board)
     label = (size - int(answer[1:]), ord(answer[0]) - ord("A"))
     if label not in last_liberties:
@@ -197,11 +201,10 @@ def _last_liberties(board: Mapping[_Point, str]) -> dict[_Point, list[set[_Point
         liberties = set()
         while edge:
             group |= edge
-            around = {
-                (r + down, c + right)
-                for r, c in edge
-                for down, right in ((0, 1), (1, 0), (0, -1), (-1, 0))
-            }
+            around = set()
+            for row, column in edge:
+                around |= {(row, column + 1), (row, column - 1)}
+                around |= {(row + 1, column), (row - 1, column)}
             liberties |= {at for at in around if board.get(at) == "."}
             edge = {at for at in around if board.get(at) == "O"} - group
         unseen -= group
