@@ -24,6 +24,8 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_jobs_run_in_order_and_their_errors_are_the_callers(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    gc.collect()
+    caplog.clear()  # of what other tests have left
     disk, ran = DaemonWriter(FOLDER), list[int]()
 
     def fail() -> None:
