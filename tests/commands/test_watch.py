@@ -142,6 +142,7 @@ def test_a_run_without_dumps_has_nothing_to_show(
     assert "set --env.dump_all_rollouts true" in capsys.readouterr().err
 
 
+@pytest.mark.nightly
 @in_linux
 @pytest.mark.processes
 async def test_a_runs_page_ends_with_its_run_even_if_that_is_killed(

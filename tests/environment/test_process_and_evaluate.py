@@ -223,6 +223,7 @@ class ByQuestion:
         ] * n
 
 
+@pytest.mark.nightly
 async def test_evaluate_writes_the_same_in_every_process_and_with_a_rate_limit(
     bench: Any, tokenizer: Any
 ) -> None:

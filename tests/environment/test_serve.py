@@ -174,6 +174,7 @@ async def test_serve_waits_for_a_trainer_which_the_demos_can_be(
             await command.end(signal.SIGHUP, api.url)
 
 
+@pytest.mark.nightly
 async def test_a_start_is_short_and_a_summary_follows(
     bench: Any, tokenizer: Any
 ) -> None:

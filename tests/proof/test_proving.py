@@ -100,6 +100,7 @@ MODULE = """
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.processes
 def test_the_command_fails_on_a_verifier_that_pays_anything(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
