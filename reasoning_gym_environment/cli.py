@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = exit_status(lambda: _main(words))
         sys.stdout.flush()
     except BrokenPipeError:
-        # For the flush at exit.
+        # The interpreter's flush at the exit would fail at the closed pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return code

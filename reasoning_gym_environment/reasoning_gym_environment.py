@@ -124,11 +124,11 @@ class ReasoningGymEnv(BaseEnv):
     trains = True  # on the completions; not in `evaluate`
     progress_interval = 10.0  # seconds between progress lines
     reach_seconds = 60.0  # how long a server may take to come up at the start
-    # How long `process` and `evaluate` retry while all requests fail.
+    # Seconds for which `process` and `evaluate` retry while all requests fail.
     failing_seconds = 20.0
-    # How long an evaluation does so while serving; training never stops.
+    # Seconds for which an evaluation does so while serving; training never stops.
     outage_seconds = 600.0
-    # Then `process` gives up; `serve` if the errors are permanent.
+    # Lost groups in a row at which `process` gives up; `serve` does if the errors are permanent.
     max_consecutive_losses = 5
 
     def __init__(
@@ -140,7 +140,7 @@ class ReasoningGymEnv(BaseEnv):
         *,
         start_worker: StartWorker | None = None,
     ) -> None:
-        # First, whatever fails later.
+        # This comes first, so that it is done whatever fails later.
         output.redact_api_keys(config.data_dir_to_save_evals)
         if testing:
             raise ConfigurationError(
@@ -327,7 +327,7 @@ class ReasoningGymEnv(BaseEnv):
                 await super().env_manager()
             except (aiohttp.ClientError, RetryError) as error:
                 raise stopped_answering(url, error) from error
-            # It may have ended as well.
+            # The inference server may have ended with the training.
             self.inference.give_up_after(self.failing_seconds)
             at = self.curr_step, self.config.total_steps
             logger.info(

@@ -222,7 +222,7 @@ def loading_tokenizer(config: Any, servers: Sequence[Any]) -> Iterator[None]:
         return False
 
     outage = Outage(server="The Hugging Face hub")
-    # Has two lines for each retry.
+    # It logs two lines for each retry.
     hub = logging.getLogger("huggingface_hub.utils._http")
     hub.addFilter(log_once_a_minute)
     models = [

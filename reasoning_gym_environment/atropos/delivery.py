@@ -37,7 +37,7 @@ class Delivery:
         vocabulary: int,
         file: str | None,
     ) -> None:
-        # Ends a run of which nothing arrives.
+        # What ends a run of which nothing arrives.
         self.fatal: ConfigurationError | None = None
         self._api = api
         self._statistics = statistics
@@ -177,7 +177,7 @@ class Delivery:
         except LostStateError:
             return GroupOutcome.FAILED
         own_size = (group["group_overrides"] or {}).get("group_size")
-        # No other size is registered.
+        # The API buffers groups of another size, and the registered one is ours.
         if reply.get("status") == "buffered" and own_size is None:
             self._api.mark_lost("it has our id for another environment")
             return GroupOutcome.FAILED

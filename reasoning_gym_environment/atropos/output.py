@@ -156,7 +156,7 @@ def rollout_rows(
     tokens = scored_data["tokens"]
     level = recipe and recipe.level
     columns = [scored_data.get(name) or [] for name in ("statuses", "answers")]
-    # A subclass has made or cut the group.
+    # A subclass may have made or cut the group: then nothing belongs to a row.
     if any(len(column) != len(tokens) for column in columns):
         columns = [[None] * len(tokens)] * 2
     rows = list(

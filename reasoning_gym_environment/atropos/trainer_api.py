@@ -179,7 +179,7 @@ class TrainerApi:
     async def _once(self, method: str, path: str, body: bytes) -> dict[str, Any]:
         """Send a request once; return its reply, whose values must have their types."""
         headers = {"Content-Type": "application/json"}
-        # Level 2 takes twice the time for a few percent.
+        # Level 1 of gzip: level 2 takes twice the time for a few percent.
         if len(body) >= 1024 and self._is_away:
             body = await asyncio.to_thread(gzip.compress, body, 1)
             headers["Content-Encoding"] = "gzip"
@@ -207,7 +207,7 @@ class TrainerApi:
         name = ""
         try:
             values = validate(reply, dict[str, Any])
-            # For the trainer.
+            # Until there is a trainer, the reply has none of the values.
             waits = path == "/register-env" and values.get("status") != "success"
             for name, expected in ({} if waits else _REPLIES.get(path, {})).items():
                 validate(values.get(name), expected)

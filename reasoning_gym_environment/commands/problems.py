@@ -216,7 +216,7 @@ async def generate_parts(
     reserved: frozenset[bytes],
     counts: Counter[str],
 ) -> list[Problem]:
-    """Generate so many problems of each part, with none of the reserved questions.
+    """Generate the problems of each part, none of which asks a reserved question.
 
     `counts` counts what was drawn again, and why.
     """

@@ -122,7 +122,7 @@ def as_text(proofs: Proofs) -> str:
                 lines.append([f"  {name.replace('_', ' ')}", verdict, check.reason])
                 lines += [["", "", check.example]] if check.example else []
     counts = Counter(task.verdict.replace("_", " ") for task in proofs.tasks.values())
-    # Of the library's: repaired faults, or luck.
+    # Findings of the library's tasks that were not seen again: repaired faults, or luck.
     for name, task in proofs.tasks.items():
         lines += [f"not seen: {name}: {', '.join(task.unseen)}"] if task.unseen else []
     lines.append(", ".join(f"{n} {name}" for name, n in counts.items()))

@@ -28,7 +28,7 @@ def main(arguments: Sequence[str]) -> int:
             matching += 1
             if options.limit == 0 or matching <= options.limit:
                 text = render_rollout(group, place, full=options.full) + "\n"
-                # It may lack characters of a model.
+                # A terminal's encoding may lack characters of a model.
                 encoding = sys.stdout.encoding or "utf-8"
                 print(text.encode(encoding, "backslashreplace").decode(encoding))
     sys.stdout.flush()  # the count comes last

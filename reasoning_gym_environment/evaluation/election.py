@@ -30,7 +30,7 @@ class LeaderElection:
             self._retry_at = time.monotonic() + 5.0
             try:
                 if self._lock.acquire():
-                    # Empty, or of an earlier run: counts from here.
+                    # An empty file, or one of an earlier run, counts from this step on.
                     last = self._lock.read()
                     self.record_done(
                         int(last) if last.isdecimal() and int(last) <= step else step

@@ -377,7 +377,7 @@ def _table_rows(report: EvaluationReport) -> Iterator[Sequence[str]]:
 
     def success(entry: tuple[str, Slice]) -> list[float]:
         values = (entry[1].value("solved"), entry[1].value("score"))
-        # Without scores, the last.
+        # Tasks without a value come last.
         return [2.0 if value is None else value for value in values]
 
     default = report.default

@@ -241,7 +241,7 @@ class Evaluation:
     ) -> None:
         """Calculate the metrics of all samples, and write them."""
         keys = dict.fromkeys(item.key for item in items) | dict.fromkeys(store.samples)
-        # Those of other items come last.
+        # Samples of items that are not asked now come last.
         samples = [store.samples[key] for key in keys]
         self._wrong = [s for s in samples if s.rollouts[0].status is Status.WRONG][:1]
         self._reasons = Counter(s.rollouts[0].detail for s in samples if not s.scored)

@@ -180,6 +180,6 @@ for _class, _source in (
     (ProblemStream, AsyncProblemStream),
 ):
     for _name, _method in vars(_class).items():
-        # `help` shows it all.
+        # `help` shows the docstring in full.
         if ": see `Async" in (getattr(_method, "__doc__", None) or ""):
             _method.__doc__ = getattr(_source, _name).__doc__

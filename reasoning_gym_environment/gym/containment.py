@@ -172,7 +172,7 @@ def _place_of(function: Any) -> tuple[ModuleSource, str]:
 def _calls(pairs: Any, name: str) -> list[tuple[str, str]]:
     """Return texts and JSON of an iterable of pairs; raise ConfigurationError if one is invalid."""
     parts = require_pairs(pairs, name, "a text and its data")
-    # A batch often has the same for all texts.
+    # A batch often has the same data for all texts.
     shared = {id(data): data for _, data in parts}
     encoded = {key: encode_data(data) for key, data in shared.items()}
     return [(require_text(text), encoded[id(data)]) for text, data in parts]

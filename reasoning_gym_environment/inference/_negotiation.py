@@ -113,7 +113,7 @@ async def negotiate(
     """
     retry = Retry(seconds)
     throttle = LogThrottle(interval=10.0)
-    # With rate limits: another may work.
+    # Of several servers, one may work while another limits the rate.
     patience = seconds if len(servers) > 1 else math.inf
     while True:
         probes = (

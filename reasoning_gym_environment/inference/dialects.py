@@ -495,7 +495,7 @@ class ChatText:
                 else "it has no choices"
             )
             raise ReplyError(f"the reply to {self.name} is invalid: {why}")
-        # With status 200.
+        # Servers report these failures with status 200.
         for reason in ("abort", "error", "insufficient_system_resource"):
             if any(choice.finish_reason == reason for choice in reply.choices):
                 raise ReplyError(f"a completion has the finish reason {reason!r}")

@@ -229,7 +229,7 @@ class ReasoningGymEnvironment(
             [which] = random.Random(seed + index).choices(
                 range(len(specs)), weights=weights
             )
-            # As the library does.
+            # The library numbers its seeds so.
             return replace(templates[which], seed=seed + which + 1 + index)
 
         return map(recipe, indices)

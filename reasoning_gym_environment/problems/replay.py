@@ -203,7 +203,7 @@ class ReplayBuffer:
         for level in self._levels[task].values():
             between += level.pairs - level.groups * level.mean**2
             total += level.groups * level.mean * (1 - level.mean)
-        # Of groups of which half is solved.
+        # The prior has groups of which half is solved.
         prior_variance = PRIOR_GROUPS * 0.5 * (1 - 0.5)
         correlation = (prior_variance * PRIOR_CORRELATION + between) / (
             prior_variance + total

@@ -144,7 +144,7 @@ def _name_test(
     for group in groups:
         for rollout in group.rollouts:
             in_files.add(str(FIELDS[field](group, rollout)))
-    # A name that the package knows is no mistake, even if the files have no such rollout.
+    # A name that the package knows is valid, even if no file has such a rollout.
     names = {*fixed, *in_files}
     if name not in names:
         listed = f"the files have {', '.join(sorted(in_files)) or 'none'}"

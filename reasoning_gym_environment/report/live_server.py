@@ -132,7 +132,7 @@ class LiveServer:
 
     async def say_ended(self, report: str) -> None:
         """Tell open pages that the run and this server end, and where a report is, if one is."""
-        # One reply may be late.
+        # A page that is open may skip one question, for a late reply.
         is_open = time.monotonic() - self._asked < 2.5 * POLL_SECONDS
         if is_open:
             await asyncio.sleep(2 * self._live.look_seconds)  # what came last is read

@@ -8,13 +8,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from enum import Enum
-from typing import TYPE_CHECKING
 
 from ..records import GroupResult
 from ..util.values import replace_surrogates
-
-if TYPE_CHECKING:
-    pass
 from .values import Means, group_values
 
 item_counts: ContextVar[Counter[str]] = ContextVar("work")

@@ -5,14 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from ..records import Status
 from ..util.values import escape_control_characters
-
-if TYPE_CHECKING:
-    pass
-
 
 GROUPS = 50
 """Groups after which the warning is due."""

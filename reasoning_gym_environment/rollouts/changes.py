@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..records import recipe_key
 from ..storage.rows import StoredGroup
 from ..util.values import group_by
+from .answer_check import NEARLY_ALL
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-from .answer_check import NEARLY_ALL
 
 NUMBER, LEVEL, TRUNCATED, SHORTNESS, REPEATS, REWARD = range(6)
 """Columns of a task's rows: a group's number and level, its share of truncated completions, minus
@@ -188,7 +188,7 @@ def _changes(tasks: Sequence[NDArray[Any]]) -> Iterator[tuple[str, int, str]]:
 
     order = np.concatenate([rows[:, NUMBER] for rows in tasks]).argsort(kind="stable")
     raw = np.concatenate(tasks)[order]
-    # The mix of tasks may change, which is no change of any.
+    # Each task is compared with its own mean, since the mix of tasks may change.
     centered = np.concatenate([rows - rows.mean(axis=0) for rows in tasks])[order]
     windows = _Windows.of(centered)
     if not len(windows.places):

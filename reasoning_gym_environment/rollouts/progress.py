@@ -8,14 +8,10 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
 from ..records import GroupResult, Signal, Status
 from ..storage.rows import StoredGroup
 from ..util.outages import LOG_INTERVAL
-
-if TYPE_CHECKING:
-    pass
 from .accounting import GroupOutcome, Statistics
 from .answer_check import GROUPS, NEARLY_ALL, AnswerCheck
 from .changes import DriftCheck

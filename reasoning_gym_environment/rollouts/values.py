@@ -6,14 +6,10 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ..records import ATROPOS_SOLVED_SCORE, Attempt, GroupResult, Signal, Status
 from ..scoring.grading import signal
 from ..tasks.facts import LIBRARY, known_categories
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(slots=True)

@@ -109,7 +109,7 @@ def _import_cellpylib() -> None:
     plotting = {f"matplotlib{name}": ModuleType(f"matplotlib{name}") for name in names}
     plotting |= {"mpl_toolkits": ModuleType("mpl_toolkits"), axes.__name__: axes}
     sys.modules.update(plotting)
-    # Of another version: the library imports it whole.
+    # Another version may need the plotting: then the library imports it whole.
     with contextlib.suppress(ImportError):
         import cellpylib  # type: ignore[import-untyped]  # noqa: F401 - the library finds it imported
     for name in plotting:

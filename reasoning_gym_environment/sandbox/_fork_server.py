@@ -239,7 +239,7 @@ class ForkServer:
                 why = f"its imports and warm-up took longer than {START_TIMEOUT:g} s"
                 if self._imports and self._process is not None:
                     with contextlib.suppress(ProcessLookupError):
-                        # It prints where it is.
+                        # The server prints where it hangs.
                         self._process.send_signal(signal.SIGUSR1)
                     await asyncio.sleep(1)
                     why += ": an import that takes long belongs into the functions; it is at"
@@ -315,7 +315,7 @@ class ForkServer:
 
 
 def _kill_session(pid: int) -> None:
-    # MacOS: it is a zombie.
+    # On macOS, a zombie raises PermissionError.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
 

@@ -163,7 +163,7 @@ def run(
 
     while (frame := protocol.read_frame(requests)) is not None:
         call: FunctionCall = pickle.loads(frame)
-        # Of all attempts, where one is killed.
+        # The deadline holds for all attempts together, where one is killed.
         deadline = time.monotonic() + source.timeout
         try:
             [scores] = score_all(partial(call_in_child, deadline), [call], deadline)

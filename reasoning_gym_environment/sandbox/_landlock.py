@@ -71,7 +71,7 @@ def landlock_rules(*, write: bool) -> int:
             rights = READ_FILE
             if write and path.name not in ("proc", "sys"):
                 rights |= change
-            # It does not exist, or no longer.
+            # A path may not exist, or no longer.
             with contextlib.suppress(FileNotFoundError):
                 _allow_beneath(ruleset, path, rights)
     except OSError:

@@ -226,7 +226,7 @@ _FUNCTION: _Rules = {
 OPTIONAL_PERMISSIONS: Mapping[str, _Rules] = MappingProxyType(
     {
         "network": {
-            # FIONREAD as well.
+            # TCGETS, TIOCGWINSZ, FIONBIO and FIONREAD.
             "ioctl": _if_one_of("second", 0x5401, 0x5413, 0x5421, 0x541B),
             "fcntl": _if_one_of("second", *range(5), 1030),  # F_SETFL as well
             **_allow("socket connect bind shutdown getsockopt setsockopt"),

@@ -56,7 +56,7 @@ def score_forms(
     for text in (answer, f"<answer>{answer}</answer>")[: 1 + tagged]:
         try:
             score = verify(text, entry)
-            # It may be the answer.
+            # A returned text may be the answer itself, which `float` would take for a score.
             if isinstance(score, str | bytes) or not math.isfinite(score):
                 raise TypeError(f"a score must be a number, got {shorten(score)}")
             scores.append(float(score))

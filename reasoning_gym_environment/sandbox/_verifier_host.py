@@ -69,7 +69,7 @@ class PersistentWorker:
     def __init__(self, datasets: Datasets, request: EntryAnswers) -> None:
         self._known = {id(dataset): dataset for dataset in datasets.cached()}
         self._groups = 0
-        # Of processor time, for this group and others.
+        # Processor time for this group and others.
         self._seconds = 60 + _max_seconds(request)
         self._initial_size = limits.address_space()
         self._wait_status: int | None = None

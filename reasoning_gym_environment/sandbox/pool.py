@@ -290,7 +290,7 @@ class TaskPool(WorkerPool):
                 self._counts["generation/timeouts"] += 1
                 raise GenerationTimeoutError(f"{recipe.task}: {error}") from error
             except WorkerLostError as error:
-                # Another one may not.
+                # Another generator may not die of this recipe.
                 if attempts_left and isinstance(error, WorkerDiedError):
                     self._counts["generation/asked_again"] += 1
                     continue

@@ -287,7 +287,7 @@ def read_json(text: bytes | str, name: str) -> Any:
     """
     raw = text.encode() if isinstance(text, str) else text
     plain = np.frombuffer(raw.replace(rb"\\", b"").replace(rb"\"", b""), np.uint8)
-    # Of strings.
+    # Commas and brackets in strings do not count.
     outside = plain[~np.logical_xor.accumulate(plain == ord('"'))].tobytes()
     values = sum(map(outside.count, (b",", b"[", b"{")))
     if values > MAX_VALUES:

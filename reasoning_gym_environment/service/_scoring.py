@@ -138,7 +138,7 @@ class ScoringQueue:
         self._longest_wait = longest_wait
         self._pending: Counter[str] = Counter()  # completions by client
         self._gathering: dict[tuple[str, Hashable], _Batch] = {}
-        # The client whose turn is next is first.
+        # The first client is the one whose turn is next.
         self._waiting: dict[str, deque[_Batch]] = {}
         self._running: Counter[str] = Counter()
         self._asked_at: dict[str, float] = {}  # the client that asked last is last

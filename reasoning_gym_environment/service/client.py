@@ -167,7 +167,7 @@ class RewardClient:
     def _post(self, route: str, body: Mapping[str, Any], reply: type[ReplyT]) -> ReplyT:
         """Post JSON, again while that may succeed later; raises what `score` raises."""
         retry = Retry(self._patience)
-        # The service takes none.
+        # The service refuses lone surrogates.
         sent, _ = replace_surrogates(json.dumps(body, ensure_ascii=False))
         while True:
             try:
@@ -203,7 +203,7 @@ class RewardClient:
         import aiohttp  # slow; urllib has no timeout for a whole reply
 
         headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
-        # It takes several.
+        # The variable may hold several tokens, one a line.
         of_service = os.environ.get(TOKEN_VARIABLE, "").strip().splitlines()
         token = self._token or next(iter(of_service), "")
         if token:

@@ -114,7 +114,7 @@ class Endpoints:
             target, request.completions, request.stream, http, key
         )
         reply = messages.ScoreReply(scores=scores)
-        # Validates once.
+        # FastAPI would validate a model that it returns a second time.
         return Response(reply.model_dump_json(), media_type="application/json")
 
     async def _score(

@@ -156,7 +156,7 @@ class Checkpoints:
             if 0 <= _step(path) <= step
         ]
         for path in sorted(paths, key=_step, reverse=True):
-            # The owner reports a damaged one.
+            # A damaged one has no lineage; whoever reads it reports that.
             if not first or _lineage(path) in (first, None):
                 return path
         return None

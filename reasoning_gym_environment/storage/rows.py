@@ -194,7 +194,7 @@ class StoredGroup(Struct, frozen=True, kw_only=True):
                 f"schema_version must be {SCHEMA_VERSION}, got {shorten(version)}"
             )
         recipe = read_recipe(row.get("recipe"))
-        # Its level may have a decimal point.
+        # The recipe is read already, and its level may have a decimal point.
         plain = {"task": recipe.task, "seed": recipe.seed}
         group = validate({**row, "recipe": plain}, cls)
         if row.get("item_id") != recipe.task:

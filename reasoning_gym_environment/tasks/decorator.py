@@ -54,7 +54,7 @@ def task(
 
 
 def _register(generator: Generate, levels: int, verifier: Verifier | None) -> None:
-    # Heavy.
+    # Heavy: only workers come here.
     from reasoning_gym.coaching import BaseCurriculum, ScalarAttributeDefinition
     from reasoning_gym.dataset import ProceduralDataset
     from reasoning_gym.factory import register_dataset
@@ -108,6 +108,6 @@ def _register(generator: Generate, levels: int, verifier: Verifier | None) -> No
                 )
             )
 
-    # Where the task's origin and category come from.
+    # The task's origin and category come from the module's name.
     Dataset.__module__ = generator.__module__
     register_dataset(name, Dataset, Configuration, Curriculum)

@@ -22,7 +22,7 @@ class SecretRedactor:
     """
 
     def __init__(self, keys: Iterable[Any] = ()) -> None:
-        # Shorter ones hide nothing.
+        # Redacting a shorter key would hide words and protect nothing.
         texts = {str(key) for key in keys if len(str(key)) >= 6}
         self._keys = sorted(texts, key=len, reverse=True)
 

@@ -62,7 +62,7 @@ def find_module(entry: str, setting: str) -> ModuleSource:
         )
     if is_path(entry):
         path = Path(entry).expanduser()
-        # Its package.
+        # A path of `__init__.py` names its package.
         path = path.parent.resolve() if path.name == "__init__.py" else path
         name = path.stem
         root = path.parent.resolve()
@@ -95,7 +95,7 @@ def _require_importable(name: str, setting: str) -> None:
     """Raise ConfigurationError unless the module's top level is found, and not by `PYTHONPATH`."""
     spec = None
     with suppress(ValueError):  # a module that somebody made by hand
-        # A top level: imports nothing.
+        # Finding a top-level name imports nothing.
         spec = importlib.util.find_spec(name.partition(".")[0])
     place = (
         [*(spec.submodule_search_locations or []), spec.origin or ""][0] if spec else ""

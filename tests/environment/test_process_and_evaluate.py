@@ -89,7 +89,7 @@ async def test_process_loses_no_group_to_a_rate_limit_and_ends_though_all_is_wro
     }
     async with ScriptedServer(WRONG, tokenizer, allowed=4, window=2) as server:
         options = bench.options(server.url, **settings)
-        async with bench.command("process", *options) as command:
+        async with bench.started_command("process", *options) as command:
             assert await command.exit_code() == 0, command.said()
     assert server.refused > 0
     assert "8 started = 8 collected + 0 lost + 0 interrupted" in command.said()
@@ -233,7 +233,7 @@ async def test_evaluate_writes_the_same_in_every_process_and_with_a_rate_limit(
         ScriptedServer(ByQuestion(), tokenizer, allowed=15, window=0.5) as limited,
     ):
         options = bench.options(limited.url, seed=1, data_dumps_dir="there", **settings)
-        async with bench.command("evaluate", *options) as command:
+        async with bench.started_command("evaluate", *options) as command:
             assert await command.exit_code() == 0, command.said()
         async with bench.environment(free.url, seed=2, **settings) as env:
             await env.evaluate()

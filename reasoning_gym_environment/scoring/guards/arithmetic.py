@@ -6,10 +6,8 @@ import math
 import re
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    pass
 from .oracle import closeness
 
 
@@ -47,7 +45,7 @@ def chosen_number(answer: str, entry: Mapping[str, Any]) -> float:
         )
     except ValueError:
         return 0.0
-    # As written with fifteen digits.
+    # The numbers are written with fifteen digits.
     return float(math.isclose(number, right, rel_tol=1e-14))
 
 

@@ -7,10 +7,8 @@ import itertools
 import json
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    pass
 from .oracle import UNREADABLE, credit_above_chance
 
 

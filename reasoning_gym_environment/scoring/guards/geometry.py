@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..extraction import is_angle
-
-if TYPE_CHECKING:
-    pass
 
 
 def exact_angle(answer: str, entry: Mapping[str, Any]) -> float:

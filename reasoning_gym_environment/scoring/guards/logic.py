@@ -8,10 +8,10 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..extraction import strip_formatting
+from .oracle import credit_above_chance
 
 if TYPE_CHECKING:
     from reasoning_gym.logic.propositional_logic import Expression
-from .oracle import credit_above_chance
 
 
 def conclusion(answer: str, entry: Mapping[str, Any]) -> float:

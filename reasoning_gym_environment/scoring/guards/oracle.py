@@ -7,12 +7,9 @@ import json
 import re
 import string
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..extraction import is_same_number, strip_formatting
-
-if TYPE_CHECKING:
-    pass
 
 
 def longer_text(answer: str, entry: Mapping[str, Any]) -> float:
