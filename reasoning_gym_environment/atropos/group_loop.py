@@ -126,6 +126,16 @@ class GroupLoop:
             tuple[tuple[str, str], asyncio.Task[GroupResult]]
         ] = []
 
+    def recorded_state(self) -> dict[str, Any]:
+        """Return the changing fields of the run's record."""
+        counts = self._statistics.counts
+        return {
+            "waiting": self._env.inference.failover.waiting,
+            "failures": self.backoff.failures,
+            "lost": counts["dumps/lost"],
+            "deleted": counts["dumps/deleted_files"],
+        }
+
     async def add_workers(self) -> None:
         """Let Atropos start workers, for DRAWING_SECONDS at most."""
         deadline = time.monotonic() + DRAWING_SECONDS

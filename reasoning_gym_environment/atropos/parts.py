@@ -4,20 +4,107 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..evaluation.run import EvaluationSettings
+from ..evaluation.run import Evaluation, EvaluationSettings
 from ..inference.client import InferenceClient
 from ..inference.dialects import SamplingParams
 from ..inference.prompts import resolve_system_prompt
 from ..problems.training import TrainingProblems
+from ..rollouts.accounting import Statistics
+from ..rollouts.progress import ProgressReporter
 from ..sandbox.pool import TaskPool
-from ..settings import scoring_settings
+from ..sandbox.worker_groups import StartWorker
+from ..scoring.grading import ScoringSettings
+from ..settings import pool_settings, scoring_settings
 from ..storage.dumps import DumpWriter
 from ..storage.run_record import RunRecorder
 from ..util.logs import SecretRedactor
 from .config import ReasoningGymEnvConfig, chat_template_text
+from .delivery import Delivery
+from .evaluation_schedule import EvaluationSchedule
+from .metrics_log import MetricsLog
+from .shared_curriculum import ProblemSource, shared_curriculum
+from .trainer_api import TrainerApi
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """What the environment holds: one object for each subject."""
+
+    api: TrainerApi
+    delivery: Delivery
+    dumps: DumpWriter
+    evaluation: Evaluation
+    inference: InferenceClient
+    metrics: MetricsLog
+    pool: TaskPool
+    problems: TrainingProblems
+    progress: ProgressReporter
+    record: RunRecorder
+    sampling: SamplingParams
+    schedule: EvaluationSchedule
+    scoring: ScoringSettings
+    source: ProblemSource
+    statistics: Statistics
+
+
+def make_parts(
+    config: ReasoningGymEnvConfig,
+    servers: Any,
+    tokenizer: Any,
+    system_prompt: str,
+    *,
+    run_id: str,
+    recorded_state: Callable[[], dict[str, Any]],
+    evaluation_lock: Callable[[], Path],
+    start_worker: StartWorker | None,
+) -> Parts:
+    """Return the parts of an environment, of which none has started.
+
+    Args:
+        servers: Atropos's server manager.
+        recorded_state: returns the changing fields of the run's record.
+        evaluation_lock: returns the file that elects the replica which evaluates.
+        start_worker: starts a worker process; None for the pool's own way.
+    """
+    statistics = Statistics()
+    counts = statistics.counts
+    pool = TaskPool(pool_settings(config), counts, start_worker=start_worker)
+    problems = training_problems(config, pool, counts)
+    inference = inference_client(servers, tokenizer, system_prompt)
+    dumps = dump_writer(config, run_id, counts)
+    evaluation = Evaluation(
+        evaluation_settings(config, model=inference.model, run_id=run_id),
+        inference,
+        pool,
+        counts,
+    )
+    api = TrainerApi(config.rollout_server_url)
+    vocabulary = len(tokenizer) if tokenizer else 0
+    source = ProblemSource(problems, shared_curriculum(config, counts))
+    return Parts(
+        api=api,
+        delivery=Delivery(api, statistics, vocabulary, config.data_path_to_save_groups),
+        dumps=dumps,
+        evaluation=evaluation,
+        inference=inference,
+        metrics=MetricsLog(config, statistics, problems, source),
+        pool=pool,
+        problems=problems,
+        progress=ProgressReporter(
+            statistics,
+            waiting=lambda: [inference.failover.waiting, api.waiting],
+        ),
+        record=run_recorder(config, run_id, dumps, inference, recorded_state),
+        sampling=training_sampling(config),
+        schedule=EvaluationSchedule(config.steps_per_eval, evaluation_lock),
+        scoring=scoring_settings(config),
+        source=source,
+        statistics=statistics,
+    )
 
 
 def training_problems(

@@ -26,6 +26,9 @@ class Registrant(Protocol):
     wandb_prepend: str | None
     checkpoint_dir: str | None
     max_token_len: int
+    curr_step: int
+    max_num_workers: int
+    status_dict: dict[str, Any]
 
     @property
     def checkpoints(self) -> Checkpoints: ...
@@ -119,3 +122,27 @@ async def adopt_trainer_settings(env: Registrant) -> None:
         logger.warning(
             message, config.max_token_length, env.length_limit, env.problems.limit
         )
+
+
+async def follow_trainer(env: Registrant, *, nodes: int) -> None:
+    """Take the trainer's step and the number of workers; raises as `TrainerApi.status`.
+
+    Args:
+        nodes: how many servers there are, of which each may have its own workers.
+    """
+    config = env.config
+    env.status_dict = await env.api.status(
+        env.env_id,
+        group_size=config.group_size,
+        batch_size=config.batch_size,
+        inference_weight=config.inference_weight,
+        min_batch_allocation=config.min_batch_allocation,
+    )
+    step = env.status_dict["current_step"]
+    if step < env.curr_step:
+        raise env.api.mark_lost(
+            f"it went back from step {env.curr_step} to step {step}"
+        )
+    env.max_num_workers = config.max_num_workers
+    if config.max_num_workers == -1:
+        env.max_num_workers = config.max_num_workers_per_node * nodes

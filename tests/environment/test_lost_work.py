@@ -256,11 +256,14 @@ async def test_the_accounting_holds_under_every_fault_together(
 
         def kill_a_worker() -> None:
             with suppress(ProcessLookupError, IndexError):
-                os.kill(rng.choice(env._pool.pids), signal.SIGKILL)
+                os.kill(rng.choice(env._parts.pool.pids), signal.SIGKILL)
 
         def kill_a_verifiers_child() -> None:
             with suppress(ProcessLookupError, IndexError):
-                os.kill(rng.choice([c for p in env._pool.pids for c in children(p)]), 9)
+                os.kill(
+                    rng.choice([c for p in env._parts.pool.pids for c in children(p)]),
+                    9,
+                )
 
         faults = [
             lambda: setattr(between, "status", 503),

@@ -79,7 +79,9 @@ async def test_one_of_two_replicas_evaluates_and_the_other_takes_over(
             )
             assert folders == ["step-10", "step-23"]
             assert second.eval_runner is None
-        second._schedule._election._retry_at = 0.0  # as if five seconds had passed
+        second._parts.schedule._election._retry_at = (
+            0.0  # as if five seconds had passed
+        )
         await come_to(second, 29)
         assert second.eval_runner is None
         await come_to(second, 31)
