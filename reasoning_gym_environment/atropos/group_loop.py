@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from atroposlib.envs.base import BaseEnv
 
-from ..errors import FixableError
+from ..errors import TRY_AGAIN, FixableError
 from ..inference.client import InferenceClient
 from ..inference.dialects import SamplingParams
 from ..inference.errors import InferenceError
@@ -196,6 +196,10 @@ class GroupLoop:
     async def _collect_all(self, item: Any, item_uuid: str) -> tuple[Any, list[Any]]:
         if self._env.serving:
             await self.backoff.wait()
+            if (
+                item_uuid in self._env.running_items
+            ):  # the pause is not the worker's time
+                self._env.running_items[item_uuid]["start_time"] = time.time()
         groups, backlog = await collect_groups(self._env, item)
         self._env.backlog.extend(backlog)
         self._env.running_items.pop(item_uuid, None)
@@ -326,16 +330,18 @@ class GroupLoop:
                 f"{', '.join(self._env.inference.urls)}: {error}"
             )
             fatal.__cause__ = error
+            if error.is_transient:  # the server may be back for the next process
+                fatal.exit_status = TRY_AGAIN
             self._end_with(fatal)
 
     def _retry(self, problem: Any) -> None:
-        """Put a problem into the backlog, up to MAX_RETRIES times until a group of it is scored."""
+        """Put a problem behind the backlog, up to MAX_RETRIES times until it is scored."""
         # A subclass's own items have no key: they can't be told apart, so none is retried.
         key = recipe_key(problem.recipe) if isinstance(problem, Problem) else ""
         self._retries[key] += 1
         if key and self._retries[key] <= MAX_RETRIES:
             self._statistics.counts["problems/retried"] += 1
-            self._env.backlog.append(problem)
+            self._env.backlog.insert(0, problem)  # Atropos takes the last one first
         else:
             self._statistics.counts["problems/given_up"] += 1
             del self._retries[key]

@@ -321,8 +321,8 @@ class TrainerApi:
         self.waiting = ""
         if seconds >= LOG_INTERVAL and groups:
             self.waiting = (
-                f"the trainer has taken no new batch for {seconds:.0f} s: {groups} groups of "
-                f"{group_size} wait, it needs {batch_size}"
+                f"the trainer has taken no new batch for {seconds:.0f} s, since step "
+                f"{self._step}: {groups} groups wait in its queue"
             )
             others = 1 - status["unallocated_fraction"] - (min_batch_allocation or 0)
             if others > 0.001:

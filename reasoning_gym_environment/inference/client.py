@@ -113,13 +113,7 @@ class InferenceClient:
         }
 
     def give_up_after(self, seconds: float) -> None:
-        """Retry failing requests until none has succeeded for that long; then fail all.
-
-        No trainer waits, so a live server may take its whole `timeout` for a request: the first
-        replies are the shortest, and tell little of the others.
-        """
-        for detector in self.failover.detectors:
-            detector.compares = False
+        """Retry failing requests until none has succeeded for that long; then fail all."""
         self.failover.outage_timeout = seconds
         self.retry_seconds = {"train": seconds, "eval": seconds}
 

@@ -44,7 +44,11 @@ class ReplyError(Exception):
 
 
 class HangingError(FixableError):
-    """A request was abandoned because the server hangs or has forgotten it."""
+    """A request was abandoned because the server shows no sign of life."""
+
+
+class RequestTimeoutError(HangingError):
+    """A request was abandoned at its timeout, by a server that is alive."""
 
 
 def is_transient(error: BaseException) -> bool:

@@ -2,21 +2,21 @@
 
 A request that fails goes to the next server. One that all refuse because of their rate limits
 waits for its turn. A server at work on long completions sends nothing either, so after seconds
-without a reply it is asked for a sign of life.
+without a reply it is asked for a sign of life. docs/reliability.md has the whole policy.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import math
 import time
-from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TypeVar
 
 from ..util.outages import LogThrottle, Outage, UnreachableError, backoff
-from .errors import HangingError, describe, is_transient
+from .errors import HangingError, RequestTimeoutError, describe, is_transient
 from .rate_limit import is_rate_limited
 from .servers import ServerClient
 
@@ -24,27 +24,23 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-PATIENCE = 10
-"""A request is abandoned after this many times the seconds of the slowest of the last replies."""
-
-LEAST_SECONDS = 60.0
-STALLED_SECONDS = 10.0
-"""It waits at least so long, and so long where no request gets a reply."""
+ROUNDS = 3
+"""How often a request is sent to all servers; more only while `retry_seconds` last."""
 
 COOLING_SECONDS = 30.0
 """How long a server that has failed comes last."""
 
+LONG_WAIT = 60.0
+"""Seconds after which a waiting request is logged, and between two such lines."""
+
 
 class HangDetector:
-    """Awaits the replies of one server and abandons requests that will hardly get one.
+    """Awaits the replies of one server and abandons requests that will not get one.
 
-    A server that shows no sign of life is silent. A server may also forget a request while it is
-    alive. So a request is abandoned after ten times the seconds of the slowest of the last 256
-    replies: at least after 60 s, or after 10 s while no request gets a reply. Until the first
-    reply, the server's own `timeout` applies, which always is the most.
+    A request is abandoned at the server's `timeout`, or when the server has shown no sign of life
+    for `silence_timeout`. Nothing else ends it: how long others took says nothing about it.
 
     Attributes:
-        compares: whether requests are abandoned before `timeout`, by the time that others took.
         check_seconds: interval between two checks of a waiting request.
         silence_timeout: seconds without a sign of life after which requests are abandoned.
     """
@@ -57,68 +53,69 @@ class HangDetector:
         self, server: ServerClient, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.silence_timeout = 60.0
-        self.compares = True
         self._server = server
         self._clock = clock
         self._started: dict[object, float] = {}
-        self._last_sign = self._last_check = self._last_reply = -math.inf
-        self._recent: deque[float] = deque(maxlen=256)
+        self._last_sign = -math.inf
+        self._last_check = -math.inf
         name = f"The inference server at {server.config.base_url}"
         self._outage = Outage(clock, server=name, unit="requests given up")
-        self._wait = Outage(clock)
+        self._long_waits = LogThrottle(clock, interval=LONG_WAIT)
 
     async def reply(self, request: asyncio.Future[T], check: Callable[[], None]) -> T:
         """Await the reply to a request; raise HangingError if it is abandoned.
 
         `check` is called while waiting; what it raises ends the wait.
         """
-        self._started[request] = self._clock()
+        started = self._clock()
+        self._started[request] = started
         try:
             while not (await asyncio.wait({request}, timeout=self.check_seconds))[0]:
                 await self._check_alive()
                 if request.done():
                     break
                 check()
-                self._log_wait()
-                self._raise_if_hanging(self._clock() - self._started[request])
+                age = self._clock() - started
+                self._log_long_waits(age)
+                self._raise_if_hanging(age)
             answer = request.result()
         finally:
-            started = self._started.pop(request)
+            del self._started[request]
             request.cancel()
-        self._last_sign = self._last_reply = self._clock()
-        self._recent.append(self._last_reply - started)
+        self._last_sign = self._clock()
         self._outage.end()
-        self._wait.end()
         return answer
 
     @property
     def is_silent(self) -> bool:
         """Whether the server has shown no sign of life for seconds."""
-        return self._since(self._last_sign) >= self.quiet_seconds
+        return self._silence() >= self.quiet_seconds
 
-    def _since(self, event: float) -> float:
-        """Return the seconds since an event, or since the oldest waiting request if it is later."""
-        return self._clock() - max(event, min(self._started.values()))
+    def _silence(self) -> float:
+        """Return the seconds since the last sign of life, or since the oldest waiting request."""
+        return self._clock() - max(self._last_sign, min(self._started.values()))
 
-    def _log_wait(self) -> None:
-        """Log once a minute that a live server lets all requests wait longer than usual."""
-        seconds = self._since(self._last_reply)
-        if (
-            not self._recent
-            or seconds < max(8.0, 2 * max(self._recent))
-            or self.is_silent
-        ):
+    def _log_long_waits(self, age: float) -> None:
+        """Log once a minute which requests of a live server wait how long."""
+        if age < LONG_WAIT or self.is_silent:
             return
-        self._wait.record_failure(already=seconds)
-        if self._wait.should_log:
-            logger.warning(
-                "No reply from %s for %.0f s: %d requests wait; the longest of the last replies "
-                "took %.1f s",
-                self._server.config.base_url,
-                seconds,
-                len(self._started),
-                max(self._recent),
-            )
+        self._long_waits.record_failure()
+        if not self._long_waits.should_log:
+            return
+        now = self._clock()
+        ages = [now - started for started in self._started.values()]
+        longest = sorted((age for age in ages if age >= LONG_WAIT), reverse=True)
+        shown = ", ".join(f"{age:.0f}" for age in longest[:8])
+        logger.info(
+            "%d of %d requests to %s wait for more than a minute: %s s%s; each ends at "
+            "--openai.timeout, %g s",
+            len(longest),
+            len(ages),
+            self._server.config.base_url,
+            shown,
+            ", …" if len(longest) > 8 else "",
+            self._server.config.timeout,
+        )
 
     async def _check_alive(self) -> None:
         """Ask a silent server for a sign of life; log if there is none."""
@@ -129,7 +126,7 @@ class HangDetector:
             self._last_sign = self._clock()
             self._outage.end()
         else:
-            silence = self._since(self._last_sign)
+            silence = self._silence()
             why = (
                 f"{len(self._started)} requests in flight, no data for {silence:.0f} s"
             )
@@ -137,24 +134,80 @@ class HangDetector:
 
     def _raise_if_hanging(self, age: float) -> None:
         at = self._server.config.base_url
-        silence = self.silence_timeout
-        if min(age, self._since(self._last_sign)) >= silence:
+        if min(age, self._silence()) >= self.silence_timeout:
             self._outage.lost += 1
             raise HangingError(
-                f"the inference server at {at} was silent for {silence:g} s"
+                f"the inference server at {at} was silent for {self.silence_timeout:g} s"
             )
-        limit = self._server.config.timeout
-        if self.compares and self._recent:
-            usual = PATIENCE * max(self._recent)
-            stalled = self._since(self._last_reply) >= max(usual, STALLED_SECONDS)
-            least = STALLED_SECONDS if stalled else LEAST_SECONDS
-            limit = min(limit, max(usual, least))
-        if age >= limit:
-            self._outage.lost += 1
-            longest = max(self._recent, default=0.0)
-            raise HangingError(
-                f"no reply from {at} after {age:.0f} s; the longest before took {longest:.1f} s"
+        if age >= self._server.config.timeout:
+            raise RequestTimeoutError(
+                f"no reply from {at} after {age:.0f} s, its --openai.timeout"
             )
+
+
+class Backend:
+    """One server with what is known of it: its requests in flight and its failures.
+
+    Attributes:
+        detector: awaits its replies.
+        in_flight: the number of requests that were sent or wait for a place.
+    """
+
+    def __init__(self, server: ServerClient, clock: Callable[[], float]) -> None:
+        self.server = server
+        self.detector = HangDetector(server, clock)
+        self.in_flight = 0
+        self._clock = clock
+        self._failed_at: float | None = None
+        self._throttle = LogThrottle(clock)
+
+    @property
+    def is_cooling(self) -> bool:
+        """Whether it failed within the last COOLING_SECONDS."""
+        failed_at = self._failed_at
+        return failed_at is not None and self._clock() - failed_at < COOLING_SECONDS
+
+    def claim_trial(self) -> None:
+        """Let others wait for the result of the request that tries a failed server again."""
+        if self._failed_at is not None:
+            self._failed_at = self._clock()
+
+    def record_success(self) -> None:
+        self._failed_at = None
+
+    def record_failure(self, error: Exception, *, others: bool) -> None:
+        """Begin to cool; log the failure, once a minute.
+
+        Args:
+            others: whether there are other servers to try.
+        """
+        self._failed_at = self._clock()
+        self._throttle.record_failure()
+        if self._throttle.should_log:
+            logger.warning(
+                "The inference server at %s fails%s: %s",
+                self.server.config.base_url,
+                ", trying others" if others else "",
+                describe(error),
+            )
+
+    async def send(
+        self,
+        request: Callable[[ServerClient], Coroutine[None, None, T]],
+        split: str,
+        check: Callable[[], None],
+    ) -> T:
+        """Wait for a place and for the rate limit, then return the reply; see `HangDetector`."""
+        server = self.server
+        self.in_flight += 1
+        try:
+            # before the detector's clock starts: waiting for either is not the server's time
+            async with server.admit(split), server.rate_limit.turn():
+                return await self.detector.reply(
+                    asyncio.ensure_future(request(server)), check
+                )
+        finally:
+            self.in_flight -= 1
 
 
 class Failover:
@@ -165,7 +218,7 @@ class Failover:
     Attributes:
         outage_timeout: seconds of nothing but failures after which requests to a silent server
             fail as well, and retries end.
-        detectors: one per server.
+        backends: one per server.
     """
 
     def __init__(
@@ -174,12 +227,8 @@ class Failover:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.outage_timeout = math.inf
-        self.detectors = [HangDetector(server, clock) for server in servers]
-        self._servers = servers
+        self.backends = [Backend(server, clock) for server in servers]
         self._clock = clock
-        self._in_flight: Counter[int] = Counter()
-        self._failed_at: dict[int, float] = {}
-        self._throttles = defaultdict[int, LogThrottle](lambda: LogThrottle(clock))
         self._outage = Outage(clock)
         self._first_failure = ""
 
@@ -192,7 +241,7 @@ class Failover:
     ) -> T:
         """Return the result of the first server that does not fail.
 
-        If all fail with transient errors, they are tried three times with growing pauses. Waiting
+        If all fail with transient errors, they are tried ROUNDS times with growing pauses. Waiting
         for a rate limit is not a try.
 
         Args:
@@ -203,7 +252,7 @@ class Failover:
             Exception: what the last server raised; a transient error takes precedence.
         """
         started = self._clock()
-        attempts = 0
+        rounds = 0
         pauses = backoff()
         while True:
             try:
@@ -211,9 +260,9 @@ class Failover:
             except Exception as error:
                 if is_rate_limited(error):
                     continue  # the next attempt waits for its turn
-                attempts += 1
+                rounds += 1
                 seconds = max(self._clock() - started, self._outage.seconds)
-                enough = attempts >= 3 or isinstance(error, HangingError)
+                enough = rounds >= ROUNDS or isinstance(error, HangingError)
                 is_last = enough and seconds >= min(retry_seconds, self.outage_timeout)
                 if (
                     is_last
@@ -227,24 +276,19 @@ class Failover:
         self, request: Callable[[ServerClient], Coroutine[None, None, T]], split: str
     ) -> T:
         failures: list[Exception] = []
-        for number in self._claim_order():
+        for backend in self._claim_order():
             try:
-                answer = await self._try_one(number, request, split)
+                answer = await backend.send(
+                    request, split, functools.partial(self._check_outage, backend)
+                )
+            except RequestTimeoutError:
+                raise  # the server is alive; another one would have to start anew
             except Exception as error:  # noqa: BLE001 - raised below if no server answers
                 failures.append(error)
-                if is_rate_limited(error):
-                    continue
-                self._failed_at[number] = self._clock()
-                self._throttles[number].record_failure()
-                if self._throttles[number].should_log:  # once a minute for each
-                    others = ", trying others" if len(self._servers) > 1 else ""
-                    url = self._servers[number].config.base_url
-                    why = describe(error)
-                    logger.warning(
-                        "The inference server at %s fails%s: %s", url, others, why
-                    )
+                if not is_rate_limited(error):
+                    backend.record_failure(error, others=len(self.backends) > 1)
             else:
-                self._failed_at.pop(number, None)
+                backend.record_success()
                 self._outage.end()
                 return answer
         limited = next(filter(is_rate_limited, failures), None)
@@ -256,47 +300,28 @@ class Failover:
         self._outage.record_failure()
         raise worst
 
-    def _claim_order(self) -> list[int]:
-        """Return all servers' numbers, the one to try first in front."""
-        now = self._clock()
-        cooling = {n for n, at in self._failed_at.items() if now - at < COOLING_SECONDS}
-        pauses = [server.rate_limit.pause for server in self._servers]
+    def _claim_order(self) -> list[Backend]:
+        """Return all servers, the one to try first in front."""
         order = sorted(
-            range(len(self._servers)),
-            key=lambda n: (n in cooling, pauses[n], self._in_flight[n]),
+            self.backends,
+            key=lambda backend: (
+                backend.is_cooling,
+                backend.server.rate_limit.pause,
+                backend.in_flight,
+            ),
         )
-        if order[0] in self._failed_at:
-            self._failed_at[order[0]] = now  # others wait for this request's result
+        order[0].claim_trial()
         return order
 
-    async def _try_one(
-        self,
-        number: int,
-        request: Callable[[ServerClient], Coroutine[None, None, T]],
-        split: str,
-    ) -> T:
-        server = self._servers[number]
-        detector = self.detectors[number]
-
-        def check_outage() -> None:
-            """Raise UnreachableError if all have failed for too long and the server is silent."""
-            if detector.is_silent and self._outage.seconds > self.outage_timeout:
-                raise UnreachableError(
-                    f"no server has answered for {self.outage_timeout:g} s: {self._first_failure}"
-                )
-
-        self._in_flight[number] += 1
-        try:
-            # before the detector's clock starts: waiting for either is not the server's time
-            async with server.admit(split), server.rate_limit.turn():
-                return await detector.reply(
-                    asyncio.ensure_future(request(server)), check_outage
-                )
-        finally:
-            self._in_flight[number] -= 1
+    def _check_outage(self, backend: Backend) -> None:
+        """Raise UnreachableError if all have failed for too long and the server is silent."""
+        if backend.detector.is_silent and self._outage.seconds > self.outage_timeout:
+            raise UnreachableError(
+                f"no server has answered for {self.outage_timeout:g} s: {self._first_failure}"
+            )
 
     @property
     def waiting(self) -> str:
         """What requests wait for; empty unless all servers pause for their rate limits."""
-        pauses = [str(server.rate_limit) for server in self._servers]
+        pauses = [str(backend.server.rate_limit) for backend in self.backends]
         return "; ".join(pauses) if all(pauses) else ""

@@ -227,8 +227,9 @@ class ServerClient:
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=4.0),
             # Cookies may bind all requests to one replica.
             cookie_jar=aiohttp.DummyCookieJar(),
+            # `HangDetector` ends a request at `timeout`, and says that the server is alive.
             timeout=aiohttp.ClientTimeout(
-                total=self.config.timeout, sock_connect=CONNECT_SECONDS
+                total=self.config.timeout + 5.0, sock_connect=CONNECT_SECONDS
             ),
             headers={
                 "Accept-Encoding": "identity",

@@ -177,7 +177,7 @@ async def test_a_silent_server_is_said_and_its_groups_are_asked_again(
         ScriptedServer(HONEST, tokenizer) as server,
         served(bench, server) as (env, trainer, _),
     ):
-        [detector] = env.inference.failover.detectors
+        detector = env.inference.failover.backends[0].detector
         detector.silence_timeout = 9.0  # below the 10 s of a stall
         server.awake.clear()
         name = f"The inference server at {server.url}/v1"
@@ -209,7 +209,7 @@ async def test_six_forgotten_requests_do_not_stop_the_run(
         ScriptedServer(HONEST, tokenizer) as server,
         served(bench, server) as (env, trainer, _),
     ):
-        [detector] = env.inference.failover.detectors
+        detector = env.inference.failover.backends[0].detector
         detector.silence_timeout = 3.0
         server.forgets = 6
         await until(lambda: not server.forgets)
@@ -251,7 +251,7 @@ async def test_the_accounting_holds_under_every_fault_together(
             between,
         ),
     ):
-        [detector] = env.inference.failover.detectors
+        detector = env.inference.failover.backends[0].detector
         detector.silence_timeout = 2.0
 
         def kill_a_worker() -> None:
