@@ -176,7 +176,7 @@ class Completion:
         tokens: prompt and completion token ids.
         masks: as long as `tokens`; IGNORE_INDEX on the prompt, the token id elsewhere.
         logprobs: as long as `tokens`, 1.0 on the prompt; None if the server returns none.
-        finish_reason: "stop", or "length" for a truncated completion.
+        finish_reason: "stop", "length" for a truncated completion, or another one of the server's.
         usage: numbers of tokens of prompt and completion, where `tokens` is empty.
         length: number of tokens with the prompt; 0 only if there is no completion.
         completion_tokens: number of tokens without the prompt.
@@ -200,6 +200,11 @@ class Completion:
     @property
     def truncated(self) -> bool:
         return self.finish_reason == "length"
+
+    @property
+    def complete(self) -> bool:
+        """Whether the model has ended it: not the limit, nor the server for its own reasons."""
+        return self.finish_reason == "stop"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -49,7 +49,7 @@ def to_scored_data_group(
             attempt.verdict.status is Status.UNSCORED
             or not completion.completion_tokens
         )
-        masked = mask_truncated and completion.truncated
+        masked = mask_truncated and not completion.complete
         return {_ZEROED: True} if unscored or masked else {}
 
     completions = [attempt.completion for attempt in group.attempts]

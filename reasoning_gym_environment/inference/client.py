@@ -19,6 +19,7 @@ from ..util.concurrency import gather_or_cancel, offload, run_in_thread
 from ..util.outages import require_reachable
 from ._negotiation import PROBE_TEXT, Requirements, negotiate
 from .dialects import (
+    INVALID_TOKEN,
     ChatText,
     GenerationRequest,
     SamplingParams,
@@ -41,6 +42,7 @@ from .prompts import (
     text_of_tokens,
 )
 from .servers import ServerClient, api_key
+from .text_check import TextCheck
 
 MAX_EMPTY_REPLIES = 3
 """Replies without a completion after which a part of a group is given up."""
@@ -72,6 +74,7 @@ class InferenceClient:
         self._max_n = max_n
         self._refuses_thoughts = False
         self._turn_end = end_of_turn(tokenizer) if tokenizer else ()
+        self._texts = TextCheck()
         self._decoding = asyncio.Lock()  # one group per iteration of the event loop
         self.failover = Failover(servers)
         self.retry_seconds: dict[str, float] = {}
@@ -347,6 +350,12 @@ class InferenceClient:
         def decode(sample: TokenSample) -> Completion:
             # transformers looks at each list item.
             ids: Any = np.asarray(sample.tokens, np.intc)
+            url = str(server.config.base_url)
+            is_whole = sample.finish_reason != INVALID_TOKEN
+            if sample.text is not None and is_whole and self._texts.is_due(url):
+                self._texts.require_same(
+                    url, sample.text, tokenizer.decode(ids, skip_special_tokens=True)
+                )
             return completion_from_tokens(
                 opening + text_of_tokens(tokenizer, ids),
                 prompt.tokens,

@@ -73,11 +73,16 @@ class GenerationRequest:
 
 
 class TokenSample(NamedTuple):
-    """One completion: its token ids, stop token included, with their logprobs."""
+    """One completion: its token ids, stop token included, with their logprobs.
+
+    Attributes:
+        text: what the server decodes them to; None if it does not say.
+    """
 
     tokens: array[int]
     logprobs: array[float]
     finish_reason: str
+    text: str | None = None
 
 
 class TextSample(NamedTuple):
@@ -95,8 +100,32 @@ class TextSample(NamedTuple):
 
 
 T = TypeVar("T")
-Row = tuple[Sequence[int], Sequence[float], str]
-"""Token ids, logprobs and finish reason of one completion, before they are checked."""
+
+
+class Row(NamedTuple):
+    """One completion before it is checked; `text` is as of `TokenSample`."""
+
+    tokens: Sequence[int]
+    logprobs: Sequence[float]
+    finish_reason: str
+    text: str | None = None
+
+
+INVALID_TOKEN = "invalid_token"
+"""Finish reason of a completion that is cut before an id beyond the tokenizer's vocabulary: a
+model's output layer may be wider than that."""
+
+_FAILURES = frozenset({"abort", "error", "insufficient_system_resource"})
+"""Finish reasons with which servers report, with status 200, that a request has failed."""
+
+_MOST_CHARACTERS_OF_A_REASON = 40
+
+
+def _checked_reason(reason: Any) -> str:
+    """Return a finish reason as a word; raise ReplyError if it is none or reports a failure."""
+    if not isinstance(reason, str) or reason in _FAILURES:
+        raise ReplyError(f"a completion has the finish reason {reason!r}")
+    return re.sub(r"\W", "_", reason)[:_MOST_CHARACTERS_OF_A_REASON]
 
 
 class Dialect(ABC):
@@ -136,7 +165,7 @@ class Dialect(ABC):
         """Decode a reply's completions; raise ReplyError if form, values or prompt are wrong."""
         reply = decode(self.model, body, self.name)
         try:
-            return [_checked(*row, request) for row in self.rows(reply, request)]
+            return [_checked(row, request) for row in self.rows(reply, request)]
         except (LookupError, OverflowError, ValueError) as error:
             why = f"{type(error).__name__}: {error}"
             raise ReplyError(f"the reply to {self.name} is invalid: {why}") from error
@@ -174,34 +203,34 @@ def parse(body: bytes | memoryview, name: str) -> Any:
         ) from error
 
 
-def _checked(
-    tokens: Sequence[int],
-    token_logprobs: Sequence[float],
-    finish_reason: str,
-    request: GenerationRequest,
-) -> TokenSample:
-    if len(tokens) != len(token_logprobs):
-        raise ReplyError(f"{len(tokens)} token ids with {len(token_logprobs)} logprobs")
+def _checked(row: Row, request: GenerationRequest) -> TokenSample:
+    """Return a completion with valid numbers, cut before an id beyond the vocabulary."""
+    tokens = row.tokens
+    finish_reason = _checked_reason(row.finish_reason)
+    if len(tokens) != len(row.logprobs):
+        raise ReplyError(f"{len(tokens)} token ids with {len(row.logprobs)} logprobs")
     if len(tokens) > request.max_tokens:
         raise ReplyError(
             f"{len(tokens)} tokens, although max_tokens is {request.max_tokens}"
         )
     ids = np.asarray(tokens, np.int64)
-    logprobs = np.asarray(token_logprobs, np.double)
-    outside = (ids < 0) | (ids >= request.vocabulary)
-    if outside.any():
-        raise ReplyError(
-            f"{ids[outside][0]} is not a token id: the vocabulary has {request.vocabulary}"
-        )
+    logprobs = np.asarray(row.logprobs, np.double)
+    if (ids < 0).any():
+        raise ReplyError(f"{ids.min()} is not a token id")
     odd = ~(np.isfinite(logprobs) & (logprobs <= 1e-3))
     if odd.any():  # kernels in bfloat16 round
         raise ReplyError(f"{logprobs[odd][0]} is not a logprob")
-    if finish_reason not in ("stop", "length"):
-        raise ReplyError(f"a completion has the finish reason {finish_reason!r}")
+    outside = ids >= request.vocabulary
+    if outside.any():
+        valid = int(outside.argmax())
+        ids = ids[:valid]
+        logprobs = logprobs[:valid]
+        finish_reason = INVALID_TOKEN
     return TokenSample(
         array("i", ids.astype(np.intc).tobytes()),
         array("d", np.minimum(logprobs, 0.0).tobytes()),
         finish_reason,
+        row.text,
     )
 
 
@@ -242,6 +271,8 @@ class _Logprobs(msgspec.Struct):
 class _Choice(msgspec.Struct):
     finish_reason: str
     logprobs: _Logprobs
+    text: str | None = None
+    message: Any = None
     prompt_token_ids: _Ids = msgspec.UNSET
     token_ids: Sequence[int] | msgspec.UnsetType = msgspec.UNSET
     response_token_ids: _Ids = msgspec.UNSET
@@ -261,7 +292,18 @@ class _Choices(msgspec.Struct):
             prompt = _first_set(choice.prompt_token_ids, self.prompt_token_ids)
             _require_prompt(prompt, request)
             logprobs = _first_set(choice.logprobs.token_logprobs)
-            yield _first_set(choice.token_ids), logprobs, choice.finish_reason
+            tokens = _first_set(choice.token_ids)
+            text = choice.text or _whole_content(choice.message)
+            yield Row(tokens, logprobs, choice.finish_reason, text)
+
+
+def _whole_content(message: Any) -> str | None:
+    """Return a chat message's text; None if there is none, or the thought is apart from it."""
+    if not isinstance(message, dict):
+        return None
+    content = message.get("content")
+    is_whole = not (message.get("reasoning_content") or message.get("reasoning"))
+    return content if isinstance(content, str) and is_whole else None
 
 
 def _first_set(*values: Sequence[T] | msgspec.UnsetType) -> Sequence[T]:
@@ -306,6 +348,7 @@ class _Meta(msgspec.Struct):
 
 class _Result(msgspec.Struct):
     meta_info: _Meta
+    text: str | None = None
 
 
 class SglangGenerate(Dialect):
@@ -334,7 +377,8 @@ class SglangGenerate(Dialect):
         for result in results:
             entries = result.meta_info.output_token_logprobs
             reason = result.meta_info.finish_reason["type"]
-            yield [e.token for e in entries], [e.logprob for e in entries], reason
+            tokens = [entry.token for entry in entries]
+            yield Row(tokens, [entry.logprob for entry in entries], reason, result.text)
 
     def has_tokens(self, reply: Any) -> bool:
         return _has_values(self._first(reply), "output_token_logprobs")
@@ -495,16 +539,12 @@ class ChatText:
                 else "it has no choices"
             )
             raise ReplyError(f"the reply to {self.name} is invalid: {why}")
-        # Servers report these failures with status 200.
-        for reason in ("abort", "error", "insufficient_system_resource"):
-            if any(choice.finish_reason == reason for choice in reply.choices):
-                raise ReplyError(f"a completion has the finish reason {reason!r}")
-        return [
-            TextSample(
-                c.message.text, c.message.thought, c.finish_reason or "stop", counts
-            )
-            for c, counts in zip(reply.choices, reply.counts, strict=True)
-        ]
+        samples = []
+        for choice, counts in zip(reply.choices, reply.counts, strict=True):
+            message = choice.message
+            reason = _checked_reason(choice.finish_reason or "stop")
+            samples.append(TextSample(message.text, message.thought, reason, counts))
+        return samples
 
 
 def _with_token_ids(request: GenerationRequest) -> dict[str, Any]:

@@ -195,7 +195,7 @@ def completions_from_texts(
     Args:
         texts: as the model wrote them. Unpaired surrogates get the tokens of U+FFFD.
         finish_reasons: one per text.
-        turn_end: appended unless a completion was truncated or withheld.
+        turn_end: appended to a complete one; to others it would be a token that wasn't sampled.
         length_limit: tokens of prompt and completion. If encoding gives more, the completion is
             truncated.
         opening: the tag of a thought that the prompt opens: no token of a completion.
@@ -207,9 +207,7 @@ def completions_from_texts(
     room = max(0, length_limit - len(prompt_tokens))
     completions = []
     for text, tokens, reason in zip(texts, encoded, finish_reasons, strict=True):
-        with_end = (
-            tokens if reason in ("length", "content_filter") else [*tokens, *turn_end]
-        )
+        with_end = [*tokens, *turn_end] if reason == "stop" else tokens
         completions.append(
             Completion(
                 text=opening + in_tags(text),

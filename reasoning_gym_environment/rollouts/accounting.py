@@ -193,6 +193,10 @@ class Statistics:
         errors = sum(attempt.verdict.errors for attempt in group.attempts)
         if errors:
             self.counts[f"verifier_errors/{recipe.task}"] += errors
+        ended = [attempt.completion.finish_reason for attempt in group.attempts]
+        others = sum(reason not in ("stop", "length") for reason in ended)
+        if others:
+            self.counts["rollouts/ended_otherwise"] += others
         broken = sum(
             replace_surrogates(a.completion.text)[1] > 0 for a in group.attempts
         )

@@ -121,7 +121,7 @@ def skyrl_row(recipe: Recipe, prompt: Sequence[Mapping[str, Any]]) -> dict[str, 
 
 def _examples(group: StoredGroup) -> Iterator[StoredRollout]:
     """Yield the rollouts that are neither unscored nor truncated."""
-    return (rollout for rollout in group.scored if not rollout.truncated)
+    return (rollout for rollout in group.scored if rollout.complete)
 
 
 def _origin(group: StoredGroup) -> dict[str, str]:

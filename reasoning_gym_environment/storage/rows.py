@@ -124,6 +124,11 @@ class StoredRollout(Struct, frozen=True, kw_only=True):
         return self.finish_reason == "length"
 
     @property
+    def complete(self) -> bool:
+        """Whether the model has ended it; see `Completion.complete`."""
+        return self.finish_reason == "stop"
+
+    @property
     def length(self) -> int | None:
         """Tokens of the completion; None without one."""
         return self.completion_tokens if self.tokens else None

@@ -67,7 +67,10 @@ async def test_a_ghost_takes_weight_and_batches_until_it_is_disconnected(
         for _ in range(2):
             await send_group(running.url, env_id)
         await status(follower, env_id)
-        said = "the trainer has taken no new batch for 75 s, since step 0: 2 groups wait in its queue"
+        said = (
+            "the trainer has taken no new batch for 75 s, since step 0: 2 groups wait"
+        )
+        said += " in its queue"
         assert follower.waiting == (
             f"{said}, of which 50% must come from other environments, killed ones included "
             "(min_batch_allocation)"

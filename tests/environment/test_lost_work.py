@@ -17,6 +17,7 @@ from scripted_server import (
     Between,
     ScriptedServer,
     empty,
+    foreign_token,
     one_fewer,
     one_more,
     proxy,
@@ -95,6 +96,21 @@ async def test_empty_completions_are_data_that_moves_nothing(asking: Asking) -> 
     assert trained[1:] == [0] * 3
     assert group["overrides"] == [{}, masked, masked, masked]
     assert group["statuses"][1:] == ["no_answer"] * 3
+
+
+async def test_a_token_beyond_the_vocabulary_costs_its_completion_alone(
+    asking: Asking,
+) -> None:
+    counts = asking.env.statistics.counts
+    lost = counts["groups/lost"]
+    before = counts["rollouts/ended_otherwise"]
+    asking.server.change = foreign_token
+    group = await asking.group()
+    asking.server.change = None
+    assert group["overrides"] == [{}, {}, {}, {"set_advantage_to_zero": True}]
+    assert 10**6 not in group["tokens"][3]
+    assert counts["rollouts/ended_otherwise"] == before + 1
+    assert counts["groups/lost"] == lost
 
 
 async def test_fewer_texts_than_asked_for_cost_the_missing_ones(

@@ -2,6 +2,8 @@
 
 import json
 import math
+import re
+from itertools import takewhile
 from typing import Any
 
 from reasoning_gym_environment.inference.dialects import (
@@ -33,16 +35,23 @@ def decode_by_reference(
 
 def sound(tokens: Any, logprobs: Any, reason: Any, request: GenerationRequest) -> Any:
     require(len(items(tokens)) == len(items(logprobs)) <= request.max_tokens)
-    require(
-        all(type(token) is int and 0 <= token < request.vocabulary for token in tokens)
-    )
+    require(all(type(token) is int and 0 <= token < 2**63 for token in tokens))
     require(
         all(
             type(p) in (int, float) and math.isfinite(p) and p <= 1e-3 for p in logprobs
         )
     )
-    require(reason in ("stop", "length"))
-    return list(tokens), [min(float(p), 0.0) for p in logprobs], reason
+    require(isinstance(reason, str))
+    require(reason not in ("abort", "error", "insufficient_system_resource"))
+    reason = re.sub(r"\W", "_", reason)[:40]
+    valid = [*takewhile(lambda token: token < request.vocabulary, tokens)]
+    if len(valid) < len(tokens):
+        reason = "invalid_token"
+    return valid, [min(float(p), 0.0) for p in logprobs[: len(valid)]], reason
+
+
+def require_text(holder: Any) -> None:
+    require(isinstance(holder.get("text"), str | None))
 
 
 def require(holds: bool) -> None:
@@ -64,6 +73,7 @@ def require_prompt(prompt: Any, request: GenerationRequest) -> None:
 def vllm(reply: Any, request: GenerationRequest) -> Any:
     for choice in items(reply["choices"]):
         require_prompt(choice["prompt_token_ids"], request)
+        require_text(choice)
     return [
         (c["token_ids"], c["logprobs"]["token_logprobs"], c["finish_reason"])
         for c in items(reply["choices"])
@@ -71,10 +81,10 @@ def vllm(reply: Any, request: GenerationRequest) -> Any:
 
 
 def sglang(reply: Any, request: GenerationRequest) -> Any:
-    metas = [
-        result["meta_info"]
-        for result in (reply if isinstance(reply, list) else [reply])
-    ]
+    results = reply if isinstance(reply, list) else [reply]
+    for result in results:
+        require_text(result)
+    metas = [result["meta_info"] for result in results]
     return [
         (
             [entry[1] for entry in items(meta["output_token_logprobs"])],
@@ -89,6 +99,7 @@ def chat(reply: Any, request: GenerationRequest) -> Any:
     for choice in items(reply["choices"]):
         prompt = choice.get("prompt_token_ids", reply.get("prompt_token_ids"))
         require_prompt(prompt, request)
+        require_text(choice)
     return [
         (
             choice.get("token_ids", choice.get("response_token_ids")),

@@ -5,6 +5,7 @@ The reference decoder checks all of a reply's JSON, number by number.
 
 import json
 import math
+import re
 from array import array
 from dataclasses import replace
 from pathlib import Path
@@ -111,8 +112,7 @@ def outcome(dialect: Dialect, body: bytes, request: GenerationRequest = REQUEST)
     except ReplyError:
         return None
     return [
-        Expected(list(tokens), list(logprobs), reason)
-        for tokens, logprobs, reason in samples
+        Expected(list(s.tokens), list(s.logprobs), s.finish_reason) for s in samples
     ]
 
 
@@ -127,7 +127,7 @@ def test_a_valid_reply_is_decoded_into_arrays(kind: str) -> None:
     dialect, reply = REPLIES[kind]
     body = json.dumps(reply).encode()
     assert outcome(dialect, body) == SAMPLES
-    for tokens, logprobs, _ in dialect.samples(body, REQUEST):
+    for tokens, logprobs, *_ in dialect.samples(body, REQUEST):
         assert isinstance(tokens, array)
         assert isinstance(logprobs, array)
         assert (tokens.typecode, logprobs.typecode) == ("i", "d")
@@ -167,10 +167,29 @@ def test_an_invalid_logprob_is_named(number: str, said: str) -> None:
     assert said in refusal(VllmCompletions(), body)
 
 
+def test_an_id_beyond_the_vocabulary_cuts_its_completion_alone() -> None:
+    sound = json.dumps(REPLIES["vLLM"][1])
+    cut = sound.replace("[3, 4]", "[3, 10]").encode()
+    whole = VllmCompletions().samples(sound.encode(), REQUEST)
+    first, second = VllmCompletions().samples(cut, REQUEST)
+    assert first == whole[0]
+    assert list(second.tokens) == [3]
+    assert second.logprobs == whole[1].logprobs[:1]
+    assert second.finish_reason == "invalid_token"
+
+
+@pytest.mark.parametrize("reason", ["repetition", "model_length", "odd <reason>\n" * 9])
+def test_a_reason_of_the_servers_own_stays(reason: str) -> None:
+    sound = json.dumps(REPLIES["vLLM"][1])
+    body = sound.replace('"stop"', json.dumps(reason)).encode()
+    reasons = {s.finish_reason for s in VllmCompletions().samples(body, REQUEST)}
+    assert re.sub(r"\W", "_", reason)[:40] in reasons
+
+
 def test_an_invalid_token_id_is_named() -> None:
     sound = json.dumps(REPLIES["vLLM"][1])
-    assert "10 is not a token id: the vocabulary has 10" in refusal(
-        VllmCompletions(), sound.replace("[3, 4]", "[3, 10]").encode()
+    assert "-1 is not a token id" in refusal(
+        VllmCompletions(), sound.replace("[3, 4]", "[3, -1]").encode()
     )
     assert "Expected `int`, got `str` - at `$.choices[1].token_ids[1]`" in refusal(
         VllmCompletions(), sound.replace("[3, 4]", '[3, "4"]').encode()
@@ -308,7 +327,7 @@ def require_valid_or_refused(dialect: Dialect, body: bytes) -> None:
             type(token) is int and 0 <= token < REQUEST.vocabulary for token in tokens
         )
         assert all(type(p) is float and math.isfinite(p) and p <= 0 for p in logprobs)
-        assert reason in ("stop", "length")
+        assert re.fullmatch(r"\w{0,40}", reason)
 
 
 @KINDS

@@ -162,7 +162,7 @@ async def test_a_group_has_the_servers_tokens_and_logprobs(
             lambda ids: [5, *ids[1:]],
             "differs from ours of 38 at token 0",
         ),
-        ("token_ids", lambda ids: [49_152, *ids[1:]], "49152 is not a token id"),
+        ("token_ids", lambda ids: [-1, *ids[1:]], "-1 is not a token id"),
         (
             "token_ids",
             lambda ids: ["17", *ids[1:]],

@@ -35,8 +35,10 @@ def changed_last(change: Callable[[Generation], dict[str, Any]]) -> Change:
 LIES: dict[str, Change] = {
     "nan": changed_last(lambda last: {"logprobs": [*last.logprobs[:-1], math.nan]}),
     "above 0": changed_last(lambda last: {"logprobs": [*last.logprobs[:-1], 1.0]}),
-    "foreign token": changed_last(lambda last: {"tokens": [*last.tokens[:-1], 10**6]}),
+    "negative token": changed_last(lambda last: {"tokens": [*last.tokens[:-1], -1]}),
+    "other tokens": changed_last(lambda last: {"tokens": [7] * len(last.tokens)}),
 }
+foreign_token = changed_last(lambda last: {"tokens": [*last.tokens[:-2], 10**6, 5]})
 without_a_logprob = changed_last(lambda last: {"logprobs": last.logprobs[:-1]})
 
 
