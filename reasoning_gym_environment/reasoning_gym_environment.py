@@ -65,6 +65,9 @@ from reasoning_gym_environment.util.logs import exit_status
 
 logger = logging.getLogger(__name__)
 
+MOST_MEASUREMENTS = 10_000
+"""Of each of Atropos's lists of timings, which grow while the trainer takes nothing."""
+
 
 class ReasoningGymEnv(BaseEnv):
     """An environment of reasoning-gym's tasks: samples problems, requests and scores groups.
@@ -354,7 +357,7 @@ class ReasoningGymEnv(BaseEnv):
         return await self._parts.source.next(has_room)
 
     async def add_train_workers(self) -> None:
-        """Start workers for a moment at most: Atropos's loop looks at the trainer in between."""
+        """Start workers, for a moment at most: the loop looks at the trainer in between."""
         await self._groups.add_workers()
 
     async def handle_env(self, item_uuid: str) -> Any:
@@ -365,6 +368,7 @@ class ReasoningGymEnv(BaseEnv):
         self.running_items.pop(item_uuid, None)
         seconds = time.monotonic() - begin
         self.task_duration.append(seconds)
+        self.task_successful.append(int(groups is not None))
         (self.succeeded_task_duration if groups else self.failed_task_duration).append(
             seconds
         )
@@ -431,6 +435,13 @@ class ReasoningGymEnv(BaseEnv):
 
     async def env_step_checks(self) -> None:
         """Evaluate, save a checkpoint and log if due at the trainer's step."""
+        for measured in (
+            self.completion_lengths,
+            self.mainloop_timings,
+            self.task_successful,
+            self.workers_added_list,
+        ):
+            del measured[:-MOST_MEASUREMENTS]
         before = self.curr_step
         step = self.status_dict["current_step"]
         self.curr_step = step
@@ -501,7 +512,8 @@ class ReasoningGymEnv(BaseEnv):
 
     def load_checkpoint(self) -> None:
         """Continue the newest checkpoint up to the trainer's step; raises FixableError."""
-        self.__dict__.update(resume.continue_checkpoint(self))
+        for name, value in resume.continue_checkpoint(self).items():
+            setattr(self, name, value)  # what a subclass saved
 
     # Metrics.
 
@@ -539,6 +551,7 @@ class ReasoningGymEnv(BaseEnv):
             }
         )
         self.rollouts_for_wandb.clear()
+        self.completion_lengths.clear()
         self._parts.metrics.log(metrics, self.curr_step)
 
     def get_curriculum_stats(self) -> dict[str, Any]:

@@ -7,13 +7,14 @@ and the environment raises it where Atropos listens.
 from __future__ import annotations
 
 import asyncio
-import copy
+import math
 import time
+import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from atroposlib.envs.base import BaseEnv
+from atroposlib.envs.base import EvalHandlingEnum
 
 from ..errors import TRY_AGAIN, FixableError
 from ..inference.client import InferenceClient
@@ -28,7 +29,7 @@ from ..storage.dumps import DumpWriter, dump_kind
 from ..storage.rows import StoredGroup
 from .config import ReasoningGymEnvConfig
 from .delivery import Delivery
-from .rows import completed, task_of
+from .rows import completed, task_of, trained_tokens
 from .subclass import FailureLimit, checked_score, collect_groups, why_nothing_delivered
 
 DRAWING_SECONDS = 0.5
@@ -47,6 +48,13 @@ class Environment(Protocol):
     statistics: Statistics
     delivery: Delivery
     backlog: list[Any]
+    workers: set[asyncio.Task[Any]]
+    workers_added_list: list[int]
+    eval_runner: asyncio.Task[None] | None
+    last_completed_item: Any
+    completion_lengths: list[int]
+    max_num_workers: int
+    status_dict: dict[str, Any]
     running_items: dict[str, dict[str, Any]]
     items_sent_this_step: int
     env_id: int
@@ -137,18 +145,66 @@ class GroupLoop:
         }
 
     async def add_workers(self) -> None:
-        """Let Atropos start workers, for DRAWING_SECONDS at most."""
+        """Start as many workers as the trainer has room for, for DRAWING_SECONDS at most.
+
+        Atropos's own cancels workers when the queue fills, and their rollouts are thrown away.
+        """
+        env = self._env
+        wanted = min(self._allowed_workers(), self._room())
+        env.workers_added_list.append(wanted - len(env.workers))
         deadline = time.monotonic() + DRAWING_SECONDS
-        # Atropos draws until it has enough; this copy returns None after half a second. What a
-        # subclass calls on itself stays its own.
-        time_boxed_view: Any = copy.copy(self._env)
-        time_boxed_view.get_next_item = lambda: self._draw(deadline)
-        time_boxed_view.handle_env = self._env.handle_env
-        await BaseEnv.add_train_workers(time_boxed_view)
+        while len(env.workers) < wanted and self.fatal is None:
+            item = env.backlog.pop() if env.backlog else await self._draw(deadline)
+            if item is None:
+                break
+            self._start_worker(item)
+
+    def _allowed_workers(self) -> int:
+        """Return the number of workers that the settings allow now."""
+        env = self._env
+        allowed = env.max_num_workers
+        evaluates = env.eval_runner is not None and not env.eval_runner.done()
+        if not evaluates or env.config.eval_handling is EvalHandlingEnum.NONE:
+            return allowed
+        if env.config.eval_handling is EvalHandlingEnum.STOP_TRAIN:
+            return 0
+        return int(allowed * env.config.eval_limit_ratio)
+
+    def _room(self) -> int:
+        """Return how many groups the trainer's queue takes, those of workers included."""
+        env = self._env
+        config = env.config
+        rows = config.max_batches_offpolicy * config.batch_size
+        room: int = rows // config.group_size - env.status_dict["queue_size"]
+        if (
+            config.min_batch_allocation is not None
+        ):  # its share is its own, if others overrun
+            share = math.ceil(config.min_batch_allocation * rows / config.group_size)
+            room = max(room, share - env.status_dict["self_queue_size"])
+        return room
+
+    def _start_worker(self, item: Any) -> None:
+        env = self._env
+        item_uuid = str(uuid.uuid4())
+        worker = asyncio.create_task(env.handle_env(item_uuid))
+        env.running_items[item_uuid] = {
+            "item": item,
+            "worker": worker,
+            "start_time": time.time(),
+        }
+        env.workers.add(worker)
+
+        def record_end(worker: asyncio.Task[Any]) -> None:
+            env.workers.discard(worker)
+            # `work_on` has logged an exception of the package; a subclass's `handle_env` may raise.
+            if not worker.cancelled() and worker.result():
+                env.last_completed_item = item
+
+        worker.add_done_callback(record_end)
 
     async def _draw(self, deadline: float) -> Any:
-        """Return the next item; None, which ends Atropos's round, if there is none in time."""
-        if self.fatal is not None or time.monotonic() > deadline:
+        """Return the next item; None if there is none in time."""
+        if time.monotonic() > deadline:
             return None
         if self.drawing is None:
             self.drawing = asyncio.create_task(self._draw_into_backlog())
@@ -300,6 +356,7 @@ class GroupLoop:
         if outcome is not None:
             return outcome
         env.items_sent_this_step += env.serving
+        env.completion_lengths += map(trained_tokens, group["masks"])
         await env.add_rollouts_for_wandb(group, problem)
         is_written = await env.delivery.write(group, must_end=not sends)
         if sends:

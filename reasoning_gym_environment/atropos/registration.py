@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import logging
+import math
 from typing import Any, Protocol
 
 from ..errors import ConfigurationError
@@ -29,6 +31,7 @@ class Registrant(Protocol):
     curr_step: int
     max_num_workers: int
     status_dict: dict[str, Any]
+    workers: set[asyncio.Task[Any]]
 
     @property
     def checkpoints(self) -> Checkpoints: ...
@@ -143,6 +146,12 @@ async def follow_trainer(env: Registrant, *, nodes: int) -> None:
         raise env.api.mark_lost(
             f"it went back from step {env.curr_step} to step {step}"
         )
+    if env.workers:
+        # At a full queue Atropos's loop would cancel them, and throw their rollouts away.
+        full = math.ceil(
+            config.max_batches_offpolicy * config.batch_size / config.group_size
+        )
+        env.status_dict["queue_size"] = min(env.status_dict["queue_size"], full - 1)
     env.max_num_workers = config.max_num_workers
     if config.max_num_workers == -1:
         env.max_num_workers = config.max_num_workers_per_node * nodes

@@ -103,6 +103,8 @@ class TrainingProblems:
         self.step: int | None = None
         # By task, level and whether the question fits.
         self._questions: Counter[tuple[str, int, bool]] = Counter()
+        # Drawn, and neither handed out nor dropped; a checkpoint may come in between.
+        self._in_check: list[Problem] = []
         self._sampler: Sampler | None = None
         self._stream: RecipeStream | None = None
 
@@ -171,7 +173,11 @@ class TrainingProblems:
             recipe = problem.recipe
             if self._sampler and self._sampler.is_replayed(recipe):
                 problem = replace(problem, replayed=True)
-            fits = has_room is None or await has_room(problem)
+            self._in_check.append(problem)
+            try:
+                fits = has_room is None or await has_room(problem)
+            finally:
+                self._in_check.remove(problem)
             level = "default" if recipe.level is None else str(recipe.level)
             described = (recipe.task, recipe.seed, level)
             tries = 0 if self._cap_if_too_long(recipe, fits=fits) else tries + 1
@@ -290,10 +296,11 @@ class TrainingProblems:
         assert self._stream is not None
         state = self._stream.state_dict()
         budget = self.max_token_length
+        handed_out = [*unfinished, *self._in_check]
         return {
             **state,
             **({} if budget is None else {"max_token_length": budget}),
-            "ahead": [p.recipe.to_json() for p in unfinished] + state["ahead"],
+            "ahead": [p.recipe.to_json() for p in handed_out] + state["ahead"],
             "prompt_room": [[*key, count] for key, count in self._questions.items()],
         }
 

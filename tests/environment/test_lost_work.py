@@ -20,6 +20,7 @@ from scripted_server import (
     foreign_token,
     one_fewer,
     one_more,
+    other_tokens,
     proxy,
     without_a_logprob,
 )
@@ -111,6 +112,20 @@ async def test_a_token_beyond_the_vocabulary_costs_its_completion_alone(
     assert 10**6 not in group["tokens"][3]
     assert counts["rollouts/ended_otherwise"] == before + 1
     assert counts["groups/lost"] == lost
+
+
+@pytest.mark.parametrize("kind", ["openai", "vllm", "sglang"])
+async def test_token_ids_of_another_text_cost_the_group(
+    kind: str, bench: Any, tokenizer: Any
+) -> None:
+    async with (
+        ScriptedServer(HONEST, tokenizer, chat_tokens=True) as server,
+        bench.environment(server.url, kind) as env,
+    ):
+        server.change = other_tokens
+        group, _ = await env.collect_trajectories(await env.get_next_item())
+        assert group is None
+        assert env.statistics.counts["groups/lost"] == 1
 
 
 async def test_fewer_texts_than_asked_for_cost_the_missing_ones(

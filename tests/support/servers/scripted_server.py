@@ -36,8 +36,8 @@ LIES: dict[str, Change] = {
     "nan": changed_last(lambda last: {"logprobs": [*last.logprobs[:-1], math.nan]}),
     "above 0": changed_last(lambda last: {"logprobs": [*last.logprobs[:-1], 1.0]}),
     "negative token": changed_last(lambda last: {"tokens": [*last.tokens[:-1], -1]}),
-    "other tokens": changed_last(lambda last: {"tokens": [7] * len(last.tokens)}),
 }
+other_tokens = changed_last(lambda last: {"tokens": [7] * len(last.tokens)})
 foreign_token = changed_last(lambda last: {"tokens": [*last.tokens[:-2], 10**6, 5]})
 without_a_logprob = changed_last(lambda last: {"logprobs": last.logprobs[:-1]})
 
