@@ -47,6 +47,7 @@ from reasoning_gym_environment.atropos.config import (
     chat_template_text,
     loading_tokenizer,
     require_usable,
+    server_list,
     with_template,
 )
 from reasoning_gym_environment.atropos.group_loop import GroupLoop
@@ -202,8 +203,8 @@ class ReasoningGymEnv(BaseEnv):
         Raises:
             SystemExit: with the exit code, after printing an error that the user can fix or retry.
         """
-        env, config = cls.config_init()
-        defaults = Settings(env=env, servers=config, flags=RunFlags())
+        env, servers = cls.config_init()
+        defaults = Settings(env=env, servers=server_list(servers), flags=RunFlags())
         status = exit_status(lambda: run(sys.argv[1:], lambda: cls, defaults))
         if status:
             raise SystemExit(status)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple  # noqa: F401 - Literal is in the snapshot
 
-from pydantic import BeforeValidator, Field, create_model, model_validator
+from pydantic import BeforeValidator, Field, create_model
 from pydantic.fields import FieldInfo
 
 from .errors import ConfigurationError
@@ -50,7 +50,7 @@ COMMAND_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "process": {
         "ensure_scores_are_not_same": False,
         "include_messages": True,
-        "dump_all_rollouts": True,
+        "max_dump_gb": math.inf,
     }
 }
 """Defaults that one command overrides."""
@@ -65,7 +65,46 @@ HEADINGS = (
     ),
     "Other options",
 )
-"""Of the options, in the order of the help; the short help omits those named `More …`."""
+"""Of the options, in the order of the help."""
+
+_EVERY_COMMAND = (
+    "env.tokenizer_name",
+    "env.max_token_length",
+    "env.system_prompt",
+    "env.include_tasks",
+    "env.task_modules",
+    "env.complexity_mode",
+    "env.score_mode",
+    "env.data_dumps_dir",
+    "openai.server_type",
+    "openai.base_url",
+    "openai.model_name",
+    "openai.api_key_var",
+    "openai.num_max_requests_at_once",
+)
+_TRAINING = (
+    *_EVERY_COMMAND,
+    "env.group_size",
+    "env.total_steps",
+    "env.use_wandb",
+    "env.temperature",
+    "env.seed",
+    "env.sampling",
+)
+SHORT_HELP: Mapping[str, frozenset[str]] = {
+    "serve": frozenset((*_TRAINING, "env.rollout_server_url", "env.steps_per_eval")),
+    "process": frozenset((*_TRAINING, "env.data_path_to_save_groups")),
+    "evaluate": frozenset(
+        (
+            *_EVERY_COMMAND,
+            "env.num_eval_samples_per_task",
+            "env.eval_attempts",
+            "suite",
+            "limit",
+        )
+    ),
+}
+"""The options that most runs set, by command; `--help-all` has all."""
 
 
 def parse_difficulties(value: Any) -> list[float]:
@@ -261,8 +300,7 @@ class EnvironmentSettings(AtroposEnvironment, TaskOptions):
     )
     dump_all_rollouts: bool | None = option(
         None,
-        "Dump every group to JSONL; the default unless dump_rollouts or dump_failed_rollouts is "
-        "set.",
+        "Dump every group to JSONL; the default where none of the three dump options is set.",
     )
     dump_rollouts: bool | None = option(None, "Dump successful groups.")
     dump_failed_rollouts: bool | None = option(
@@ -304,8 +342,8 @@ class EnvironmentSettings(AtroposEnvironment, TaskOptions):
         True, "Hide the INFO messages of Atropos's base class."
     )
 
-    @model_validator(mode="after")
-    def _consistent(self) -> EnvironmentSettings:
+    def model_post_init(self, context: Any, /) -> None:
+        """Check the settings together; an assignment is checked alone, since others may follow."""
         if self.batch_size != -1 and self.batch_size < self.group_size:
             raise ValueError(
                 f"batch_size must be ≥ group_size ({self.group_size}), got {self.batch_size}; "
@@ -317,17 +355,22 @@ class EnvironmentSettings(AtroposEnvironment, TaskOptions):
                 raise ValueError(f"{name} must be a number > 0 or -1, got {value}")
         require_difficulty_where_fixed(self.complexity_mode, self.difficulty)
         resolve_system_prompt(self.system_prompt)  # refuses a misspelled name
-        none_above = (
-            self.rollout_save_score_threshold == 1 and not self.dump_all_rollouts
-        )
-        if self.dump_rollouts and none_above:
+        saves_none = self.rollout_save_score_threshold == 1
+        if self.dump_rollouts and saves_none and not self.dump_all_rollouts:
             raise ValueError(
                 "rollout_save_score_threshold must be < 1 with dump_rollouts, got 1: no score is "
                 "above 1; lower it, or set dump_rollouts to false"
             )
         # The API registers no nameless one.
         self.wandb_name = self.wandb_name or "reasoning_gym"
-        return self
+
+    def validate_config(self) -> None:
+        """Check all settings again, alone and together.
+
+        Raises:
+            ConfigurationError: says what each bad value must be.
+        """
+        build(type(self), dict(self))
 
     @property
     def dumps_by_default(self) -> bool:
@@ -357,6 +400,15 @@ class EnvironmentSettings(AtroposEnvironment, TaskOptions):
         """The limit of this run's dumps."""
         default = 2 if self.dumps_by_default else math.inf
         return (self.max_dump_gb or default) * 1e9
+
+    def require_groups_that_differ(self) -> None:
+        """Raise ConfigurationError if no group could ever be sent, since its scores are equal."""
+        if self.group_size == 1 and self.ensure_scores_are_not_same:
+            raise ConfigurationError(
+                "group_size must be ≥ 2 with ensure_scores_are_not_same, got 1: the scores of one "
+                "rollout are always equal, so no group would be sent; raise it, or set "
+                "--env.ensure_scores_are_not_same false"
+            )
 
     def require_places(self) -> None:
         """Raise UnwritableError if a configured output can't be written."""
@@ -580,12 +632,8 @@ def check_start(command: str, settings: Settings) -> None:
         )
         task_weights(tasks, env.task_weights)
         require_names(env.task_parameters, snapshot.ladders)
-    if command != "evaluate" and env.group_size == 1 and env.ensure_scores_are_not_same:
-        raise ConfigurationError(
-            "group_size must be ≥ 2 with ensure_scores_are_not_same, got 1: the scores of one "
-            "rollout are always equal, so no group would be sent; raise it, or set "
-            "--env.ensure_scores_are_not_same false"
-        )
+    if command != "evaluate":
+        env.require_groups_that_differ()
     if command == "process" and env.total_steps < 1:
         raise ConfigurationError(
             f"total_steps must be ≥ 1, got {env.total_steps}: it is the number of groups that "
@@ -610,6 +658,8 @@ def check_start(command: str, settings: Settings) -> None:
 def shown(value: Any) -> str:
     """Return a value as a user would write it."""
     value = getattr(value, "value", value)
+    if value == math.inf:
+        return "no limit"
     return "unset" if value in (None, "", [], {}) else str(value)
 
 

@@ -191,6 +191,22 @@ class AtroposServer(APIServer):
     _tokens_and_logprobs_completion_wrapper = tokens_and_logprobs_completion
 
 
+def server_list(given: Any) -> list[ServerConfig]:
+    """Return the servers of a `config_init`, which may be one, or Atropos's `ServerBaseline`.
+
+    Raises:
+        ConfigurationError: there is none, or a setting is invalid.
+    """
+    servers = given if isinstance(given, list) else [given]
+    if not servers:
+        raise ConfigurationError(
+            "server_configs is empty: give the settings of a server"
+        )
+    return [
+        build(ServerConfig, dict(server), prefix=f"{SERVER}.") for server in servers
+    ]
+
+
 def require_usable(
     config: ReasoningGymEnvConfig, server_configs: Any, *, slurm: bool
 ) -> list[Any]:
@@ -205,6 +221,12 @@ def require_usable(
         raise ConfigurationError(
             "server_configs is empty: give the settings of a server"
         )
+    if not isinstance(config, ReasoningGymEnvConfig):
+        raise ConfigurationError(
+            f"config must be a ReasoningGymEnvConfig, got {type(config).__name__}: build it from "
+            "ReasoningGymEnv.env_config_cls"
+        )
+    config.validate_config()
     config.require_places()
     if slurm and "SLURM_JOB_NODELIST" not in os.environ:
         raise ConfigurationError(

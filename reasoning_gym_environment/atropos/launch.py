@@ -22,6 +22,8 @@ import yaml
 
 from ..errors import ConfigurationError, FixableError, did_you_mean
 from ..settings import (
+    HEADINGS,
+    SHORT_HELP,
     EnvironmentSettings,
     Option,
     Settings,
@@ -111,6 +113,10 @@ def run(
     try:
         settings = build_settings(settings_given, defaults)
         check_start(command, settings)
+        if command != "evaluate" and settings.env.use_wandb:
+            from .output import require_wandb_login
+
+            require_wandb_login()
         require_keys(settings.servers)
         with ExitStack() as stack:
             watch = None
@@ -178,10 +184,13 @@ def build_parser(
         description=f"{run.about}\n\nFor example:\n{textwrap.indent(run.example, '    ')}",
         add_help=False,
     )
+    heading = ""
     for heading, members in groupby(options, lambda option: option.heading):
         group = parser.add_argument_group(heading)
         for option in members:
             add_option(group, option, help=option.help(brief=brief), metavar="")
+    if heading != HEADINGS[-1]:
+        group = parser.add_argument_group(HEADINGS[-1])
     group.add_argument(
         "--config",
         metavar="FILE.yaml",
@@ -208,9 +217,10 @@ def build_parser(
 
 
 def print_help(command: str, defaults: Settings, *, everything: bool) -> None:
-    """Print the help: the common options on a line each, or everything in full."""
+    """Print the help: the options that most runs set on a line each, or everything in full."""
     options = list_options(defaults)
-    shown = [o for o in options if everything or not o.heading.startswith("More ")]
+    brief = SHORT_HELP[command]
+    shown = [option for option in options if everything or option.name in brief]
     parser = build_parser(command, shown, brief=not everything)
     hidden_options = len(options) - len(shown)
     if hidden_options:
@@ -249,10 +259,7 @@ def launch(
 ) -> None:
     """Run a command until it is done; raises FixableError if it can't start or continue."""
     from .config import ServerConfig, as_config
-    from .output import require_wandb_login
 
-    if command != "evaluate" and settings.env.use_wandb:
-        require_wandb_login()
     config = as_config(settings.env, env_class.env_config_cls)
     servers = [
         ServerConfig.model_construct(**dict(server)) for server in settings.servers

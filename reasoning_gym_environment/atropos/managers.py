@@ -24,6 +24,9 @@ from .trainer_api import stopped_answering
 
 logger = logging.getLogger(__name__)
 
+ROLLOUTS_OF_A_REPORT = 1024
+"""In `process`, where no batch size is set."""
+
 
 class Environment(Protocol):
     """What the commands use of the environment; Atropos named most fields."""
@@ -76,6 +79,7 @@ async def serve(env: Environment, parts: Parts) -> None:
     logging_progress = parts.progress.logging_every(env.progress_interval)
     async with graceful_shutdown(env.close), logging_progress:
         _require_tokenizer(env, "serve trains on tokens")
+        env.config.require_groups_that_differ()
         await env.prepare()
         await require_reachable(
             [url],
@@ -112,6 +116,7 @@ async def process(env: Environment, parts: Parts, groups: GroupLoop) -> None:
     parts.inference.give_up_after(env.failing_seconds)
     logging_progress = parts.progress.logging_every(env.progress_interval)
     async with graceful_shutdown(env.close), logging_progress:
+        env.config.require_groups_that_differ()
         if env.config.data_path_to_save_groups:
             _require_tokenizer(env, "data_path_to_save_groups stores tokens")
         await env.setup()
@@ -120,19 +125,30 @@ async def process(env: Environment, parts: Parts, groups: GroupLoop) -> None:
             output.start_wandb(env.config, env.run_id)
         env.config.group_size = env.group_size_to_process
         env.curr_step = 0
+        groups_per_report = _groups_per_report(env.config)
         while env.curr_step < env.n_groups_to_process:
             item = env.backlog.pop() if env.backlog else await env.get_next_item()
             if item is None:
                 logger.info("get_next_item returned None: no more items to process")
                 break
             if await groups.work_on(item, sends=False) is not None:
-                await env.wandb_log()
                 env.curr_step += 1
+                if env.curr_step % groups_per_report == 0:
+                    await env.wandb_log()
             if groups.fatal is not None:
                 raise groups.fatal
             await asyncio.sleep(0)  # a subclass may never wait for anything
+        if env.curr_step % groups_per_report:
+            await env.wandb_log()
     collected = parts.statistics.counts["groups/collected"]
     output.describe_output(env.config, env.run_id, collected=collected)
+
+
+def _groups_per_report(config: ReasoningGymEnvConfig) -> int:
+    """Return after how many groups `process` reports: those of a training batch."""
+    rollouts = config.batch_size if config.batch_size > 0 else ROLLOUTS_OF_A_REPORT
+    groups: int = rollouts // config.group_size
+    return max(1, groups)
 
 
 async def evaluate(env: Environment, evaluation: Evaluation) -> None:

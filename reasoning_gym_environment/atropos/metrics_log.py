@@ -39,6 +39,7 @@ class MetricsLog:
         self._source = source
         self._throttle = LogThrottle()
         self._reported_sampling: Counter[str] = Counter()
+        self._logged_step = -1
 
     async def rollout_rows(
         self, tokenizer: Any, scored_data: Mapping[str, Any], item: Any, step: int
@@ -69,11 +70,16 @@ class MetricsLog:
         return {**counted, **levels, **sampling_metrics(sampled)}
 
     def log(self, metrics: Mapping[str, Any], step: int) -> None:
-        """Log metrics at a step, unless wandb is off."""
+        """Log metrics at a step, unless wandb is off.
+
+        A second report of one step, as at the end of a run, goes to the next: wandb would overwrite
+        the first.
+        """
         # Atropos's own would log other keys, with the replica's name.
         if self._config.use_wandb:
+            self._logged_step = max(step, self._logged_step + 1)
             with output.surviving_wandb(self._throttle):
-                wandb.log(output.grouped(metrics), step=step)
+                wandb.log(output.grouped(metrics), step=self._logged_step)
 
     def summarize(self) -> None:
         """Write the outcome of all groups into the summary of the wandb run, if there is one."""

@@ -86,6 +86,8 @@ def start_wandb(config: Any, run_id: str, **about: Any) -> None:
         raise FixableError(
             f"wandb does not start ({error}): {_WITHOUT_LOGIN}"
         ) from error
+    # An evaluation ends at a later step of the trainer than it began.
+    wandb.define_metric("eval/*", step_metric="eval/step")
     atexit.register(_finish_wandb)
 
 
@@ -177,19 +179,32 @@ def rollout_rows(
     ]
 
 
+ROLLOUT_COLUMNS = (
+    "full_text",
+    "score",
+    "expected_answer",
+    "task_name",
+    "status",
+    "level",
+    "step",
+    "answer",
+    "tokens",
+)
+"""The table of rollouts; the first four are Atropos's own environments'."""
+
+
 def rollout_table(groups: Sequence[Sequence[tuple[Any, ...]]]) -> wandb.Table:
-    """Return the wandb table of kept rollouts."""
-    columns = (
-        "full_text",
-        "score",
-        "expected_answer",
-        "task_name",
-        "status",
-        "level",
-        "step",
-    )
-    rows = [list(row) for group in groups for row in group]
-    return wandb.Table(columns=[*columns, "answer", "tokens"], data=rows)
+    """Return the wandb table of kept rollouts.
+
+    A subclass may have rows of its own: short ones are filled up, and further columns are numbered.
+    """
+    rows: list[list[Any]] = [list(row) for group in groups for row in group]
+    width = max([len(ROLLOUT_COLUMNS), *map(len, rows)])
+    columns: list[str | int] = [*ROLLOUT_COLUMNS]
+    columns += [f"column_{n + 1}" for n in range(len(columns), width)]
+    data = [row + [None] * (width - len(row)) for row in rows]
+    # wandb takes the types of the first row for those of all.
+    return wandb.Table(columns=columns, data=data, allow_mixed_types=True)
 
 
 def run_description(
@@ -236,7 +251,7 @@ def report_run(statistics: Statistics, *, serving: bool, has_all_groups: bool) -
     counts = statistics.counts
     if counts:
         listed = ", ".join(f"{n:,} {name}" for name, n in sorted(counts.items()))
-        logger.info("Counts of this run: %s", listed)
+        logger.debug("Counts of this run: %s", listed)
     if has_all_groups and any(unaccounted.values()):
         logger.error("Group accounting mismatch: %s", unaccounted)
 
@@ -276,10 +291,9 @@ def describe_output(config: Any, run_id: str, *, collected: int) -> None:
             f"Wrote {others[0]}" if others else "Wrote nothing: no group was collected"
         ]
     else:
-        could = atropos or config.dumps_by_default or config.dump_all_rollouts
-        lines = [
-            f"Wrote nothing: {'see the log' if could else 'set --env.dump_all_rollouts'}"
-        ]
+        writes_all = atropos or config.dumps_by_default or config.dump_all_rollouts
+        why = "see the log" if writes_all else "set --env.dump_all_rollouts"
+        lines = [f"Wrote nothing: {why}"]
     tqdm.write("\n".join(lines), file=sys.stdout)  # above a live line
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -33,7 +34,8 @@ def main(arguments: Sequence[str]) -> int:
     options = build_parser().parse(arguments)
     config = read_environment(options)
     rescored = [path for path in options.files if path.name.endswith(RESCORED)]
-    files = stored_files([path for path in options.files if path not in rescored])
+    originals = [path for path in options.files if path not in rescored]
+    files = stored_files(originals, with_rescored=True)
     if not files:
         raise FixableError("all files are rescored already; name the original files")
     for path in rescored:
@@ -67,6 +69,12 @@ def main(arguments: Sequence[str]) -> int:
             tables.append(f"\n{metrics_path(path)}\n{evaluation_table(report)}")
     torn = sum(torn for _, torn in contents.values())
     lines += [*describe_rescoring(results, scoring, torn=torn), *tables]
+    copies = shlex.join(str(rescored_path(path)) for path in files)
+    lines += [
+        "",
+        "Look at the new scores:",
+        f"  reasoning-gym-environment show {copies}",
+    ]
     print(escape_control_characters("\n".join(lines)))
     return 1 if any(result.kept for result in results) else 0
 

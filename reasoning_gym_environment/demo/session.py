@@ -44,7 +44,7 @@ class DemoEnv(ReasoningGymEnv):
 
     async def setup(self) -> None:
         await super().setup()
-        ladders = await self._pool.ladders()
+        ladders = await self._parts.pool.ladders()
         self._heights = {task: len(ladders[task].levels) for task in self.categories}
         skills = spread_skills(self._heights, self.config.seed)
         self._learner = Learner(skills, seed=self.config.seed, gain=0.01)

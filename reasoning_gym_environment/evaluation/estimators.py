@@ -148,7 +148,10 @@ def wilson(
         4 * trials**2
     )
     spread = NORMAL_QUANTILE / scale * math.sqrt(variance)
-    return max(0.0, center - spread), min(1.0, center + spread)
+    # Without a success the bound is 0, and not what rounding leaves of it.
+    low = max(0.0, center - spread) if mean > 0 else 0.0
+    high = min(1.0, center + spread) if mean < 1 else 1.0
+    return low, high
 
 
 NORMAL_FREEDOM = 1000

@@ -150,7 +150,7 @@ class Evaluation:
         self._counts = counts
         self._categories: Mapping[str, str] = {}
         self.temperature: float | None = settings.eval_temperature
-        self._unlogged: EvaluationReport | None = None
+        self._unlogged: dict[str, float] = {}
         self.has_run = False
         self._wrong: list[StoredGroup] = []
         self._reasons: Counter[str] = Counter()
@@ -231,6 +231,9 @@ class Evaluation:
         ):
             await self._sample_missing(items, store, length_limit, {**identity, **at})
             await self._report(items, store, time.monotonic() - begin)
+        self._unlogged = self.report.curves()
+        if at["step"] is not None:
+            self._unlogged["eval/step"] = at["step"]
         if not self.report.coverage.scored:
             raise IncompleteEvaluationError(self._incomplete())
         if self.report.coverage.missing:
@@ -251,7 +254,6 @@ class Evaluation:
             attempts=self.settings.eval_attempts,
         )
         self.report = await asyncio.to_thread(evaluation_report, samples, baselines)
-        self._unlogged = self.report
         _warn_without_answers(samples, f"all {len(samples)} items")
         logger.info("Evaluation: %s", headline(self.report))
         results = self._results(seconds)
@@ -373,9 +375,9 @@ class Evaluation:
 
     def take_curves(self) -> dict[str, float]:
         """Return wandb's numbers of an evaluation that ended since the last call, or nothing."""
-        report = self._unlogged
-        self._unlogged = None
-        return report.curves() if report else {}
+        curves = self._unlogged
+        self._unlogged = {}
+        return curves
 
     def require_complete(self) -> None:
         """Raise IncompleteEvaluationError if more than 2 % of the last one's items lack a score."""

@@ -19,7 +19,7 @@ from typing import Any
 
 from ..errors import ConfigurationError, FixableError
 from ..records import recipe_key
-from ..storage.dumps import read_rows
+from ..storage.dumps import read_rows, require_no_rescored
 from ..storage.rows import StoredGroup
 from ..util.concurrency import DaemonWriter
 from ..util.files import LockFile, append_whole, write_whole
@@ -209,6 +209,8 @@ def read_results(path: Path) -> EvaluationResults:
     """Read an evaluation's folder, complete or not, or file; raise FixableError without samples."""
     if not path.exists():
         raise FixableError(f"{path} does not exist")
+    if path.is_dir():
+        require_no_rescored(path, [path / SAMPLES])
     samples = samples_in(path) if path.is_dir() else read_samples(path)
     if not samples:
         raise FixableError(

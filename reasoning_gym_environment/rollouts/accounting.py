@@ -57,7 +57,7 @@ class Statistics:
         ...     statistics.record_collected()
         ...     statistics.record(GroupOutcome.SENT)
         >>> statistics.accounting().split(";")[0]
-        '1 started = 1 collected + 0 lost + 0 interrupted'
+        '1 started = 1 collected'
         >>> statistics.unaccounted()
         {'groups/generating': 0, 'groups/in_flight': 0}
     """
@@ -163,16 +163,21 @@ class Statistics:
         }
 
     def accounting(self) -> str:
-        """Format the counts of groups as two sums."""
+        """Format the counts of groups as two sums, without what did not happen."""
 
         def counted(*names: str) -> str:
-            return " + ".join(
-                f"{self.counts[f'groups/{name}']} {name}" for name in names
-            )
+            count_by_name = {name: self.counts[f"groups/{name}"] for name in names}
+            shown = [
+                f"{count} {name}" for name, count in count_by_name.items() if count
+            ]
+            return " + ".join(shown) or f"0 {names[0]}"
 
         started = counted("collected", "lost", "interrupted")
-        collected = counted(*(outcome.value for outcome in GroupOutcome))
-        return f"{counted('started')} = {started}; {counted('collected')} = {collected}"
+        text = f"{counted('started')} = {started}"
+        if self.counts["groups/collected"]:
+            outcomes = counted(*(outcome.value for outcome in GroupOutcome))
+            text += f"; {counted('collected')} = {outcomes}"
+        return text
 
     @property
     def total(self) -> Means:

@@ -248,19 +248,37 @@ def holds_groups(name: str) -> bool:
     return bool(re.match(written, name))
 
 
-def stored_files(paths: Sequence[Path], *, also: str = "") -> list[Path]:
+def require_no_rescored(folder: Path, files: Sequence[Path]) -> None:
+    """Raise FixableError if a folder also holds other scores of its files' rollouts."""
+    copies = [rescored_path(file) for file in files if rescored_path(file).exists()]
+    if copies:
+        raise FixableError(
+            f"{folder} holds rescored copies of {len(copies)} of its {len(files)} files, such as "
+            f"{copies[0].name}: name the files to read, the copies or the others"
+        )
+
+
+def stored_files(
+    paths: Sequence[Path], *, also: str = "", with_rescored: bool = False
+) -> list[Path]:
     """Replace each folder by the dumps and evaluation samples below it, and keep a file once.
 
     Args:
         also: the name of other files in the folders, which come last.
+        with_rescored: accept folders that hold rescored copies, and leave those out.
+
+    Raises:
+        FixableError: a folder holds no rows, or other scores of its rows as well.
     """
     files: list[Path] = []
     for path in paths:
         own = [path]
-        if path.is_dir():  # without rescored files
+        if path.is_dir():
             own = sorted(
                 file for file in path.rglob("*.jsonl") if holds_groups(file.name)
             )
+            if not with_rescored:
+                require_no_rescored(path, own)
         if not own:
             raise FixableError(
                 f"{path} holds no dumps and no evaluation samples; give another folder or files"

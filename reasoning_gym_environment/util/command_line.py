@@ -44,8 +44,17 @@ KEY_VARIABLE = "OPENAI_API_KEY"
 class Section(BaseModel):
     """Settings that belong together; a hint follows a name that none of them is close to."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", validate_assignment=True)
     unknown_name_hint: ClassVar[str] = "see --help-all"
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set a setting; raise ConfigurationError if its name or its value is invalid."""
+        if name not in type(self).model_fields and not name.startswith("_"):
+            self.require_known([name])
+        try:
+            super().__setattr__(name, value)
+        except ValidationError as error:
+            raise ConfigurationError(describe_validation(error, type(self))) from None
 
     @model_validator(mode="before")
     @classmethod
@@ -269,8 +278,12 @@ def read_file(path: Path, sections: Sections) -> Given:
             if place:
                 hint = f"it belongs below `{place}:`"
             raise ConfigurationError(f"{path}: unknown section {name!r}; {hint}")
-    servers = content.get(SERVER) or []
-    servers = [servers] if isinstance(servers, dict) else servers
+    servers = content.get(SERVER, {})
+    if servers == []:
+        raise ConfigurationError(
+            f"{path}: {SERVER} is empty: give the settings of a server, or leave it out"
+        )
+    servers = [servers] if isinstance(servers, dict) and servers else servers or []
     if not isinstance(servers, list):
         raise ConfigurationError(
             f"{path}: {SERVER} must be a server's settings or a list of them"

@@ -47,8 +47,7 @@ def test_parquet_with_a_summary(dump: Path, capsys: pytest.CaptureFixture[str]) 
 
 def test_a_folder_stands_for_the_dumps_in_it(tmp_path: Path) -> None:
     name = "reasoning_gym_environment_rollouts_r_0000"
-    for suffix in ("", ".rescored"):
-        write_dump(tmp_path / f"{name}{suffix}.jsonl", [stored(attempt(1.0))])
+    write_dump(tmp_path / f"{name}.jsonl", [stored(attempt(1.0))])
     (tmp_path / "evaluation").mkdir()
     row = stored(attempt(1.0), attempt(0.5, "other"), seed=3)
     samples = write_dump(tmp_path / "evaluation" / "samples.jsonl", [row])
@@ -61,6 +60,9 @@ def test_a_folder_stands_for_the_dumps_in_it(tmp_path: Path) -> None:
         options = [*map(str, given), "--format", "records", "-o", str(out), "--force"]
         assert main(options) == 0
         assert len(out.read_text().splitlines()) == rows
+    write_dump(tmp_path / f"{name}.rescored.jsonl", [stored(attempt(1.0))])
+    with pytest.raises(FixableError, match=r"rescored copies of 1 of its 2 files"):
+        main([str(tmp_path), "--format", "records", "-o", str(out), "--force"])
     (tmp_path / "empty").mkdir()
     with pytest.raises(
         FixableError, match="empty holds no dumps and no evaluation samples"

@@ -14,7 +14,7 @@ def test_each_configuration_is_read_as_it_is(engine: str, tmp_path: Path) -> Non
     file = tmp_path / "new" / "mine.yaml"
     assert main([engine, "-o", str(file)]) == 0
     settings = checked("process", "--config", str(file))
-    assert settings.env.dump_all_rollouts
+    assert len(settings.env.dumped_kinds) == 3
     kind = engine if engine in ("vllm", "sglang") else "openai"
     assert {server.server_type for server in settings.servers} == {kind}
     assert not any(server.api_key for server in settings.servers)

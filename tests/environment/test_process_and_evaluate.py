@@ -92,7 +92,7 @@ async def test_process_loses_no_group_to_a_rate_limit_and_ends_though_all_is_wro
         async with bench.started_command("process", *options) as command:
             assert await command.exit_code() == 0, command.said()
     assert server.refused > 0
-    assert "8 started = 8 collected + 0 lost + 0 interrupted" in command.said()
+    assert "8 started = 8 collected; 8 collected = 8 written" in command.said()
     assert [row["scores"] for row in rows_of(groups)] == [[0.0] * 4] * 8
     assert len(dumped(bench.folder, "*_FAILED_rollouts_*.jsonl")) == 8
     assert groups.with_suffix(".html").exists()

@@ -155,13 +155,49 @@ async def test_means_are_of_the_time_since_the_last_log(
             assert logged["perf/groups/collected"] == env.curr_step + 1
 
 
+async def test_a_second_report_of_a_step_overwrites_nothing(
+    bench: Any, script: Any, run: Any
+) -> None:
+    async with bench.playing(script, use_wandb=True) as env:
+        env.curr_step = 7
+        for right in (True, False):
+            problem = await env.get_next_item()
+            script.play(f"<answer>{problem.oracle if right else 'nope'}</answer>")
+            await env.collect_trajectories(problem)
+            await env.wandb_log()
+            assert summary(run)["train/percent_correct"] == float(right)
+        assert run.step == 9
+
+
+async def test_rows_of_a_subclass_are_in_the_table(
+    bench: Any, script: Any, run: Any
+) -> None:
+    async with bench.playing(script, use_wandb=True) as env:
+        env.rollouts_for_wandb.append([("a text", 0.5, "8")])
+        env.rollouts_for_wandb.append([("another", 1.0, *range(8))])
+        await env.wandb_log()
+    first, second = rows_of(run, "train/rollouts")
+    assert (first["full_text"], first["score"], first["expected_answer"]) == (
+        "a text",
+        0.5,
+        "8",
+    )
+    assert first["status"] is None
+    assert second["column_10"] == 7
+
+
 async def test_an_evaluation_is_logged_once(bench: Any, script: Any, run: Any) -> None:
     script.play("<answer>nope</answer>")
     async with bench.playing(script, use_wandb=True) as env:
+        env.env_id = 0  # as in `serve`
+        env.curr_step = 4
         await env.evaluate()
+        del env.env_id
+        env.curr_step = 6
         await env.wandb_log()
         logged = summary(run)
-        env.curr_step = 1
+        assert logged["eval/step"] == 4
+        env.curr_step = 8
         await env.wandb_log({"eval/percent_correct": 0.25})
     assert logged["eval/percent_correct"] == 0.0
     solved = {row["name"]: row["solved"] for row in rows_of(run, "eval/tasks")}

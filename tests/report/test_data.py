@@ -92,16 +92,15 @@ def test_a_folder_stands_for_what_runs_wrote_in_it(tmp_path: Path) -> None:
     dump = write(
         tmp_path, [row([1.0])], "reasoning_gym_environment_FAILED_rollouts_r_0000.jsonl"
     )
-    write(
-        tmp_path,
-        [row([1.0])],
-        "reasoning_gym_environment_FAILED_rollouts_r_0000.rescored.jsonl",
-    )
     write(tmp_path, [{"not": "ours"}], "export.jsonl")
     data = read_report_data([tmp_path])
     assert [source.name for source in data.sources] == [
         *map(str, (samples, dump, metrics))
     ]
+    copy = write(folder, [row([1.0], evaluation=True)], "samples.rescored.jsonl")
+    with pytest.raises(FixableError, match=r"such as samples\.rescored\.jsonl: name"):
+        read_report_data([tmp_path])
+    copy.unlink()
     (tmp_path / "empty").mkdir()
     with pytest.raises(
         FixableError, match="empty holds no dumps and no evaluation samples"
