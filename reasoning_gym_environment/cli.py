@@ -88,8 +88,6 @@ def _main(arguments: Sequence[str]) -> int:
         hint = did_you_mean(arguments[0], COMMANDS, otherwise=command_list, most=1)
         raise ConfigurationError(f"unknown command {arguments[0]!r}; {hint}")
     configure_logging()
-    # PyTorch is not needed.
-    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
     name, *options = arguments
     try:
         if name not in SERVING:  # imports no other command's code

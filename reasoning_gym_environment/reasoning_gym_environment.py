@@ -18,6 +18,8 @@ if not __package__:
     del sys.modules[__name__]
     importlib.import_module(__name__)
 
+import reasoning_gym_environment.atropos  # noqa: F401, I001 - it comes before transformers
+
 import asyncio
 import functools
 import logging
@@ -121,7 +123,7 @@ class ReasoningGymEnv(BaseEnv):
         start_worker: StartWorker | None = None,
     ) -> None:
         # This comes first, so that it is done whatever fails later.
-        output.redact_api_keys(config.data_dir_to_save_evals)
+        output.redact_api_keys(getattr(config, "data_dir_to_save_evals", None))
         if testing:
             raise ConfigurationError(
                 "testing must be false: Atropos's mock server completes no prompt; without a model "

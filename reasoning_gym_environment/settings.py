@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple  # noqa: F401 - Literal is in the snapshot
 
-from pydantic import BeforeValidator, Field, create_model
+from pydantic import BeforeValidator, Field, ValidationInfo, create_model
 from pydantic.fields import FieldInfo
 
 from .errors import ConfigurationError
@@ -142,18 +142,17 @@ def parse_name(value: Any) -> str:
     return name
 
 
-def parse_url(value: Any) -> Any:
+def parse_url(value: Any, info: ValidationInfo) -> Any:
     """Check that a URL, if there is one, begins with its scheme and has no password."""
     if isinstance(value, str) and re.match(r"\w+://[^/?#]*@", value):
         raise ValueError(
             "must have no user name or password, which logs would show: use an API key"
         )
     if isinstance(value, str) and value and not re.match(r"https?://[^/]", value):
-        hint = (
-            f"; did you mean http://{value}?"
-            if re.match(r"[\w.-]+(:\d+)?(/|$)", value)
-            else ""
-        )
+        hint = ""
+        if re.match(r"[\w.-]+(:\d+)?(/|$)", value):
+            has_path = "/" in value or info.field_name != "base_url"
+            hint = f"; did you mean http://{value}{'' if has_path else '/v1'}?"
         raise ValueError(
             f"must be a URL that starts with http:// or https://, got {value!r}{hint}"
         )

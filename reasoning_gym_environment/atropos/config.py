@@ -42,7 +42,7 @@ from ..inference.servers import ServerClient
 from ..settings import EnvironmentSettings, ServerSettings
 from ..util.command_line import SERVER, build
 from ..util.files import UnwritableError
-from ..util.outages import Outage
+from ..util.outages import Outage, logging_wait
 from ..util.values import shorten
 
 _EVAL_HANDLING = EnvironmentSettings.model_fields["eval_handling"]
@@ -254,7 +254,8 @@ def loading_tokenizer(config: Any, servers: Sequence[Any]) -> Iterator[None]:
     ]
     name = str(config.tokenizer_name or next(iter(models), ""))
     try:
-        with TemporaryDirectory() as folder:
+        waiting = logging_wait(f"the tokenizer {name} and the Hugging Face hub")
+        with TemporaryDirectory() as folder, waiting:
             if not name:
                 empty = Tokenizer(WordLevel({"": 0}, unk_token=""))
                 fast = PreTrainedTokenizerFast(tokenizer_object=empty)  # type: ignore[no-untyped-call]  # transformers ships no types

@@ -245,9 +245,6 @@ def _configure_logging(
         "debug": env.debug_logging,
     }
     configure_logging(redactor, live=line, **lines)
-    if not env.debug_logging:  # these log a line or more per group
-        for name in ("problems.training.problems", "scoring.grading", "storage.dumps"):
-            logging.getLogger(f"{package}.{name}").setLevel(logging.WARNING)
 
 
 def launch(
@@ -282,14 +279,14 @@ def launch(
     # Atropos sets DEBUG.
     logging.getLogger("atroposlib.envs.base").setLevel(logging.INFO)
     at = ", ".join(f"{server.server_type} at {server.base_url}" for server in servers)
+    training = "" if command == "evaluate" else f", group_size {config.group_size}"
     logger.info(
-        "%s: %s, %s; group_size %d, max_token_length %d, total_steps %d",
+        "%s: %s, %s; max_token_length %d%s",
         command,
         servers[0].model_name,
         at,
-        config.group_size,
         config.max_token_length,
-        config.total_steps,
+        training,
     )
     flags = settings.flags
     env = env_class(config, servers, slurm=flags.slurm, testing=flags.testing)

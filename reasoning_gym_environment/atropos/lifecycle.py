@@ -80,11 +80,9 @@ async def set_up(env: Environment, parts: Parts) -> None:
     parts.evaluation.prepare(parts.pool.generate, selected.categories, selected.ladders)
     gc.collect()
     gc.freeze()  # collecting all that Atropos imports stalls the loop for 80 ms
+    items = f", {len(parts.evaluation.set)} evaluation items" if evaluates else ""
     logger.info(
-        "Set up: %d tasks, %d evaluation items, run %s",
-        len(selected.categories),
-        len(parts.evaluation.set),
-        env.run_id,
+        "Set up: %d tasks%s, run %s", len(selected.categories), items, env.run_id
     )
     if env.trains and config.dumped_kinds:
         _start_record(env, parts)

@@ -113,6 +113,15 @@ async def _end_training(env: Environment, inference: InferenceClient) -> None:
 
 async def process(env: Environment, parts: Parts, groups: GroupLoop) -> None:
     """Collect `n_groups_to_process` groups, fewer without items; failed ones do not count."""
+    try:
+        await _collect_groups(env, parts, groups)
+    finally:  # after a signal, too
+        collected = parts.statistics.counts["groups/collected"]
+        if collected or sys.exc_info()[0] is None:
+            output.describe_output(env.config, env.run_id, collected=collected)
+
+
+async def _collect_groups(env: Environment, parts: Parts, groups: GroupLoop) -> None:
     parts.inference.give_up_after(env.failing_seconds)
     logging_progress = parts.progress.logging_every(env.progress_interval)
     async with graceful_shutdown(env.close), logging_progress:
@@ -140,8 +149,6 @@ async def process(env: Environment, parts: Parts, groups: GroupLoop) -> None:
             await asyncio.sleep(0)  # a subclass may never wait for anything
         if env.curr_step % groups_per_report:
             await env.wandb_log()
-    collected = parts.statistics.counts["groups/collected"]
-    output.describe_output(env.config, env.run_id, collected=collected)
 
 
 def _groups_per_report(config: ReasoningGymEnvConfig) -> int:

@@ -199,7 +199,13 @@ class TrainerApi:
             reason = f"{response.status} {response.reason}: {error_message(text)}"
             if response.status >= 500 or response.status in (408, 429):
                 raise _FailingError(reason)
-            raise ApiRefusedError(f"the Atropos API refuses {url} with {reason}")
+            hint = ""
+            if response.status in (404, 405):  # run-api and vLLM share the port 8000
+                hint = (
+                    "; another server may listen there: set --env.rollout_server_url to the "
+                    "address of `run-api`"
+                )
+            raise ApiRefusedError(f"the Atropos API refuses {url} with {reason}{hint}")
         try:
             reply = json.loads(text)
         except (RecursionError, ValueError) as error:
@@ -244,7 +250,7 @@ class TrainerApi:
     ) -> None:
         """Say what stays at the API if this process is killed, and the ways out."""
         logger.log(
-            logging.INFO if min_batch_allocation is None else logging.WARNING,
+            logging.DEBUG if min_batch_allocation is None else logging.WARNING,
             "If this process is killed, the Atropos API counts environment %d as connected: it "
             "lowers env_weight, and no batch comes without its min_batch_allocation. A restart "
             "under the same --env.replica disconnects it, where checkpoint folders have locks; "

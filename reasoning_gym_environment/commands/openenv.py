@@ -12,7 +12,6 @@ import uvicorn
 from ..errors import FixableError
 from ..gym.blocking import ReasoningGym
 from ..problems.options import TaskOptions
-from ..problems.training import PROBLEM_LOGGER
 from ..settings import add_settings, read_environment
 from ..util.command_line import Parser, number
 
@@ -33,7 +32,6 @@ def main(arguments: Sequence[str]) -> int:
         ) from error
     from .rewards import read_token  # slow, and not needed for --help
 
-    PROBLEM_LOGGER.setLevel(logging.WARNING)
     host = options.host
     token = read_token(options.token_file, TOKEN_VARIABLE, host)
     family, name = (

@@ -29,7 +29,6 @@ logger = logging.getLogger(__name__)
 def main(arguments: Sequence[str]) -> int:
     """Serve until SIGTERM or SIGINT; FixableError if it cannot start."""
     options = build_parser().parse(arguments)
-    from ..problems.training import PROBLEM_LOGGER
     from ..service.app import serve
 
     names = [name for name, _ in options.contain]
@@ -39,7 +38,6 @@ def main(arguments: Sequence[str]) -> int:
         )
     if options.contain:
         sys.path.append(str(Path.cwd()))  # a console script does not import from there
-    PROBLEM_LOGGER.setLevel(logging.WARNING)
     token = read_token(options.token_file, TOKEN_VARIABLE, options.host)
     if options.streams is not None:
         require_place(options.streams, "--streams")

@@ -199,7 +199,7 @@ def progress_line(seconds: float, means: Means, counts: Mapping[str, int]) -> st
     collected = counts["groups/collected"]
     return (
         f"{seconds:4.0f} s  {collected:5d} groups, {collected / max(seconds, 1.0):.1f}/s  "
-        f"{_percent(means['solved'])} solved  {counts['groups/accepted']:5d} accepted  "
+        f"{_percent(means['solved'])} solved  {counts['groups/accepted']:5d} with signal  "
         f"{counts['groups/sent']:5d} sent"
     )
 
@@ -215,7 +215,7 @@ def _lines(report: DemoReport, log: Path) -> Iterator[Sequence[str]]:
     yield ""
     yield f"{report.seconds:.0f} seconds of serving"
     yield f"  groups collected  {counts['groups/collected']:6d}"
-    yield f"  groups accepted   {counts['groups/accepted']:6d}  with unequal scores"
+    yield f"  with signal       {counts['groups/accepted']:6d}  their scores differ"
     yield f"  groups sent       {counts['groups/sent']:6d}  to the API server"
     yield f"  groups pulled     {report.pulled:6d}  by the trainer, in {report.batches} batches"
     folders = sorted({str(path.parent.resolve()) for path in report.dumps})

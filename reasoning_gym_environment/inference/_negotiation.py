@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import aiohttp
 
 from ..errors import ConfigurationError
-from ..util.outages import LogThrottle, Retry, UnreachableError
+from ..util.outages import LogThrottle, Retry, UnreachableError, logging_wait
 from .dialects import (
     ChatText,
     Dialect,
@@ -119,7 +119,8 @@ async def negotiate(
         probes = (
             _probe_or_explain(server, requirements, patience) for server in servers
         )
-        results = await asyncio.gather(*probes)
+        with logging_wait("the first replies of the inference server"):
+            results = await asyncio.gather(*probes)
         failures = [result for result in results if isinstance(result, str)]
         outage = f"no answer from {'; '.join(failures)}"
         if len(failures) < len(results):

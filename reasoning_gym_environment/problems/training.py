@@ -24,9 +24,6 @@ from .stream import MAX_SKIPPED, RecipeStream, skip_faulty
 
 logger = logging.getLogger(__name__)
 
-PROBLEM_LOGGER = logging.getLogger(f"{__name__}.problems")
-"""For a line per problem; the commands show them only under debug_logging."""
-
 
 class StreamState(Struct):
     """The stored state of a run's stream; prompt_room rows are (task, level, fits, questions)."""
@@ -182,12 +179,10 @@ class TrainingProblems:
             described = (recipe.task, recipe.seed, level)
             tries = 0 if self._cap_if_too_long(recipe, fits=fits) else tries + 1
             if fits:
-                PROBLEM_LOGGER.info("Selected %s (seed %d, level %s)", *described)
+                logger.debug("Selected %s (seed %d, level %s)", *described)
                 return problem
             self._counts["sampling/prompts_too_long"] += 1
-            PROBLEM_LOGGER.info(
-                "Skipping %s (seed %d, level %s): prompt too long", *described
-            )
+            logger.debug("Skipping %s (seed %d, level %s): prompt too long", *described)
         raise ConfigurationError(
             f"{self.limit} leaves no room after any of {MAX_SKIPPED} prompts: raise it, or shorten "
             "system_prompt"
@@ -271,7 +266,7 @@ class TrainingProblems:
         )
         if move is not None:
             self._counts["curriculum/moves"] += 1
-            PROBLEM_LOGGER.info("Curriculum: %s", move)
+            logger.debug("Curriculum: %s", move)
 
     def curriculum_stats(self) -> dict[str, Any]:
         """Return the curriculum's state as JSON.

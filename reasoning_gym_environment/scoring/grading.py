@@ -317,10 +317,10 @@ async def _solve_other_forms(
 
 
 def log_group(group: GroupResult) -> None:
-    """Log scores and format violations at INFO, the forms of each attempt at DEBUG."""
+    """Log the scores of a group, its format violations and the forms of each attempt at DEBUG."""
     task = group.problem.recipe.task
     mean = sum(group.rewards) / len(group.rewards)
-    logger.info(
+    logger.debug(
         "%s: %d of %d solved, mean reward %.3f",
         task,
         group.solved,
@@ -330,7 +330,7 @@ def log_group(group: GroupResult) -> None:
     for attempt in group.attempts:
         verdict = attempt.verdict
         if verdict.status in FORMAT_FAILURES:
-            logger.info("%s: format violation: %s", task, verdict.status.value)
+            logger.debug("%s: format violation: %s", task, verdict.status.value)
         logger.debug(
             "%s: answer %.200r: %s; raw form %s, tagged form %s, reward %.3f",
             task,

@@ -143,7 +143,7 @@ class HttpServer:
         except OSError as error:
             raise FixableError(
                 f"--host {self._host} --port {self._port}: cannot listen "
-                f"({error.strerror or error})"
+                f"({error.strerror or error}); give another --port, or 0 for a free one"
             ) from error
         name = f"[{self._host}]" if ":" in self._host else self._host
         self.url = f"http://{name}:{sockets[0].getsockname()[1]}"

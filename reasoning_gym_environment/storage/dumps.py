@@ -128,11 +128,11 @@ class DumpWriter:
         self._counts[f"dumps/{kind.name}"] += 1
         done = self.written[kind] % kind.groups_per_file
         if done == 0:
-            logger.info(
+            logger.debug(
                 "Dump file complete: %s (%d groups)", path, kind.groups_per_file
             )
         elif done % 10 == 0:
-            logger.info(
+            logger.debug(
                 "%s: %d of %d groups in %s", kind.name, done, kind.groups_per_file, path
             )
         self._delete_oldest()

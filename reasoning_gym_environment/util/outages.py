@@ -9,6 +9,7 @@ import logging
 import math
 import os
 import random
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -216,6 +217,28 @@ class Outage:
             message = "%s is back after %.0f s, %d %s"
             logger.warning(message, self._server, seconds, self.lost, self._unit)
         return seconds
+
+
+@contextlib.contextmanager
+def logging_wait(what: str, *, interval: float = 10.0) -> Iterator[None]:
+    """Log every `interval` seconds how long the block has waited for something.
+
+    A thread of its own logs, since the block may hold up the event loop.
+    """
+    is_over = threading.Event()
+
+    def log() -> None:
+        began = time.monotonic()
+        while not is_over.wait(interval):
+            logger.info("Waiting for %s, %.0f s", what, time.monotonic() - began)
+
+    thread = threading.Thread(target=log, name="logging-wait", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
 
 
 def limit_loop_errors(loop: asyncio.AbstractEventLoop) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import logging
 import os
 import re
 import resource
@@ -22,7 +21,6 @@ from reasoning_gym_environment import AsyncReasoningGym
 from reasoning_gym_environment.cli import main
 from reasoning_gym_environment.commands.rewards import build_parser, read_token
 from reasoning_gym_environment.errors import FixableError
-from reasoning_gym_environment.problems.training import PROBLEM_LOGGER
 from reasoning_gym_environment.service.app import ServiceSettings, serve
 from reasoning_gym_environment.service.server import raise_file_limit
 
@@ -191,8 +189,6 @@ def test_two_functions_of_one_name_are_refused(
 def test_an_unusable_address_is_an_error(
     capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    # Restores the level that `main` changes.
-    caplog.set_level(logging.WARNING, PROBLEM_LOGGER.name)
     assert main(["rewards", "--host", "192.0.2.1", "--port", "8080"]) == 2
     said = capsys.readouterr().err
     assert "error: --host 192.0.2.1 --port 8080: cannot listen (" in said
