@@ -34,10 +34,10 @@ from .util.command_line import (
     Section,
     build,
     limits,
-    read_given,
     types_of,
 )
 from .util.files import UnwritableError, require_place
+from .util.settings_file import read_given
 
 if TYPE_CHECKING:
     from .problems.suites import Suite

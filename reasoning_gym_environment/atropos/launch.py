@@ -34,10 +34,11 @@ from ..settings import (
     list_options,
     sections,
 )
-from ..util.command_line import ENV, KEY_VARIABLE, SERVER, Parser, number, read_given
+from ..util.command_line import ENV, KEY_VARIABLE, SERVER, Parser, number
 from ..util.concurrency import SWITCH_SECONDS
 from ..util.files import replacing
 from ..util.logs import SecretRedactor, configure_logging
+from ..util.settings_file import read_given
 from ..util.values import WITHHELD
 
 if TYPE_CHECKING:
@@ -112,22 +113,12 @@ def run(
     sys.argv[1:] = [*map(redactor.clean, sys.argv[1:])]  # wandb uploads them
     try:
         settings = build_settings(settings_given, defaults)
-        check_start(command, settings)
-        if command != "evaluate" and settings.env.use_wandb:
-            from .output import require_wandb_login
-
-            require_wandb_login()
-        require_keys(settings.servers)
+        _require_startable(command, settings, watched=options.watch is not None)
         with ExitStack() as stack:
             watch = None
             if options.watch is not None:
                 from ..report.process import WatchProcess
 
-                if command != "evaluate" and not settings.env.dumped_kinds:
-                    raise ConfigurationError(
-                        "--watch shows groups on disk, and no group is dumped: set "
-                        "--env.dump_all_rollouts true"
-                    )
                 given_folders = (
                     settings.env.data_dumps_dir,
                     settings.env.data_dir_to_save_evals,
@@ -149,6 +140,20 @@ def run(
         sys.stderr.write(redactor.clean(traceback.format_exc()))
         return 1
     return 0
+
+
+def _require_startable(command: str, settings: Settings, *, watched: bool) -> None:
+    """Check what needs neither the library nor a server, then ask the servers for keys."""
+    check_start(command, settings)
+    if command != "evaluate" and settings.env.use_wandb:
+        from .output import require_wandb_login
+
+        require_wandb_login()
+    if watched and command != "evaluate" and not settings.env.dumped_kinds:
+        raise ConfigurationError(
+            "--watch shows groups on disk, and no group is dumped: set --env.dump_all_rollouts true"
+        )
+    require_keys(settings.servers)
 
 
 def require_keys(servers: Sequence[Any]) -> None:
@@ -219,8 +224,9 @@ def build_parser(
 def print_help(command: str, defaults: Settings, *, everything: bool) -> None:
     """Print the help: the options that most runs set on a line each, or everything in full."""
     options = list_options(defaults)
-    brief = SHORT_HELP[command]
-    shown = [option for option in options if everything or option.name in brief]
+    own = {option.name for option in list_options()}
+    omitted = own - SHORT_HELP[command]  # a subclass's own options are all shown
+    shown = [option for option in options if everything or option.name not in omitted]
     parser = build_parser(command, shown, brief=not everything)
     hidden_options = len(options) - len(shown)
     if hidden_options:

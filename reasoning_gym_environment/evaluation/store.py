@@ -22,7 +22,13 @@ from ..records import recipe_key
 from ..storage.dumps import read_rows, require_no_rescored
 from ..storage.rows import StoredGroup
 from ..util.concurrency import DaemonWriter
-from ..util.files import LockFile, append_whole, write_whole
+from ..util.files import (
+    LockFile,
+    append_whole,
+    read_regular,
+    stays_below,
+    write_whole,
+)
 from ..util.values import validate
 from .metrics import EvaluationReport, headline
 
@@ -130,8 +136,17 @@ def locked(folder: Path) -> Iterator[None]:
 
 def samples_in(folder: Path) -> list[StoredGroup]:
     """Read a folder's samples, complete or not; those of `samples.partial.jsonl` come last."""
-    files = [folder / name for name in (SAMPLES, PARTIAL_SAMPLES)]
-    return [sample for file in files if file.exists() for sample in read_samples(file)]
+    samples: list[StoredGroup] = []
+    for name in (SAMPLES, PARTIAL_SAMPLES):
+        file = folder / name
+        if not file.exists():
+            continue
+        if not stays_below(file, folder):
+            raise FixableError(
+                f"{file} is not a regular file of its folder: name the file"
+            )
+        samples += read_samples(file)
+    return samples
 
 
 def read_samples(path: Path) -> list[StoredGroup]:
@@ -157,9 +172,10 @@ def settings_in(folder: Path) -> dict[str, Any] | None:
     if not file.exists():
         return None
     try:
-        return validate(json.loads(file.read_bytes()), dict[str, dict[str, Any]])[
-            "settings"
-        ]
+        if not stays_below(file, folder):
+            raise OSError("it is not a regular file of its folder")
+        content = read_regular(file)
+        return validate(json.loads(content), dict[str, dict[str, Any]])["settings"]
     except (KeyError, OSError, ValueError, RecursionError) as error:
         raise FixableError(
             f"{file} can't be read ({type(error).__name__}: {error}): give another folder, or "

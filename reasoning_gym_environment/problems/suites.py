@@ -22,6 +22,7 @@ from ..errors import ConfigurationError, FixableError, did_you_mean
 from ..records import Problem, Recipe, recipe_key
 from ..tasks.facts import LIBRARY
 from ..tasks.recipes import require_valid_recipe
+from ..util.files import read_regular
 from ..util.values import validate
 
 FOLDER = Path(__file__).with_name("suite_files")
@@ -163,7 +164,7 @@ def load_suite(name: str) -> Suite:
         )
         raise ConfigurationError(f"no suite and no file is named {name!r}; {hint}")
     try:
-        manifest = json.loads(path.read_bytes())
+        manifest = json.loads(read_regular(path))
         suite = validate(manifest, Suite)
         suite.settings.system_prompt.encode()
         for recipe, _, _ in suite.items():

@@ -21,7 +21,7 @@ from ..sandbox.pool import PoolSettings, TaskPool
 from ..tasks.catalogue import Discovery, require_known
 from ..tasks.facts import EXECUTES_ANSWERS, LIBRARY, NOT_A_TASK
 from ..tasks.ladders import TaskLadder
-from ..util.files import write_whole
+from ..util.files import read_regular, write_whole
 from ..util.progress import with_progress
 from .answers import prove_answers, sample_problems
 from .checks import Result, TaskProof, judge
@@ -50,8 +50,9 @@ class Proofs:
         if not path.exists():
             return
         try:
-            stored = msgspec.json.decode(path.read_bytes(), type=Proofs)
-        except msgspec.DecodeError as error:
+            content = read_regular(path)
+            stored = msgspec.json.decode(content, type=Proofs)
+        except (OSError, RecursionError, msgspec.DecodeError) as error:
             raise ConfigurationError(
                 f"{path} is not a file of proofs: {error}"
             ) from None

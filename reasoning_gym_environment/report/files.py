@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from ..storage.rows import StoredGroup
-from ..util.values import shorten
+from ..util.files import open_regular
 
 logger = logging.getLogger(__name__)
 
@@ -150,20 +150,11 @@ class FollowedFile:
         self.skipped = 0
 
 
-def open_regular(path: Path) -> BinaryIO:
-    """Open a regular file; raises OSError for any other, such as a pipe, without waiting for it."""
-    # Without O_NONBLOCK, opening a pipe waits for its writer.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(0, "not a regular file")
-    return os.fdopen(descriptor, "rb")
-
-
 def parse_group(line: bytes, path: Path) -> StoredGroup:
     """Validate a line; raises ValueError with what is wrong with it."""
     try:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"it is torn, or not JSON: {shorten(line[:50])}") from error
+        # It is not quoted: whose line it is isn't known.
+        raise ValueError("it is torn, or not JSON") from error
     return StoredGroup.from_json(row, file=path)

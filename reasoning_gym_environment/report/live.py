@@ -25,8 +25,9 @@ from ..evaluation.store import PARTIAL_SAMPLES, SAMPLES
 from ..storage.dumps import distinct_files, holds_groups
 from ..storage.rows import StoredGroup
 from ..storage.run_record import is_record, read_record
+from ..util.files import open_regular, stays_below
 from ..util.values import shorten
-from .files import FollowedFile, Place, open_regular, parse_group
+from .files import FollowedFile, Place, parse_group
 from .health import RunHealth
 from .identity import TRAINING, group_id, run_of
 from .index import GroupIndex
@@ -318,8 +319,9 @@ def _files_below(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
     return [
-        Path(folder, name)
-        for folder, _, names in os.walk(path)
+        file
+        for place, _, names in os.walk(path)
         for name in names
-        if holds_groups(name) or name == PARTIAL_SAMPLES or is_record(name)
+        if (holds_groups(name) or name == PARTIAL_SAMPLES or is_record(name))
+        and stays_below(file := Path(place, name), path)
     ]

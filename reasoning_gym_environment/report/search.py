@@ -9,7 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from ..storage.rows import StoredGroup
-from .files import Place, open_regular, parse_group
+from ..util.files import open_regular
+from .files import Place, parse_group
 from .filter import is_in_question
 
 

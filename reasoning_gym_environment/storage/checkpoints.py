@@ -13,11 +13,14 @@ from typing import Any
 
 from ..errors import FixableError
 from ..util.concurrency import DaemonWriter
-from ..util.files import LockFile, UnwritableError, write_whole
+from ..util.files import LockFile, UnwritableError, read_regular, write_whole
 from ..util.outages import Retry
 from ..util.values import validate
 
 logger = logging.getLogger(__name__)
+
+MOST_BYTES = 2**28
+"""Of a checkpoint; one of all tasks with a full memory has some megabytes."""
 
 VERSION = 1
 STREAM = "stream_state"
@@ -204,7 +207,7 @@ def _lineage(path: Path) -> Any:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_bytes())
+        content = json.loads(read_regular(path, most=MOST_BYTES))
     except OSError as error:
         raise ValueError(error.strerror or str(error)) from error
     except RecursionError as error:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from ..errors import FixableError
 from ..util.concurrency import DaemonWriter
-from ..util.files import append_whole
+from ..util.files import append_whole, files_below, open_regular
 from ..util.outages import Outage
 from .rows import StoredGroup
 
@@ -196,7 +196,9 @@ def read_dump(path: Path | str) -> DumpContent:
     """Read a dump file; skip and count lines that hold no JSON object."""
     rows = []
     torn = 0
-    for line in Path(path).read_bytes().splitlines():
+    with open_regular(Path(path)) as file:
+        lines = file.read().splitlines()
+    for line in lines:
         try:
             row = json.loads(line)
         except (ValueError, RecursionError):
@@ -274,9 +276,7 @@ def stored_files(
     for path in paths:
         own = [path]
         if path.is_dir():
-            own = sorted(
-                file for file in path.rglob("*.jsonl") if holds_groups(file.name)
-            )
+            own = files_below(path, holds_groups)
             if not with_rescored:
                 require_no_rescored(path, own)
         if not own:
@@ -285,9 +285,8 @@ def stored_files(
             )
         files += own
     if also:
-        files += [
-            file for path in paths if path.is_dir() for file in sorted(path.rglob(also))
-        ]
+        for folder in filter(Path.is_dir, paths):
+            files += files_below(folder, also.__eq__)
     return distinct_files(files)
 
 

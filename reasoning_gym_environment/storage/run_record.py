@@ -18,7 +18,7 @@ from typing import Any
 from msgspec import Struct, structs
 
 from ..util.concurrency import DaemonWriter
-from ..util.files import write_whole
+from ..util.files import read_regular, stays_below, write_whole
 from ..util.logs import SecretRedactor
 from ..util.outages import LogThrottle
 from ..util.values import escape_control_characters, validate
@@ -76,8 +76,7 @@ def is_record(name: str) -> bool:
 def read_record(path: Path) -> RunRecord | None:
     """Read a record; None if it can't be read, since its dumps need nothing of it."""
     try:
-        with path.open("rb") as file:
-            return validate(json.loads(file.read(2**20)), RunRecord)
+        return validate(json.loads(read_regular(path, most=2**20)), RunRecord)
     except (OSError, ValueError, RecursionError):
         return None
 
@@ -85,7 +84,7 @@ def read_record(path: Path) -> RunRecord | None:
 def read_run(folder: Path, run: str) -> RunRecord | None:
     """Read the record of a run, whose name may come from a row; None without one."""
     path = record_path(folder, run)
-    mine = is_record(path.name) and path.parent == folder and path.is_file()
+    mine = is_record(path.name) and path.parent == folder and stays_below(path, folder)
     return read_record(path) if mine else None
 
 

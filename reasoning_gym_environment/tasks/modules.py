@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
+import logging
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -20,16 +21,20 @@ from importlib.metadata import version
 from itertools import accumulate
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from msgspec import Struct
 
 from ..errors import ConfigurationError, WorkerStartError
 from ..records import Recipe
+from ..util.files import read_regular
 from ..util.modules import ModuleSource, find_module, import_module
 from ..util.values import describe_origin, shorten
 from .facts import LIBRARY, known_categories
 from .ladders import TaskLadder, build_ladders
 from .recipes import require_valid_recipe
+
+logger = logging.getLogger(__name__)
 
 
 class ModuleTasks(Struct):
@@ -223,7 +228,7 @@ def proof_file(module: ModuleSource) -> Path:
 def read_proof(module: ModuleSource, digest: str) -> Proof:
     """Return the proof of a module with this digest; nothing is proved without a file of it."""
     try:
-        stored = json.loads(proof_file(module).read_bytes())
+        stored = json.loads(read_regular(proof_file(module)))
         versions = stored["versions"]
         tasks = stored["tasks"].items()
         if (versions[module.name], versions[LIBRARY]) != (digest, version(LIBRARY)):
@@ -236,10 +241,28 @@ def read_proof(module: ModuleSource, digest: str) -> Proof:
                 task for task, result in tasks if result["stateless"] is True
             ),
             chance={
-                t: float(result["chance"]["solved"])
-                for t, result in tasks
+                task: _share(result["chance"]["solved"])
+                for task, result in tasks
                 if result["chance"]
             },
         )
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
-        return Proof()  # whatever is wrong with the file
+    except FileNotFoundError:
+        return Proof()
+    except (
+        AttributeError,
+        LookupError,
+        OSError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ) as error:
+        reason = f"{type(error).__name__}: {error}"
+        logger.warning("%s is not a proof: %s", proof_file(module), shorten(reason))
+        return Proof()
+
+
+def _share(value: Any) -> float:
+    share = float(value)
+    if not 0 <= share <= 1:
+        raise ValueError(f"a share must be from 0 to 1, got {value!r:.40}")
+    return share

@@ -3,20 +3,79 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import secrets
 import shutil
 import socket
+import stat
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from ..errors import FixableError
+
+logger = logging.getLogger(__name__)
 
 
 class UnwritableError(FixableError, OSError):
     """A file or folder that can't be written."""
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a regular file; raises OSError for any other, such as a pipe, without waiting for it."""
+    # Without O_NONBLOCK, opening a pipe waits for its writer.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(0, "not a regular file")
+    return os.fdopen(descriptor, "rb")
+
+
+MOST_BYTES = 2**26
+"""Of a file that is read whole; the largest that the package writes has some megabytes."""
+
+
+def read_regular(path: Path, *, most: int = MOST_BYTES) -> bytes:
+    """Return the content of a regular file of at most so many bytes; raises OSError for others."""
+    with open_regular(path) as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise OSError(0, f"it has more than {most:,} bytes")
+    return content
+
+
+def stays_below(path: Path, folder: Path) -> bool:
+    """Return whether a path is a regular file that no link leads out of a folder.
+
+    Whoever made a folder may have put links to any file of its reader's machine into it.
+    """
+    try:
+        real = path.resolve(strict=True)
+    except (OSError, RuntimeError):  # it leads nowhere, or in a circle
+        return False
+    return real.is_file() and real.is_relative_to(folder.resolve())
+
+
+def files_below(folder: Path, wanted: Callable[[str], bool]) -> list[Path]:
+    """Return a folder's files with wanted names, sorted; links out of it are not followed."""
+    named = [
+        Path(place, name)
+        for place, _, names in os.walk(folder)
+        for name in names
+        if wanted(name)
+    ]
+    files = [path for path in sorted(named) if stays_below(path, folder)]
+    skipped = len(named) - len(files)
+    if skipped:
+        logger.warning(
+            "%s: skipped %d files that are no regular files of this folder",
+            folder,
+            skipped,
+        )
+    return files
 
 
 def require_free(path: Path, *, force: bool) -> None:

@@ -12,7 +12,7 @@ from reasoning_gym_environment import ReasoningGymEnv, ReasoningGymEnvConfig
 from reasoning_gym_environment.atropos.config import ServerConfig, server_list
 from reasoning_gym_environment.errors import ConfigurationError
 from reasoning_gym_environment.settings import sections
-from reasoning_gym_environment.util.command_line import read_file
+from reasoning_gym_environment.util.settings_file import read_file
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def level(env: ReasoningGymEnv) -> float:
 async def test_the_curriculum_follows_results_down_and_up(
     bench: Any, knows_all: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "reasoning_gym_environment")
+    caplog.set_level(logging.DEBUG, "reasoning_gym_environment")
     settings = {
         "include_tasks": TASK,
         "complexity_mode": "curriculum",

@@ -70,7 +70,7 @@ def test_every_way_to_start_shows_the_same_help_and_reaches_the_environments_set
         assert f"  {command} " in done.stdout
     done = run(program, folder, "serve", "--help")
     assert done.returncode == 0, done.stderr
-    for option in ("--env.include_tasks", "--openai.base_url", "--slurm", "--config"):
+    for option in ("--env.include_tasks", "--openai.base_url", "--watch", "--config"):
         assert option in done.stdout
 
 

@@ -245,7 +245,7 @@ def test_settings_that_cannot_be_read_are_named(content: str, tmp_path: Path) ->
 def test_samples_that_cannot_be_opened_are_named(tmp_path: Path) -> None:
     (tmp_path / SAMPLES).mkdir()
     with pytest.raises(
-        FixableError, match=f"{tmp_path / SAMPLES} can't be read: Is a directory"
+        FixableError, match=f"{tmp_path / SAMPLES} is not a regular file of its folder"
     ):
         read_results(tmp_path)
 

@@ -175,7 +175,7 @@ def test_a_folder_that_cannot_be_written_to_is_refused_with_the_way_out(
         (b'{"schema_version": 1}', "stream_state is missing: it is not a checkpoint"),
         (b'{"schema_version": 2}', "schema_version is 2, this program reads 1"),
         (b'{"schema_version": "x"}', "schema_version is 'x', this program reads 1"),
-        (None, "Is a directory"),
+        (None, "not a regular file"),
     ],
 )
 def test_what_is_no_checkpoint_is_a_reason(

@@ -103,7 +103,7 @@ async def test_a_write_finishes_though_its_caller_is_cancelled(tmp_path: Path) -
 async def test_progress_is_logged_every_ten_groups_and_at_the_end_of_a_file(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("INFO")
+    caplog.set_level("DEBUG")
     await write_all(tmp_path, FAILED, [{}] * 52)
     *progress, end = caplog.messages
     assert [text.split(" in ")[0] for text in progress] == [

@@ -9,7 +9,8 @@ from reasoning_gym_environment.settings import (
     list_options,
     sections,
 )
-from reasoning_gym_environment.util.command_line import Given, read_given
+from reasoning_gym_environment.util.command_line import Given
+from reasoning_gym_environment.util.settings_file import read_given
 
 
 def given(*arguments: str) -> Given:

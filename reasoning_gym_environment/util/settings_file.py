@@ -1,0 +1,156 @@
+"""Settings as given: by options, on top of a file of YAML. Their values are checked later.
+
+Every mistake is a ConfigurationError of one sentence.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ..errors import ConfigurationError, did_you_mean
+from .command_line import ENV, SERVER, Given, Sections
+from .files import read_regular
+from .modules import named_in_file
+
+
+def read_given(options: argparse.Namespace, sections: Sections) -> Given:
+    """Return what is set by options, named `section.name`, on top of the file in `config`."""
+    values = vars(options)
+    file = options.config
+    content = read_file(file, sections) if file else Given()
+    env, server, flags = (
+        {
+            name: values[key]
+            for name in model.model_fields
+            if (key := f"{section}.{name}".lstrip(".")) in values
+        }
+        for section, model in sections.items()
+    )
+    if server and len(content.servers) > 1:
+        raise ConfigurationError(
+            f"--{SERVER}.{next(iter(server))} sets one server, but {file} has "
+            f"{len(content.servers)}: set it in the file"
+        )
+    below = content.servers[0] if content.servers else {}
+    return Given(
+        env={**content.env, **env},
+        servers=[{**below, **server}] if server else content.servers,
+        flags={**content.flags, **flags},
+    )
+
+
+def read_file(path: Path, sections: Sections) -> Given:
+    """Read a YAML file of settings; ConfigurationError for an unknown section or setting."""
+    content = _mapping(_load(path), path, "the file")
+    section_names = (ENV, SERVER, *sections[""].model_fields)
+    for name in content:
+        if name not in section_names:
+            hint = did_you_mean(
+                str(name),
+                section_names,
+                otherwise=f"the sections are {', '.join(section_names)}",
+            )
+            place = _section_of(name, sections)
+            if place:
+                hint = f"it belongs below `{place}:`"
+            raise ConfigurationError(f"{path}: unknown section {name!r}; {hint}")
+    servers = content.get(SERVER, {})
+    if servers == []:
+        raise ConfigurationError(
+            f"{path}: {SERVER} is empty: give the settings of a server, or leave it out"
+        )
+    servers = [servers] if isinstance(servers, dict) and servers else servers or []
+    if not isinstance(servers, list):
+        raise ConfigurationError(
+            f"{path}: {SERVER} must be a server's settings or a list of them"
+        )
+    below = [(ENV, _mapping(content.get(ENV) or {}, path, ENV))]
+    below += [
+        (SERVER, _mapping(one, path, f"a server below {SERVER}")) for one in servers
+    ]
+    for section, settings in below:
+        for name in settings:
+            place = _section_of(name, sections)
+            if name not in sections[section].model_fields and place:
+                raise ConfigurationError(
+                    f"{path}: unknown setting {name!r} below `{section}:`; it belongs below "
+                    f"`{place}:`"
+                )
+        sections[section].require_known(settings, prefix=f"{path}: ")
+    env = dict(below[0][1])
+    for name in env:
+        extra: Any = sections[ENV].model_fields[name].json_schema_extra or {}
+        if extra.get("paths") and isinstance(given := env[name], str | list):
+            entries = given.split(",") if isinstance(given, str) else given
+            env[name] = [named_in_file(path, entry) for entry in entries]
+    return Given(
+        env=env,
+        servers=[settings for _, settings in below[1:]],
+        flags={
+            name: content[name] for name in sections[""].model_fields if name in content
+        },
+    )
+
+
+def _section_of(name: Any, sections: Sections) -> str | None:
+    return next(
+        (each for each in (ENV, SERVER) if name in sections[each].model_fields), None
+    )
+
+
+class _Loader(yaml.SafeLoader):
+    """A YAML loader that refuses a key that is set twice; the last one would win silently."""
+
+    def construct_mapping(
+        self, node: yaml.MappingNode, deep: bool = False
+    ) -> dict[Any, Any]:
+        seen: set[Any] = set()
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+            if key.value in seen:
+                raise ConfigurationError(
+                    f"{key.value} is set twice, the second time in line {key.start_mark.line + 1}"
+                )
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+MOST_BYTES = 2**20
+"""Of a file of settings; nobody writes as many, and the parser takes a second for so many."""
+
+
+def _load(path: Path) -> Any:
+    try:
+        text = read_regular(path, most=MOST_BYTES).decode("utf-8")
+        return yaml.load(text, _Loader)
+    except ConfigurationError as error:
+        reason = f": {error}"
+    except OSError as error:
+        reason = f" can't be read: {error.strerror or error}"
+    except RecursionError:
+        reason = " is nested too deeply"
+    except UnicodeDecodeError:
+        reason = " can't be read: it is not UTF-8"
+    except (
+        yaml.YAMLError
+    ) as error:  # its own words show the line, which may hold an API key
+        mark = getattr(error, "problem_mark", None)
+        reason = f" is not valid YAML{f' (line {mark.line + 1})' if mark else ''}"
+        if mark and "\t" in mark.buffer.splitlines()[mark.line]:
+            reason += ": this line has a tab; indent it with spaces"
+    except ValueError as error:  # a number of more digits than Python reads
+        reason = f" has a value that can't be read: {error}"
+    raise ConfigurationError(f"--config {path}{reason}")
+
+
+def _mapping(content: Any, path: Path, what: str) -> dict[str, Any]:
+    if isinstance(content, dict):
+        return content
+    type_name = "nothing" if content is None else type(content).__name__
+    raise ConfigurationError(
+        f"{path}: {what} must be settings as `name: value`, below `{ENV}:` or `{SERVER}:`, "
+        f"got {type_name}"
+    )
