@@ -18,11 +18,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple  # noqa: F401 - Literal is in the snapshot
 
-from pydantic import BeforeValidator, Field, ValidationInfo, create_model
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    ValidationInfo,
+    create_model,
+)
 from pydantic.fields import FieldInfo
 
 from .errors import ConfigurationError
 from .inference.prompts import CHAT_TEMPLATES, SYSTEM_PROMPTS, resolve_system_prompt
+from .inference.thoughts import parse_markers
 from .problems.levels import require_difficulty_where_fixed
 from .problems.options import Names, TaskOptions, option, split_names
 from .records import ATROPOS_SOLVED_SCORE
@@ -159,6 +166,35 @@ def parse_url(value: Any, info: ValidationInfo) -> Any:
     return value
 
 
+def parse_template_variables(value: Any) -> Any:
+    """Read the variables of a chat template from a mapping or from JSON.
+
+    Example:
+        >>> parse_template_variables('{"enable_thinking": false}')
+        {'enable_thinking': False}
+    """
+    try:
+        variables = json.loads(value or "{}") if isinstance(value, str) else value
+    except ValueError as error:
+        raise ValueError(f"must be valid JSON, got {value!r}: {error}") from None
+    simple = str | int | float | None
+    if not isinstance(variables, dict) or not all(
+        isinstance(name, str) and name.isidentifier() and isinstance(one, simple)
+        for name, one in variables.items()
+    ):
+        raise ValueError(
+            f"must map names to texts, numbers, true, false or null, got {value!r}"
+        )
+    return variables
+
+
+def require_markers(text: str) -> str:
+    """Return a pair of markers as given; raises as `parse_markers`."""
+    parse_markers(text)
+    return text
+
+
+TemplateVariables = Annotated[dict[str, Any], BeforeValidator(parse_template_variables)]
 Url = Annotated[str, BeforeValidator(parse_url)]
 Difficulties = Annotated[list[float], BeforeValidator(parse_difficulties)]
 
@@ -208,6 +244,16 @@ class EnvironmentSettings(AtroposEnvironment, TaskOptions):
     chat_template: str = option(
         "",
         f"Chat template for a model without one: {', '.join(CHAT_TEMPLATES)}, or a Jinja file.",
+    )
+    chat_template_kwargs: TemplateVariables = option(
+        {},
+        'Variables of the chat template as JSON, such as {"enable_thinking": false}; sent to chat '
+        "endpoints too.",
+    )
+    thought_markers: Annotated[str, AfterValidator(require_markers)] = option(
+        "",
+        "What opens and closes a thought, such as '<a> </a>', for a model whose markers are "
+        "unknown.",
     )
     temperature: float = option(1.0, "Sampling temperature in training.", ge=0)
     top_p: float = option(1.0, "Nucleus sampling in training.", gt=0, le=1)

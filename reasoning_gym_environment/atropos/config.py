@@ -37,8 +37,14 @@ from ..inference.prompts import (
     build_messages,
     end_of_turn,
     render_prompt,
+    with_variables,
 )
 from ..inference.servers import ServerClient
+from ..inference.thoughts import (
+    parse_markers,
+    require_known_markers,
+    special_tokens,
+)
 from ..settings import EnvironmentSettings, ServerSettings
 from ..util.command_line import SERVER, build
 from ..util.files import UnwritableError
@@ -307,20 +313,16 @@ def with_template(
     """Return the tokenizer with its chat template, or another one; None for a stand-in.
 
     Raises:
-        ConfigurationError: there is no template, it can't render a conversation, or the tokenizer
-            leaves tags that grading needs out of texts.
+        ConfigurationError: there is no template, it can't render a conversation, the tokenizer
+            leaves answer tags out of texts, or it may mark thoughts in an unknown way.
     """
     if not config.tokenizer_name:
         return None
-    tags = "<think></think><answer></answer>"
-    kept = tokenizer.decode(
-        tokenizer.encode(tags, add_special_tokens=False), skip_special_tokens=True
-    )
-    lost = [tag for tag in re.findall("<[^>]+>", tags) if tag not in kept]
+    lost = {"<answer>", "</answer>"} & {*special_tokens(tokenizer).values()}
     if lost:
         raise ConfigurationError(
-            f"the tokenizer {config.tokenizer_name} leaves {' and '.join(lost)} out of texts, so "
-            "that answers in a thought would count: in a copy of its folder, make them tokens that "
+            f"the tokenizer {config.tokenizer_name} leaves {' and '.join(sorted(lost))} out of "
+            "texts, so that no answer would count: in a copy of its folder, make them tokens that "
             'are not special ("special": false in tokenizer.json and tokenizer_config.json), and '
             "set --env.tokenizer_name to it"
         )
@@ -330,6 +332,12 @@ def with_template(
             f"the tokenizer {config.tokenizer_name} has no chat template (base models have none): "
             "set --env.chat_template to plain for the built-in one, or to a file with another"
         )
+    own_markers = parse_markers(config.thought_markers)
+    require_known_markers(tokenizer, own_markers, config.tokenizer_name)
+    # It holds for all who render it, a subclass's own requests included.
+    tokenizer.chat_template = with_variables(
+        tokenizer.chat_template, config.chat_template_kwargs
+    )
     try:
         end_of_turn(tokenizer)
         render_prompt(tokenizer, build_messages(system_prompt, "1 + 1?"))

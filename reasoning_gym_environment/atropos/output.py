@@ -225,6 +225,8 @@ def run_description(
         "score_mode",
         "complexity_mode",
         "sampling",
+        "chat_template_kwargs",
+        "thought_markers",
     }
     return {
         "command": command,

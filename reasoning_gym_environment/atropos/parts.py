@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..evaluation.run import Evaluation, EvaluationSettings
+from ..evaluation.evaluation_settings import EvaluationSettings
+from ..evaluation.run import Evaluation
 from ..inference.client import InferenceClient
 from ..inference.dialects import SamplingParams
 from ..inference.prompts import resolve_system_prompt
+from ..inference.thoughts import parse_markers
 from ..problems.training import TrainingProblems
 from ..rollouts.accounting import Statistics
 from ..rollouts.progress import ProgressReporter
@@ -74,7 +76,7 @@ def make_parts(
     counts = statistics.counts
     pool = TaskPool(pool_settings(config), counts, start_worker=start_worker)
     problems = training_problems(config, pool, counts)
-    inference = inference_client(servers, tokenizer, system_prompt)
+    inference = inference_client(config, servers, tokenizer, system_prompt)
     dumps = dump_writer(config, run_id, counts)
     evaluation = Evaluation(
         evaluation_settings(config, model=inference.model, run_id=run_id),
@@ -132,7 +134,7 @@ def training_sampling(config: ReasoningGymEnvConfig) -> SamplingParams:
 
 
 def inference_client(
-    servers: Any, tokenizer: Any, system_prompt: str
+    config: ReasoningGymEnvConfig, servers: Any, tokenizer: Any, system_prompt: str
 ) -> InferenceClient:
     """Return the client of Atropos's servers, which request through it from now on.
 
@@ -143,6 +145,8 @@ def inference_client(
         [server.client for server in servers.servers],
         tokenizer,
         system_prompt=system_prompt,
+        own_markers=parse_markers(config.thought_markers),
+        template_kwargs=config.chat_template_kwargs,
         max_n=servers.max_n_completions,
     )
     for server in servers.servers:
@@ -173,6 +177,8 @@ def evaluation_settings(
         tokenizer_name=config.tokenizer_name,
         system_prompt=resolve_system_prompt(config.system_prompt),
         chat_template=chat_template_text(config.chat_template),
+        chat_template_kwargs=config.chat_template_kwargs,
+        thought_markers=config.thought_markers,
         scoring=scoring_settings(config),
         max_eval_workers=config.max_eval_workers,
         folder=Path(folder),

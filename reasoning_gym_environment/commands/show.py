@@ -9,7 +9,7 @@ from pathlib import Path
 from textwrap import indent
 
 from ..report.filter import filter_rollouts
-from ..scoring.extraction import split_thought
+from ..scoring.channels import split_thought
 from ..storage.dumps import coverage, read_groups, stored_files
 from ..storage.rows import StoredGroup, StoredRollout
 from ..util.command_line import Parser, number

@@ -10,19 +10,16 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, fields
 from functools import partial
-from pathlib import Path
 from typing import Any, TextIO
 
 from msgspec import structs
 
 from ..errors import INCOMPLETE
 from ..inference.client import InferenceClient
-from ..inference.dialects import SamplingParams
 from ..inference.errors import NO_ROOM, InferenceError
 from ..problems.stream import skip_faulty
-from ..problems.suites import Suite, require_same_questions
+from ..problems.suites import require_same_questions
 from ..records import (
     Attempt,
     Completion,
@@ -35,11 +32,12 @@ from ..records import (
 )
 from ..rollouts.answer_check import GROUPS, AnswerCheck, excerpt
 from ..sandbox.pool import Generate
-from ..scoring.grading import ScoringSettings, Verifier, grade
+from ..scoring.grading import Verifier, grade
 from ..storage.rows import StoredGroup, stable_json
 from ..util.outages import LogThrottle
 from ..util.progress import with_progress
 from ..util.values import table
+from .evaluation_settings import EvaluationSettings
 from .metrics import (
     Baselines,
     EvaluationReport,
@@ -61,61 +59,6 @@ class IncompleteEvaluationError(InferenceError):
     """Too many items have no score."""
 
     exit_status = INCOMPLETE
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class EvaluationSettings:
-    """What is evaluated, and where the results go; fields are named as the options.
-
-    Attributes:
-        system_prompt, chat_template: their texts.
-        max_eval_workers: concurrent completions; a single item may exceed it.
-        suite: the items; None plans them from the settings above.
-        limit: the most items, spread over the planned ones.
-    """
-
-    eval_attempts: int
-    eval_difficulties: Sequence[float]
-    eval_seed: int
-    eval_step: int | None
-    eval_temperature: float
-    generation_timeout: float
-    max_reasoning_tokens: int | None
-    num_eval_samples_per_task: int
-    reasoning_effort: str | None
-    skip_faulty_items: bool
-    thinking_mode: bool
-    tokenizer_name: str
-    system_prompt: str
-    chat_template: str | None
-    scoring: ScoringSettings
-    max_eval_workers: int
-    folder: Path
-    model: str
-    suite: Suite | None = None
-    limit: int | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the options that determine the results."""
-        others = (
-            "eval_step",
-            "scoring",
-            "max_eval_workers",
-            "folder",
-            "model",
-            "suite",
-        )
-        names = [field.name for field in fields(self) if field.name not in others]
-        return {
-            **self.scoring.to_json(),
-            **{name: getattr(self, name) for name in names},
-        }
-
-    @property
-    def sampling(self) -> SamplingParams:
-        return SamplingParams(
-            temperature=self.eval_temperature, top_p=1.0, split="eval"
-        )
 
 
 class Evaluation:

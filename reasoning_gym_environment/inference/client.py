@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 import threading
 from array import array
 from collections import Counter
@@ -13,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import ConfigurationError
 from ..records import Completion
-from ..scoring.extraction import opened_thought
+from ..scoring.channels import Channel, join_reasoning
 from ..util.concurrency import gather_or_cancel, offload, run_in_thread
 from ..util.outages import require_reachable
 from ._negotiation import PROBE_TEXT, Requirements, negotiate
@@ -37,12 +39,13 @@ from .prompts import (
     completions_from_texts,
     completions_without_tokens,
     end_of_turn,
-    join_reasoning,
     render_prompt,
-    text_of_tokens,
 )
 from .servers import ServerClient, api_key
 from .text_check import TextCheck
+from .thoughts import ThoughtFormat
+
+logger = logging.getLogger(__name__)
 
 MAX_EMPTY_REPLIES = 3
 """Replies without a completion after which a part of a group is given up."""
@@ -53,6 +56,8 @@ class InferenceClient:
 
     Args:
         tokenizer: None requests text from chat endpoints and leaves counting tokens to them.
+        own_markers: of thoughts, where the table of channels lacks them.
+        template_kwargs: variables of the chat template, which chat endpoints get as well.
         max_n: completions per request; larger groups are several requests.
 
     Attributes:
@@ -66,6 +71,8 @@ class InferenceClient:
         tokenizer: Tokenizer | None,
         *,
         system_prompt: str,
+        own_markers: Channel | None = None,
+        template_kwargs: Mapping[str, Any] | None = None,
         max_n: int = 8,
     ) -> None:
         self._servers = servers
@@ -74,6 +81,8 @@ class InferenceClient:
         self._max_n = max_n
         self._refuses_thoughts = False
         self._turn_end = end_of_turn(tokenizer) if tokenizer else ()
+        self._template_kwargs = dict(template_kwargs or {})
+        self._thoughts = ThoughtFormat(tokenizer, own_markers)
         self._texts = TextCheck()
         self._decoding = asyncio.Lock()  # one group per iteration of the event loop
         self.failover = Failover(servers)
@@ -196,6 +205,25 @@ class InferenceClient:
             serves=serves,
         )
         await negotiate(self._servers, requirements, seconds)
+        self._warn_of_hidden_markers(serves=serves)
+
+    def _warn_of_hidden_markers(self, *, serves: bool) -> None:
+        """Say that a server's text lacks the markers of thoughts; raise if `serves` trains on it.
+
+        A server that returns only text leaves special tokens out.
+        """
+        hidden = self._thoughts.hidden_markers
+        only_text = [one for one in self._servers if isinstance(one.dialect, ChatText)]
+        if not hidden or not only_text:
+            return
+        reason = (
+            f"the inference server at {only_text[0].config.base_url} returns only text, and leaves "
+            f"{' and '.join(hidden[:2])} out of it, so that answers in a thought count: use a "
+            "server that returns token ids"
+        )
+        if serves:
+            raise ConfigurationError(reason)
+        logger.warning("%s, or start it with a reasoning parser", reason)
 
     def _request(
         self,
@@ -214,6 +242,7 @@ class InferenceClient:
             temperature=sampling.temperature,
             top_p=sampling.top_p,
             vocabulary=len(self._tokenizer) if self._tokenizer else 0,
+            template_kwargs=self._template_kwargs,
         )
 
     async def sample(
@@ -328,10 +357,11 @@ class InferenceClient:
             at = f"the inference server at {server.config.base_url}"
             raise InferenceError(f"{at} {SEPARATE_THOUGHT}", is_transient=False)
         tokenizer = self._tokenizer
-        opening = opened_thought(prompt.text)
+        thoughts = self._thoughts
+        graded = functools.partial(thoughts.text, prompt=prompt.text)
         if tokenizer is None:
             return await run_in_thread(
-                lambda: completions_without_tokens(prompt, texts)
+                lambda: completions_without_tokens(prompt, texts, graded=graded)
             )
         if texts:
             encode = functools.partial(
@@ -342,7 +372,7 @@ class InferenceClient:
                 finish_reasons=[sample.finish_reason for sample in texts],
                 turn_end=self._turn_end,
                 length_limit=length_limit,
-                opening=opening,
+                graded=graded,
             )
             return await run_in_thread(encode)
         tokens = [sample for sample in samples if isinstance(sample, TokenSample)]
@@ -353,11 +383,12 @@ class InferenceClient:
             url = str(server.config.base_url)
             is_whole = sample.finish_reason != INVALID_TOKEN
             if sample.text is not None and is_whole and self._texts.is_due(url):
-                self._texts.require_same(
-                    url, sample.text, tokenizer.decode(ids, skip_special_tokens=True)
+                plain = tokenizer.decode(
+                    ids, skip_special_tokens=True, clean_up_tokenization_spaces=False
                 )
+                self._texts.require_same(url, sample.text, plain)
             return completion_from_tokens(
-                opening + text_of_tokens(tokenizer, ids),
+                graded(thoughts.decode(ids)),
                 prompt.tokens,
                 sample.tokens,
                 sample.logprobs,

@@ -47,6 +47,7 @@ class GenerationRequest:
         vocabulary: number of token ids.
         candidates: most probable tokens whose logprobs are requested besides the sampled one's.
         more: other sampling parameters, as the server names them.
+        template_kwargs: variables of the chat template, for endpoints that render it.
     """
 
     model: str
@@ -59,6 +60,15 @@ class GenerationRequest:
     vocabulary: int
     candidates: int = 0
     more: Mapping[str, Any] = field(default_factory=dict)
+    template_kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def chat(self) -> dict[str, Any]:
+        """Fields of a chat request beside sampling."""
+        fields: dict[str, Any] = {"messages": list(self.messages)}
+        if self.template_kwargs:
+            fields["chat_template_kwargs"] = dict(self.template_kwargs)
+        return fields
 
     @property
     def sampling(self) -> dict[str, Any]:
@@ -404,7 +414,7 @@ class ChatTokens(Dialect):
     def body(self, request: GenerationRequest) -> dict[str, Any]:
         return {
             **_with_token_ids(request),
-            "messages": list(request.messages),
+            **request.chat,
             "logprobs": True,
             # vLLM counts the sampled token among them, and puts it first
             "top_logprobs": request.candidates + 1 if request.candidates else 0,
@@ -504,7 +514,7 @@ class ChatText:
         sent = {
             name: value for name, value in sampling.items() if name not in self.left_out
         }
-        return {"model": request.model, "messages": list(request.messages), **sent}
+        return {"model": request.model, **request.chat, **sent}
 
     def without(self, name: str) -> ChatText:
         """Return this form without a parameter."""

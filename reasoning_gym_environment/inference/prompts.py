@@ -10,17 +10,17 @@ reply<|return|>`. Training sees exactly that; everything else sees think tags.
 
 from __future__ import annotations
 
-import re
+import json
 import sys
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import ConfigurationError, did_you_mean
 from ..records import IGNORE_INDEX, Completion
-from ..scoring.extraction import opened_thought
+from ..scoring.channels import join_reasoning
 from ..util.values import replace_surrogates
 
 if TYPE_CHECKING:  # options are read without what it needs
@@ -58,9 +58,6 @@ CHAT_TEMPLATES = MappingProxyType(
 
 PROBE_QUESTION = "What is 2 + 2?"
 """What servers are asked before the first rollout."""
-
-TURN = "<|start|>assistant"
-CHANNEL = "<|channel|>"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -116,7 +113,13 @@ class Tokenizer(Protocol):
 
     def encode(self, text: str, *, add_special_tokens: bool) -> list[int]: ...
 
-    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool) -> str: ...
+    def decode(
+        self,
+        token_ids: Sequence[int],
+        *,
+        skip_special_tokens: bool,
+        clean_up_tokenization_spaces: bool,
+    ) -> str: ...
 
     def apply_chat_template(
         self,
@@ -134,6 +137,22 @@ def render_prompt(tokenizer: Tokenizer, messages: list[dict[str, str]]) -> str:
         messages, tokenize=False, add_generation_prompt=True
     )
     return text
+
+
+def with_variables(template: Any, variables: Mapping[str, Any]) -> Any:
+    """Return a chat template, or several by name, that begins by setting variables.
+
+    Example:
+        >>> with_variables("{{ x }}", {"enable_thinking": False})
+        '{% set enable_thinking = false %}{{ x }}'
+    """
+    if isinstance(template, dict):
+        return {name: with_variables(one, variables) for name, one in template.items()}
+    settings = []
+    for name, value in variables.items():
+        written = "none" if value is None else json.dumps(value)
+        settings.append(f"{{% set {name} = {written} %}}")
+    return "".join(settings) + template
 
 
 def end_of_turn(tokenizer: Tokenizer) -> tuple[int, ...]:
@@ -155,31 +174,6 @@ def end_of_turn(tokenizer: Tokenizer) -> tuple[int, ...]:
     return () if tokenizer.eos_token_id is None else (tokenizer.eos_token_id,)
 
 
-def join_reasoning(prompt: str, reasoning: str | None, content: str) -> str:
-    """Return a completion as the model wrote it, from separate fields for thought and content.
-
-    A thought without content stays open: the completion was truncated within it.
-    """
-    if prompt.endswith(TURN):
-        return in_channels(reasoning, content)
-    if not reasoning:
-        return content
-    opening = "" if opened_thought(prompt) else "<think>"
-    return (
-        f"{opening}{reasoning}</think>{content}" if content else f"{opening}{reasoning}"
-    )
-
-
-def text_of_tokens(tokenizer: Tokenizer, tokens: Sequence[int]) -> str:
-    """Return the text of a completion's own tokens, with its thought in think tags."""
-    begins = (
-        tokenizer.decode(tokens[:1], skip_special_tokens=False) if len(tokens) else ""
-    )
-    channels = begins == CHANNEL  # can't be recognized without their special tokens
-    text = tokenizer.decode(tokens, skip_special_tokens=not channels)
-    return in_tags(text) if channels else text
-
-
 def completions_from_texts(
     tokenizer: Tokenizer,
     prompt_tokens: Sequence[int],
@@ -188,7 +182,7 @@ def completions_from_texts(
     finish_reasons: Sequence[str],
     turn_end: Sequence[int],
     length_limit: int,
-    opening: str = "",
+    graded: Callable[[str], str],
 ) -> list[Completion]:
     """Return completions with tokens and masks, encoded together to use several cores.
 
@@ -198,7 +192,7 @@ def completions_from_texts(
         turn_end: appended to a complete one; to others it would be a token that wasn't sampled.
         length_limit: tokens of prompt and completion. If encoding gives more, the completion is
             truncated.
-        opening: the tag of a thought that the prompt opens: no token of a completion.
+        graded: returns a text as it is graded and stored, with the thought that the prompt opens.
     """
     if not texts:
         return []  # tokenizers refuse an empty batch
@@ -210,7 +204,7 @@ def completions_from_texts(
         with_end = [*tokens, *turn_end] if reason == "stop" else tokens
         completions.append(
             Completion(
-                text=opening + in_tags(text),
+                text=graded(text),
                 tokens=(*prompt_tokens, *with_end[:room]),
                 masks=(IGNORE_INDEX,) * len(prompt_tokens) + tuple(with_end[:room]),
                 logprobs=None,
@@ -221,7 +215,7 @@ def completions_from_texts(
 
 
 def completions_without_tokens(
-    prompt: Prompt, samples: Sequence[TextSample]
+    prompt: Prompt, samples: Sequence[TextSample], *, graded: Callable[[str], str]
 ) -> list[Completion]:
     """Return completions with the server's token counts, or else with numbers of characters."""
     prompt_characters = sum(len(message["content"]) for message in prompt.messages)
@@ -230,7 +224,7 @@ def completions_without_tokens(
         text = join_reasoning(prompt.text, sample.reasoning, sample.content)
         completions.append(
             Completion(
-                text=in_tags(text),
+                text=graded(text),
                 tokens=(),
                 masks=(),
                 logprobs=None,
@@ -259,37 +253,3 @@ def completion_from_tokens(
         logprobs=array("d", [1.0]) * len(prompt) + array("d", logprobs),
         finish_reason=finish_reason,
     )
-
-
-def in_channels(reasoning: str | None, content: str) -> str:
-    """Join a thought and a reply in harmony's format, as the model wrote them.
-
-    Example:
-        >>> in_channels(None, "4")
-        '<|channel|>final<|message|>4'
-    """
-    if content.startswith(CHANNEL):
-        return content
-    thought = f"{CHANNEL}analysis<|message|>{reasoning}" if reasoning else ""
-    reply = f"{CHANNEL}final<|message|>{content}" if content or not reasoning else ""
-    return f"{thought}<|end|>{TURN}{reply}" if thought and reply else thought or reply
-
-
-def in_tags(text: str) -> str:
-    """Replace harmony's channels by think tags; return any other text unchanged.
-
-    Example:
-        >>> in_tags(in_channels("two and two", "<answer>4</answer>"))
-        '<think>two and two</think><answer>4</answer>'
-    """
-    if not text.startswith(CHANNEL):
-        return text
-    parts = []
-    for message in text.split(CHANNEL)[1:]:
-        header, _, rest = message.partition("<|message|>")
-        body, *ended = re.split(r"<\|(?:end|return|call|start)\|>", rest, maxsplit=1)
-        is_final = header.split()[:1] == ["final"]
-        parts.append(
-            body if is_final else f"<think>{body}{'</think>' if ended else ''}"
-        )
-    return "".join(parts)

@@ -21,6 +21,7 @@ from string import Template
 from typing import Any
 
 from ..errors import FixableError
+from ..scoring.channels import CHANNELS
 from ..storage.rows import StoredGroup
 from ..util.files import replacing, require_not_read
 from .data import ReportData, read_report_data
@@ -202,7 +203,8 @@ def _page(source: str, data: str, *, connects: str) -> str:
         "main",
     )
     style = _asset("style.css")
-    scripts = [_chart_library(), "\n".join(_asset(f"{name}.js") for name in names)]
+    module = [_channels(), *(_asset(f"{name}.js") for name in names)]
+    scripts = [_chart_library(), "\n".join(module)]
     allowed = " ".join(map(_source_hash, scripts))
     policy = (
         f"default-src 'none'; script-src {allowed}; style-src {_source_hash(style)}; "
@@ -217,6 +219,13 @@ def _page(source: str, data: str, *, connects: str) -> str:
             f'<script type="module">{script}</script>' for script in scripts
         ),
     )
+
+
+def _channels() -> str:
+    """Return the table of what separates thought from reply, as a line of JavaScript."""
+    table = [channel._asdict() for channel in CHANNELS]
+    # In a script a page's own tags are escaped.
+    return f"const CHANNELS = {json.dumps(table)};".replace("<", "\\u003c")
 
 
 @cache

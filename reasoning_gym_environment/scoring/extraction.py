@@ -1,10 +1,7 @@
 """The answer of a completion, without formatting, and in the notation that its verifier reads.
 
-A completion must have exactly one `<answer>…</answer>` outside the thought.
-
-The thought is `<think>…</think>`; everything up to a first `</think>` that nothing opened
-(chat templates that open it in the prompt); and everything after a `<think>` that is never
-closed (a truncated thought holds no answer).
+A completion must have exactly one `<answer>…</answer>` outside the thought, which `channels`
+tells from the reply.
 
 An answer is the task's own but for its notation if they differ only in formatting, blanks between
 parts, quotes, the letter case of words such as `True`, JSON's layout, or the form of a number.
@@ -26,6 +23,7 @@ from typing import NamedTuple
 
 from ..records import Status
 from ..tasks.facts import PLAIN_NUMBERS, ladder_heights
+from .channels import Tag, find_tags, split_thought
 
 _PAIRED = re.compile(r"\*\*|\$\$?")
 _POWER = re.compile(r"(?<=[\w)])\*\*(?=[\w(-])")
@@ -52,74 +50,15 @@ _TIMES = "\N{MULTIPLICATION SIGN}"
 _SIGNS = str.maketrans(f"{_TIMES}·⋅÷\N{MINUS SIGN}[]", "***/-()")
 
 
+_ANSWER = ("<answer>", "</answer>")
+
+
 class Extraction(NamedTuple):
     """The answer, or None with the status and the detail that say why."""
 
     answer: str | None
     failure: Status | None = None
     detail: str = ""
-
-
-class _Tag(NamedTuple):
-    """The position of a tag in a text, and whether it opens or closes."""
-
-    start: int
-    end: int
-    opens: bool
-
-
-SEARCHED_AT_ONCE = 2**16
-"""Characters of a search, which holds the interpreter's lock."""
-
-
-def _tags(name: str, text: str) -> list[_Tag]:
-    tags = re.compile(f"<(?P<slash>/?){name}>", re.IGNORECASE | re.ASCII)
-    longest_tag = len("</answer>")
-    spans = []
-    for begin in range(0, len(text), SEARCHED_AT_ONCE):
-        end = begin + SEARCHED_AT_ONCE
-        # A tag may begin before the end of the piece and end after it.
-        for tag in tags.finditer(text, begin, end + longest_tag - 1):
-            if tag.start() < end:
-                spans.append(_Tag(tag.start(), tag.end(), opens=not tag["slash"]))
-    return spans
-
-
-def split_thought(text: str) -> tuple[str, str]:
-    """Split a completion into its thought and the rest, both without think tags.
-
-    A thought ends at the first closing tag: models mention the opening one while they think.
-    Takes time linear in the length of the text.
-
-    Example:
-        >>> split_thought("hm</think>so: <answer>4</answer>")
-        ('hm', 'so: <answer>4</answer>')
-    """
-    tags = _tags("think", text)
-    starts_in_thought = bool(tags) and not tags[0].opens
-    thought: list[str] = []
-    outside: list[str] = []
-    begin = 0
-    thinking = starts_in_thought
-    for tag in tags:
-        (thought if thinking else outside).append(text[begin : tag.start])
-        begin = tag.end
-        thinking = tag.opens
-    (thought if thinking else outside).append(text[begin:])
-    # A newline between the pieces: what a thought separates must not join into a tag.
-    return "".join(thought), "\n".join(filter(None, outside))
-
-
-def opened_thought(prompt: str) -> str:
-    """Return the think tag that a prompt opens, which belongs before its completions, or "".
-
-    Without it, an answer in a thought that never ends would count.
-
-    Example:
-        >>> opened_thought("<|im_start|>assistant\\n<think>\\n")
-        '<think>'
-    """
-    return "<think>" if prompt.rstrip().endswith("<think>") else ""
 
 
 def as_completion(answer: str) -> str:
@@ -146,7 +85,7 @@ def extract_answer(text: str) -> Extraction:
         '4'
     """
     _, outside = split_thought(text)
-    tags = _tags("answer", outside)
+    tags = find_tags(outside, *_ANSWER, any_case=True)
     answers = [
         outside[opening.end : closing.start].strip()
         for opening, closing in pairwise(tags)
@@ -163,13 +102,13 @@ def extract_answer(text: str) -> Extraction:
     return Extraction(answer)
 
 
-def _why_none(text: str, outside: str, tags: Sequence[_Tag]) -> str:
+def _why_none(text: str, outside: str, tags: Sequence[Tag]) -> str:
     """Return why a text has no complete answer outside its thought."""
     if not text.strip():
         return "the completion is empty"
     if tags:
         return "an answer tag without its pair"
-    if not _tags("answer", text):
+    if not find_tags(text, *_ANSWER, any_case=True):
         return "no <answer>…</answer>"
     return "the answer tags are in the thought" + (
         "" if outside else ", which never ends"

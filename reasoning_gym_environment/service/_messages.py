@@ -27,7 +27,7 @@ from pydantic_core import from_json
 
 from ..problems.options import StreamOptions
 from ..records import Problem, Recipe, Score, Status
-from ..scoring.extraction import opened_thought
+from ..scoring.channels import opened_thought
 from ..tasks.catalogue import restore_json_entry
 from ..tasks.recipes import VERSION, read_recipe, require_parameters_of_level
 from ..util.values import shorten
@@ -425,9 +425,10 @@ def nemo_text(output: list[dict[str, Any]]) -> str:
 
     texts = []
     for message in output:
-        if message.get("type", "message") != "message":
+        is_message = message.get("type", "message") == "message"
+        if not is_message or message.get("role", "assistant") != "assistant":
             continue
-        content = message.get("content", "")
+        content = message.get("content") or ""
         parts = (
             [{"type": "output_text", "text": content}]
             if isinstance(content, str)

@@ -19,7 +19,7 @@ from pydantic_core import to_json
 from ..errors import ConfigurationError
 from ..gym.containment import ContainedFunction, encode_data
 from ..records import Score
-from ..scoring.extraction import opened_thought
+from ..scoring.channels import opened_thought
 from ..util.concurrency import gather_or_cancel, run_in_thread
 from ..util.outages import Retry
 from . import _messages as messages

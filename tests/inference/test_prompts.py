@@ -42,6 +42,7 @@ class Characters:
 
     eos_token_id = 0
     all_special_ids = (0,)
+    added_tokens_decoder: Mapping[int, Any] = {}
 
     def __len__(self) -> int:
         return 2**21
@@ -56,7 +57,13 @@ class Characters:
     def encode(self, text: str, *, add_special_tokens: bool) -> Sequence[int]:
         return array("i", text.encode("utf-32-le"))
 
-    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool) -> str:
+    def decode(
+        self,
+        token_ids: Sequence[int],
+        *,
+        skip_special_tokens: bool,
+        clean_up_tokenization_spaces: bool,
+    ) -> str:
         return "".join(map(chr, token_ids))
 
     def apply_chat_template(

@@ -63,6 +63,7 @@ def complete(
         finish_reasons=[finish_reason],
         turn_end=end_of_turn(tokenizer),
         length_limit=length_limit,
+        graded=str,
     )
     return prompt, prompt_tokens, completion
 
@@ -83,6 +84,7 @@ def test_texts_encoded_together_have_the_same_tokens_as_alone(tokenizer: Any) ->
         finish_reasons=reasons,
         turn_end=turn_end,
         length_limit=4096,
+        graded=str,
     )
     assert [completion.text for completion in made] == texts
     assert [completion.finish_reason for completion in made] == reasons
@@ -91,7 +93,13 @@ def test_texts_encoded_together_have_the_same_tokens_as_alone(tokenizer: Any) ->
         for tokens, reason in zip(alone, reasons, strict=True)
     ]
     nothing = completions_from_texts(
-        tokenizer, prompt, [], finish_reasons=[], turn_end=turn_end, length_limit=4096
+        tokenizer,
+        prompt,
+        [],
+        finish_reasons=[],
+        turn_end=turn_end,
+        length_limit=4096,
+        graded=str,
     )
     assert nothing == []
 
@@ -151,8 +159,10 @@ def test_a_template_without_special_tokens_ends_a_turn_with_end_of_sequence_if_t
     assert end_of_turn(tokenizer) == ()
 
 
-@pytest.mark.parametrize("reason", ["length", "content_filter"])
-def test_a_truncated_or_withheld_completion_has_no_end_of_turn(
+@pytest.mark.parametrize(
+    "reason", ["length", "content_filter", "repetition", "model_length"]
+)
+def test_a_completion_that_is_not_complete_has_no_end_of_turn(
     tokenizer: Any, reason: str
 ) -> None:
     prompt, _, completion = complete(tokenizer, finish_reason=reason)
@@ -190,6 +200,7 @@ def test_any_text_survives_encoding(tokenizer: Any, text: str) -> None:
         finish_reasons=["length"],
         turn_end=[],
         length_limit=4096,
+        graded=str,
     )
     assert tokenizer.decode(list(completion.tokens[1:])) == text
 

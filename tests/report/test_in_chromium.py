@@ -28,7 +28,7 @@ from reasoning_gym_environment.evaluation.estimators import share
 from reasoning_gym_environment.report.data import read_report_data
 from reasoning_gym_environment.report.filter import filter_rollouts
 from reasoning_gym_environment.report.page import write_report
-from reasoning_gym_environment.scoring.extraction import split_thought
+from reasoning_gym_environment.scoring.channels import split_thought
 from reasoning_gym_environment.storage.dumps import read_groups
 from reasoning_gym_environment.storage.rows import StoredGroup
 

@@ -74,17 +74,17 @@ async def test_only_a_group_that_is_all_right_pays_for_length(
     assert mixed.rewards == (1.0, 0.0, 1.0)
 
 
-async def test_scores_and_format_violations_are_logged_and_each_answer_for_debugging(
+async def test_scores_format_violations_and_each_answer_are_logged_for_debugging(
     pool: TaskPool, problem: Problem, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
     await graded(pool, problem, RIGHT, NO_ANSWER, SEVERAL, WRONG)
+    assert "gcd" not in caplog.text
+    caplog.set_level("DEBUG")
+    await graded(pool, problem, RIGHT, NO_ANSWER, SEVERAL, WRONG)
     assert "gcd: 1 of 4 solved, mean reward 0.250" in caplog.text
     assert "gcd: format violation: no_answer" in caplog.text
     assert "gcd: format violation: several_answers" in caplog.text
-    assert "raw form" not in caplog.text
-    caplog.set_level("DEBUG")
-    await graded(pool, problem, RIGHT, WRONG)
     assert (
         "gcd: answer '-1': wrong; raw form 0.0, tagged form 0.0, reward 0.000"
         in caplog.text

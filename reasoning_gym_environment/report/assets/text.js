@@ -88,19 +88,57 @@ function clock(seconds) {
   return `${new Date(1000 * seconds).toISOString().slice(0, 19).replace("T", " ")} UTC`;
 }
 
-// A completion's parts, as `scoring/extraction.py` finds them.
+// A completion's parts, as `scoring/channels.py` finds them, whose table CHANNELS is.
 
-/** Return a completion's thought and the rest, both without think tags. */
+const HARMONY = "<|channel|>";
+
+/** Return the places of a pair of markers; those of the first channel in any letter case. */
+function findTags(text, { opens, closes }, flags = "g") {
+  const escape = (marker) => marker.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+  const pattern = new RegExp(`(${escape(opens)})|${escape(closes)}`, flags);
+  return [...text.matchAll(pattern)];
+}
+
+/** Replace harmony's channels by think tags. */
+function inThinkTags(text) {
+  const begin = text.indexOf(HARMONY);
+  const before = text.slice(0, begin).replace(/<\|start\|>assistant$/, "");
+  const parts = text.slice(begin + HARMONY.length).split(HARMONY).map((message) => {
+    const [header, ...content] = message.split("<|message|>");
+    const written = content.join("<|message|>");
+    const end = written.search(/<\|(?:end|return|call|start)\|>/);
+    const body = end < 0 ? written : written.slice(0, end);
+    if (header.trim().split(/\s+/)[0] === "final") return body;
+    return `<think>${body.replace(/<\/?think>/gi, "")}${end < 0 ? "" : "</think>"}`;
+  });
+  return before + parts.join("");
+}
+
+/** Return a completion's thought and the rest, both without markers. */
 function splitThought(text) {
-  const tags = [...text.matchAll(/<(\/?)think>/gi)];
+  const [think, ...others] = CHANNELS;
+  let tags = findTags(text, think, "gi");
+  let first = tags.length ? tags[0].index : text.length;
+  for (const channel of others) {
+    const found = findTags(text, channel);
+    if (found.length && found[0].index < first) {
+      first = found[0].index;
+      tags = found;
+    }
+  }
+  const harmony = text.indexOf(HARMONY);
+  if (harmony >= 0 && harmony < first) {
+    text = inThinkTags(text);
+    tags = findTags(text, think);
+  }
   const thought = [];
   const outside = [];
   let begin = 0;
-  let thinking = tags.length > 0 && tags[0][1] === "/";
+  let thinking = tags.length > 0 && tags[0][1] === undefined;
   for (const tag of tags) {
     (thinking ? thought : outside).push(text.slice(begin, tag.index));
     begin = tag.index + tag[0].length;
-    thinking = tag[1] === "";
+    thinking = tag[1] !== undefined;
   }
   (thinking ? thought : outside).push(text.slice(begin));
   return { thought: thought.join(""), rest: outside.filter(Boolean).join("\n") };

@@ -20,7 +20,7 @@ from reasoning_gym_environment.demo.server import (
     PolicyServer,
     is_probe,
 )
-from reasoning_gym_environment.scoring.extraction import split_thought
+from reasoning_gym_environment.scoring.channels import split_thought
 
 Change = Callable[[Sequence[Generation]], list[Generation]]
 Refusal = Callable[[float], web.HTTPException]
