@@ -293,6 +293,10 @@ async def _first_text(
                     form = adapted
                 elif re.search(too_few, error.message) and longer.max_tokens == 16:
                     longer = replace(longer, max_tokens=1024)
+                elif (
+                    "n" not in form.left_out
+                ):  # each endpoint has words of its own for it
+                    form = form.without("n")
                 else:
                     raise
     return form, body

@@ -36,6 +36,21 @@ def shared_gym() -> ReasoningGym:
     )
 
 
+def after(text: str, marker: str | None) -> str:
+    """Return what follows the first marker of a reply, for texts without special tokens.
+
+    gpt-oss's `analysis…assistantfinal…` can't be told from a reply that begins with that word. A
+    text without the marker is a thought that never ended.
+
+    Example:
+        >>> after("analysis 2 or 3?assistantfinal<answer>3</answer>", "assistantfinal")
+        '<answer>3</answer>'
+        >>> after("analysis <answer>3</answer>", "assistantfinal")
+        ''
+    """
+    return text if marker is None else text.partition(marker)[2]
+
+
 def score_by_recipe(
     recipe: str,
     completion: str,

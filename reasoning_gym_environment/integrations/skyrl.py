@@ -12,7 +12,7 @@ from ..errors import ConfigurationError
 from ..records import Status
 from ..storage.export import SKYRL_ENVIRONMENT, skyrl_row
 from ..util.values import shorten
-from .shared import score_by_recipe
+from .shared import after, score_by_recipe
 
 __all__ = ["ReasoningGymTextEnv", "skyrl_row"]
 
@@ -23,6 +23,8 @@ class ReasoningGymTextEnv(BaseTextEnv):
     Args:
         extras: the row without its prompt; `curriculum_url` is of a stream that learns the score.
         url: of a reward service; None scores in a gym of this process.
+        reply_after: what a reply follows in texts without special tokens, such as
+            "assistantfinal" of gpt-oss.
     """
 
     def __init__(
@@ -30,6 +32,7 @@ class ReasoningGymTextEnv(BaseTextEnv):
         env_config: Any = None,
         extras: Mapping[str, Any] | None = None,
         url: str | None = None,
+        reply_after: str | None = None,
     ) -> None:
         super().__init__()
         try:
@@ -43,11 +46,14 @@ class ReasoningGymTextEnv(BaseTextEnv):
             "url": url,
             "curriculum_url": (extras or {}).get("curriculum_url"),
         }
+        self._reply_after = reply_after
         self._status: Status | None = None
 
     def step(self, action: str) -> BaseTextEnvStepOutput:
         """Score the reply; an unscored one has the reward 0, since SkyRL can't leave it out."""
-        score = score_by_recipe(self._recipe, action, **self._urls)
+        score = score_by_recipe(
+            self._recipe, after(action, self._reply_after), **self._urls
+        )
         self._status = score.status
         return BaseTextEnvStepOutput(
             observations=[],

@@ -4,11 +4,12 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from tinker_cookbook.renderers import Renderer, get_text_content
+from tinker_cookbook.renderers import Renderer
 from tinker_cookbook.rl.problem_env import ProblemEnv, ProblemGroupBuilder
-from tinker_cookbook.rl.types import StepResult, Trajectory
+from tinker_cookbook.rl.types import Observation, StepResult, StopCondition, Trajectory
 
 from ..inference.prompts import build_messages, resolve_system_prompt
+from ..inference.thoughts import ThoughtFormat
 from ..records import Problem, Score, Status
 from .shared import shared_gym
 
@@ -24,11 +25,20 @@ class ReasoningGymProblemEnv(ProblemEnv):
         prefix = build_messages(resolve_system_prompt(system_prompt), "")[:-1]
         super().__init__(renderer, prefix, format_coef=0.0)
         self.problem = problem
+        # The renderer's own parsing leaves out special tokens, which mark thoughts of many models.
+        self._thoughts = ThoughtFormat(renderer.tokenizer)
+        self._prompt = ""
         self.score = Score(score=0.0, status=Status.NO_ANSWER)  # if no reply comes
+
+    async def initial_observation(self) -> tuple[Observation, StopCondition]:
+        """Return the prompt, and remember whether it opens a thought."""
+        observation, stop = await super().initial_observation()
+        self._prompt = self.renderer.tokenizer.decode(observation.to_ints())
+        return observation, stop
 
     async def step(self, action: list[int], *, extra: Any = None) -> StepResult:
         """Score the reply in a thread, and record every status as a metric of 0 or 1."""
-        text = get_text_content(self.renderer.parse_response(action)[0])
+        text = self._thoughts.text(self._thoughts.decode(action), prompt=self._prompt)
         self.score = await asyncio.to_thread(shared_gym().score, self.problem, text)
         result = await super().step(action, extra=extra)
         result.metrics |= {

@@ -13,6 +13,7 @@ from datasets import Dataset, IterableDataset
 from ..errors import ConfigurationError
 from ..gym.arguments import require_problems
 from ..gym.blocking import ProblemStream, ReasoningGym
+from ..inference.thoughts import ThoughtFormat
 from ..records import Problem
 from .shared import parse_recipe, problem_row, require_gym
 
@@ -88,6 +89,11 @@ class ReasoningGymReward:
     Streams of the same gym learn from its scores. TRL passes batches that may contain partial
     groups, so there are no group penalties.
 
+    Args:
+        tokenizer: of the model. TRL decodes completions without special tokens, which mark the
+            thoughts of Gemma, Mistral, Seed and gpt-oss: with a tokenizer, the token ids are read
+            instead.
+
     Example:
         with ReasoningGym() as gym:
             dataset = problem_dataset(gym.problems("chain_sum", count=1000))
@@ -95,14 +101,16 @@ class ReasoningGymReward:
             trainer.train()
     """
 
-    def __init__(self, gym: ReasoningGym) -> None:
+    def __init__(self, gym: ReasoningGym, tokenizer: Any = None) -> None:
         self._gym = require_gym(gym)
+        self._thoughts = None if tokenizer is None else ThoughtFormat(tokenizer)
 
     async def __call__(
         self,
         *,
         completions: Sequence[TRLCompletion],
         recipe: Sequence[str],
+        completion_ids: Sequence[Sequence[int]] | None = None,
         log_extra: Callable[[str, list[str]], None],
         log_metric: Callable[[str, float], None],
         **_: object,
@@ -112,9 +120,11 @@ class ReasoningGymReward:
         Logs each status in the column `status` of TRL's completions, and the mean level as the
         metric `level`.
         """
-        pairs = list(
-            zip(map(parse_recipe, recipe), map(text_of, completions), strict=True)
-        )
+        texts = [text_of(completion) for completion in completions]
+        if self._thoughts is not None and completion_ids is not None:
+            decoded = map(self._thoughts.decode, completion_ids)
+            texts = [self._thoughts.text(text) for text in decoded]
+        pairs = list(zip(map(parse_recipe, recipe), texts, strict=True))
         scores = await asyncio.to_thread(self._gym.score_many, pairs)
         levels = [
             level for recipe, _ in pairs if (level := recipe.get("level")) is not None

@@ -15,7 +15,7 @@ from ..service.client import RewardClient, split_stream_url
 from ..storage.export import verl_row
 from ..tasks.recipes import read_recipe
 from ..util.values import shorten
-from .shared import score_by_recipe
+from .shared import after, score_by_recipe
 
 __all__ = ["ReasoningGymDataset", "compute_score"]
 
@@ -30,6 +30,7 @@ def compute_score(
     extra_info: Any = None,
     *,
     url: str | None = None,
+    reply_after: str | None = None,
     **_: Any,
 ) -> dict[str, Any]:
     """Score a completion, as `reward.custom_reward_function`.
@@ -40,6 +41,8 @@ def compute_score(
             service scores.
         url: of a reward service, which all of verl's workers share; None scores in a gym of this
             process.
+        reply_after: what a reply follows in texts without special tokens, such as
+            "assistantfinal" of gpt-oss.
 
     Returns:
         `score` in [0, 1], `acc`, which is 1 for a solved problem, and the `status`. An unscored
@@ -48,7 +51,7 @@ def compute_score(
     stream = (extra_info or {}).get("curriculum_url")
     score = score_by_recipe(
         ground_truth,
-        solution_str,
+        after(solution_str, reply_after),
         url=url,
         curriculum_url=stream,
     )

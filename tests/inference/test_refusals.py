@@ -108,6 +108,29 @@ async def test_an_endpoints_refusals_change_requests_or_end_the_start(
     )
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "only n=1 is supported",
+        "n > 1 is not supported",
+        "Multiple completions are not supported",
+        "Only one completion choice is allowed",
+        "number of completions must be one",
+        "unsupported request",
+    ],
+)
+async def test_a_refusal_of_several_completions_in_any_words_is_understood(
+    words: str,
+) -> None:
+    refusals = [{"while": ["n"], "status": 400, "body": {"error": {"message": words}}}]
+    found = await found_at(StrictEndpoint(refusals), needs())
+    assert found.dialect == ChatText(left_out=frozenset({"n"}))
+    # Where it isn't several completions, the endpoint's own words are the error.
+    refusals = [{"while": [], "status": 400, "body": {"error": {"message": words}}}]
+    with pytest.raises(ConfigurationError, match=words):
+        await found_at(StrictEndpoint(refusals), needs())
+
+
 async def test_a_group_is_complete_where_n_is_refused() -> None:
     refusals = [
         {"while": ["n"], "status": 400, "body": {"error": "'n' : must be at most 1"}}

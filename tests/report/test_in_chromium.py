@@ -28,7 +28,11 @@ from reasoning_gym_environment.evaluation.estimators import share
 from reasoning_gym_environment.report.data import read_report_data
 from reasoning_gym_environment.report.filter import filter_rollouts
 from reasoning_gym_environment.report.page import write_report
-from reasoning_gym_environment.scoring.channels import split_thought
+from reasoning_gym_environment.scoring.channels import (
+    CHANNELS,
+    in_channels,
+    split_thought,
+)
 from reasoning_gym_environment.storage.dumps import read_groups
 from reasoning_gym_environment.storage.rows import StoredGroup
 
@@ -203,7 +207,16 @@ def test_shares_and_thoughts_are_those_of_python(
     assert found["solved"]["high"] == pytest.approx(expected.high)
     assert (found["groups"], found["rollouts"], found["scored"]) == (13, 97, 96)
     assert f"{expected.low:.1%} to {expected.high:.1%}" in texts(browser, "#tiles")[0]
-    for text in ("a<think>b</think>c", "b</think>c<THINK>d", "<think>", "é\x00"):
+    texts_of_thoughts = ["a<think>b</think>c", "b</think>c<THINK>d", "<think>", "é\x00"]
+    for one in CHANNELS:
+        texts_of_thoughts += [
+            f"{one.opens}a{one.closes}b{one.opens}c",
+            f"a{one.closes}b<think>c</think>",
+            f"<think>a{one.closes}b</think>c[THINK]",
+        ]
+    whole = in_channels("a </think> b", "c")
+    texts_of_thoughts += [whole, whole[:30], f"<|start|>assistant{whole}<|return|>"]
+    for text in texts_of_thoughts:
         found = figures(browser, "splitThought(arguments[0])", text)
         assert (found["thought"], found["rest"]) == split_thought(text)
 
