@@ -9,13 +9,10 @@ from inspect_ai import Task, task
 from inspect_ai.dataset import MemoryDataset, Sample
 from inspect_ai.model import ChatMessageSystem, ChatMessageUser, GenerateConfig
 from inspect_ai.scorer import (
-    Metric,
-    SampleScore,
     Score,
     Scorer,
     Target,
     mean,
-    metric,
     scorer,
     stderr,
 )
@@ -23,7 +20,7 @@ from inspect_ai.solver import TaskState
 
 from ..inference.prompts import resolve_system_prompt
 from ..problems.suites import Suite, load_suite, require_same_questions
-from ..records import FORMAT_FAILURES, Problem, Status, recipe_text
+from ..records import FORMAT_FAILURES, Problem, recipe_text
 from .shared import evaluation_problems, parse_recipe, shared_gym
 
 __all__ = ["reasoning_gym"]
@@ -77,17 +74,6 @@ def suite_task(suite: Suite) -> Task:
     )
 
 
-@metric
-def solved() -> Metric:
-    """The share of solved samples: right answers, without partial credit."""
-
-    def share(scores: list[SampleScore]) -> float:
-        statuses = [(each.score.metadata or {}).get("status") for each in scores]
-        return statuses.count(Status.SOLVED.value) / max(1, len(statuses))
-
-    return share
-
-
 def problem_sample(problem: Problem, system: str) -> Sample:
     """Return a sample; the scorer regenerates the problem from its recipe."""
     prompt = [ChatMessageSystem(content=system)] if system else []
@@ -98,9 +84,13 @@ def problem_sample(problem: Problem, system: str) -> Sample:
     )
 
 
-@scorer(metrics=[mean(), stderr(), solved()])
+@scorer(metrics={"score": [mean(), stderr()], "solved": [mean(), stderr()]})
 def verifier() -> Scorer:
-    """Score completions in [0, 1] by the task's own verifier, sandboxed."""
+    """Score completions by the task's own verifier, sandboxed.
+
+    A value has the `score` in [0, 1], and `solved`: 1 for a right answer without partial credit,
+    else 0. Inspect reduces the values of several epochs, and of metadata keeps the first epoch's.
+    """
 
     async def score(state: TaskState, target: Target) -> Score:
         recipe = parse_recipe(state.metadata["recipe"])
@@ -114,7 +104,7 @@ def verifier() -> Scorer:
                 reason="scoring_failed", explanation=explanation, metadata=metadata
             )
         return Score(
-            value=score.score,
+            value={"score": score.score, "solved": float(score.solved)},
             answer=score.answer,
             explanation=explanation,
             reason="invalid_response_format"

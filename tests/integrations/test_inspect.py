@@ -1,7 +1,9 @@
 """Inspect runs our task, from its command line and from Python."""
 
+import ast
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from integration_programs import (
@@ -42,6 +44,48 @@ model = get_model("mockllm/model", custom_outputs=reply)
 [score] = log.samples[0].scores.values()
 print(log.status, score.value, score.reason, score.metadata["status"])
 """
+
+
+EPOCHS = """
+from itertools import cycle
+from inspect_ai import Epochs, eval
+from inspect_ai.model import ModelOutput, ModelUsage, get_model
+from reasoning_gym_environment.integrations.inspect_ai import reasoning_gym
+
+task = reasoning_gym(tasks=["gcd"], per_task=1)
+[sample] = task.dataset
+right = cycle([False, True, True, True])
+
+def reply(*_):
+    answer = sample.target if next(right) else "no idea"
+    choices = ModelOutput.from_content("", f"<answer>{answer}</answer>").choices
+    return ModelOutput(choices=choices, usage=ModelUsage())
+
+model = get_model("mockllm/model", custom_outputs=reply)
+epochs = Epochs(4, ["mean", "pass_at_2"])
+[log] = eval(task, model=model, epochs=epochs, max_connections=1, display="none")
+print([
+    f"{score.reducer} {score.name} {score.metrics['mean'].value}"
+    for score in log.results.scores
+])
+"""
+
+
+def means(log: dict[str, Any]) -> dict[str, float]:
+    return {
+        score["name"]: score["metrics"]["mean"]["value"]
+        for score in log["results"]["scores"]
+    }
+
+
+def test_all_epochs_count_for_each_number(tmp_path: Path) -> None:
+    """Of four attempts the first is wrong: metadata would have kept that one alone."""
+    assert ast.literal_eval(run_python(EPOCHS, tmp_path)) == [
+        "mean score 0.75",
+        "mean solved 0.75",
+        "pass_at_2 score 1.0",
+        "pass_at_2 solved 1.0",
+    ]
 
 
 def test_the_page_program_scores_half_of_the_answers_as_right(tmp_path: Path) -> None:
@@ -89,8 +133,9 @@ async def test_the_command_evaluates_held_out_problems_and_logs_statuses(
     statuses = [scores[p.question]["verifier"]["metadata"]["status"] for p in problems]
     assert statuses == ["no_answer", "solved", "solved", "solved"]
     first = scores[problems[0].question]["verifier"]
-    assert (first["value"], first["reason"]) == (0, "invalid_response_format")
-    assert log["results"]["scores"][0]["metrics"]["mean"]["value"] == 0.75
+    assert first["value"] == {"score": 0, "solved": 0}
+    assert first["reason"] == "invalid_response_format"
+    assert means(log) == {"score": 0.75, "solved": 0.75}
 
 
 def test_an_unscored_reply_does_not_count_as_zero(tmp_path: Path) -> None:
@@ -123,5 +168,4 @@ async def test_a_suite_runs_with_its_settings_and_its_hash_is_in_the_log(
     log = json.loads(path.read_text())
     assert log["eval"]["metadata"] == {"suite": load_suite(suite).identity}
     assert log["eval"]["model_generate_config"] is not None
-    metrics = log["results"]["scores"][0]["metrics"]
-    assert metrics["solved"]["value"] == 0.8
+    assert means(log)["solved"] == 0.8
