@@ -37,6 +37,8 @@ from reasoning_gym_environment.integrations.trl import ReasoningGymReward, probl
 
 torch.manual_seed(0)
 tokenizer = AutoTokenizer.from_pretrained(build_tokenizer(Path("tokenizer")))
+# Special tokens, which TRL leaves out of its texts: with them, the draft is no answer.
+tokenizer.add_special_tokens({{"additional_special_tokens": ["[THINK]", "[/THINK]"]}})
 size = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=2)
 model = LlamaForCausalLM(LlamaConfig(vocab_size=len(tokenizer), **size))
 with ReasoningGym(processes=1) as gym:
@@ -47,7 +49,8 @@ with ReasoningGym(processes=1) as gym:
     prompt = tokenizer.apply_chat_template(
         dataset[0]["prompt"], tokenize=False, add_generation_prompt=True
     )
-    text = f"{{prompt}}<answer>{{problem.oracle}}</answer><|im_end|>"
+    thought = "[THINK]<answer>0</answer>[/THINK]"
+    text = f"{{prompt}}{{thought}}<answer>{{problem.oracle}}</answer><|im_end|>"
     tokens = tokenizer(text, return_tensors="pt").input_ids
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     loss = torch.tensor(9.0)
@@ -62,7 +65,7 @@ with ReasoningGym(processes=1) as gym:
         max_steps=2,
         num_generations=4,
         per_device_train_batch_size=8,
-        max_completion_length=16,
+        max_completion_length=32,
         logging_steps=1,
         log_completions=True,
         report_to="none",
@@ -70,7 +73,11 @@ with ReasoningGym(processes=1) as gym:
         bf16=False,
     )
     trainer = GRPOTrainer(
-        model, ReasoningGymReward(gym), options, dataset, processing_class=tokenizer
+        model,
+        ReasoningGymReward(gym, tokenizer),
+        options,
+        dataset,
+        processing_class=tokenizer,
     )
     trainer.train()
 rows = parquet.read_table("out/completions").to_pylist()
