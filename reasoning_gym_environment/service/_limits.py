@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
+import re
 import time
 from base64 import b64decode
 from collections.abc import Callable, Collection, Mapping
@@ -17,6 +18,8 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..util.values import shorten
+
+_CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def error_response(error: HTTPException) -> Response:
@@ -132,12 +135,13 @@ class BearerToken:
 
 
 class BodyLimiter:
-    """Middleware that reads a request's body within limits, and watches its client.
+    """Middleware that reads the body of every POST within limits, and watches its client.
 
-    The handler is cancelled when the client disconnects.
+    The handler is cancelled when the client disconnects. A path with a control character is
+    refused.
 
     Args:
-        admissions: by path of a route that reads a body, what raises HTTPException while the route
+        admissions: by path of a route that takes JSON, what raises HTTPException while the route
             has no room.
         largest: bytes of one body.
         seconds: for a body to arrive.
@@ -157,8 +161,12 @@ class BodyLimiter:
         self._seconds = seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        reads_body = scope["type"] == "http" and route_path(scope) in self._admissions
-        if not reads_body or scope["method"] != "POST":
+        if scope["type"] == "http" and _CONTROL_CHARACTER.search(scope["path"]):
+            # Routes are regular expressions, whose end matches before a newline.
+            error = HTTPException(404, "a path with a control character has no route")
+            await error_response(error)(scope, receive, send)
+            return
+        if scope["type"] != "http" or scope["method"] != "POST":
             await self._app(scope, receive, send)
             return
         try:
@@ -172,9 +180,16 @@ class BodyLimiter:
 
     def _admit(self, path: str, headers: Headers) -> None:
         """Raise HTTPException if the head says that the body can't be taken."""
-        require_room = self._admissions[path]
+        require_room = self._admissions.get(path)
         if require_room is not None:
             require_room()
+        if path in self._admissions:
+            self._require_json(headers)
+        if int(headers.get("content-length", 0)) > self._largest:
+            raise self._too_large()
+
+    @staticmethod
+    def _require_json(headers: Headers) -> None:
         encoding = headers.get("content-encoding", "identity")
         if encoding.lower() != "identity":
             raise HTTPException(
@@ -185,8 +200,6 @@ class BodyLimiter:
             raise HTTPException(
                 415, f"Content-Type must be application/json, got {kind or 'no header'}"
             )
-        if int(headers.get("content-length", 0)) > self._largest:
-            raise self._too_large()
 
     async def _read(self, receive: Receive) -> bytes:
         body = bytearray()

@@ -53,6 +53,33 @@ async def status_line(url: str, request: bytes) -> str:
         writer.close()
 
 
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/score%0A", "404"),
+        ("/score%00", "404"),
+        ("/health%0d", "404"),
+        ("/nowhere", "413"),
+        ("/seed_session", "413"),
+        ("/score/", "413"),
+    ],
+)
+async def test_no_path_gets_around_the_limits(
+    hung: RewardService, path: str, expected: str
+) -> None:
+    headers = "Host: x\r\nContent-Type: application/json\r\n"
+    head = f"POST {path} HTTP/1.1\r\n{headers}Content-Length: {2**30}\r\n\r\n{{"
+    assert expected in await status_line(hung.url, head.encode())
+
+
+async def test_a_body_without_a_length_has_the_limit_on_every_path(
+    hung: RewardService,
+) -> None:
+    chunk = b"100000\r\n" + b" " * 2**20 + b"\r\n"
+    head = b"POST /nowhere HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    assert "413" in await status_line(hung.url, head + 5 * chunk)
+
+
 @pytest.mark.parametrize("token", [None, TOKEN])
 async def test_a_compressed_body_is_refused_before_it_is_read(
     token: str | None,
