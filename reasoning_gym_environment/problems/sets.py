@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
@@ -10,9 +9,10 @@ from typing import Any
 from ..errors import ConfigurationError, GenerationError
 from ..records import Problem, Recipe
 from ..sandbox.pool import Generate
+from ..util.concurrency import gather_or_cancel
 from .held_out import is_held_out
 from .seeds import split_seed
-from .stream import MAX_FAILED, MAX_SKIPPED
+from .stream import MAX_FAILED, MAX_SKIPPED, give_up_on_hangs
 
 
 def set_recipes(
@@ -44,12 +44,14 @@ async def make_problems(
         on_excluded, on_made: called once for each problem.
 
     Raises:
-        ConfigurationError: too many items in a row can't be made, or are excluded.
+        ConfigurationError: too many items in a row can't be made, hang, or are excluded.
     """
+
+    generate_or_give_up = give_up_on_hangs(generate)
 
     async def make(recipe: Recipe) -> Problem | GenerationError | None:
         try:
-            problem = await generate(recipe)
+            problem = await generate_or_give_up(recipe)
         except GenerationError as error:
             return error
         if is_held_out(problem, excluded):
@@ -63,7 +65,7 @@ async def make_problems(
     while len(made) < count:
         batch = list(itertools.islice(recipes, count - len(made)))
         for recipe, tried in zip(
-            batch, await asyncio.gather(*map(make, batch)), strict=True
+            batch, await gather_or_cancel(map(make, batch)), strict=True
         ):
             if isinstance(tried, Problem):
                 made.append(tried)

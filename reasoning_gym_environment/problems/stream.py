@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ..errors import GenerationError
+from ..errors import ConfigurationError, GenerationError, GenerationTimeoutError
 from ..records import FaultKind, Problem, Recipe
 from ..sandbox.pool import Generate
 from .held_out import ExcludedQuestions, is_held_out
@@ -27,6 +27,35 @@ MAX_SKIPPED = 1000
 
 MAX_FAILED = 20
 """Give up if this many items can't be made before any other."""
+
+
+MAX_HANGS = 3
+"""Give up after this many items in a row that take longer than their deadline."""
+
+
+def give_up_on_hangs(generate: Generate) -> Generate:
+    """Wrap a generator: raise ConfigurationError after MAX_HANGS items in a row that hang.
+
+    Without it, a set of a task that hangs would take a deadline for each of its items.
+    """
+    hangs = 0
+
+    async def make(recipe: Recipe) -> Problem:
+        nonlocal hangs
+        try:
+            problem = await generate(recipe)
+        except GenerationTimeoutError as error:
+            hangs += 1
+            if hangs < MAX_HANGS:
+                raise
+            raise ConfigurationError(
+                f"{hangs} items in a row hang; the last error: {error}; raise generation_timeout, "
+                "or leave the task or its level out"
+            ) from error
+        hangs = 0
+        return problem
+
+    return make
 
 
 def is_skipped(problem: Problem) -> bool:
@@ -86,7 +115,7 @@ class RecipeStream:
         counts: Counter[str],
     ) -> None:
         self._sampler = sampler
-        self._generate = generate
+        self._generate = give_up_on_hangs(generate)
         self._prefetch = prefetch
         self._excluded = excluded
         self._counts = counts

@@ -288,7 +288,10 @@ class TaskPool(WorkerPool):
                 break
             except WorkerTimeoutError as error:
                 self._counts["generation/timeouts"] += 1
-                raise GenerationTimeoutError(f"{recipe.task}: {error}") from error
+                level = "" if recipe.level is None else f" at level {recipe.level}"
+                raise GenerationTimeoutError(
+                    f"{recipe.task}{level}: {error}"
+                ) from error
             except WorkerLostError as error:
                 # Another generator may not die of this recipe.
                 if attempts_left and isinstance(error, WorkerDiedError):

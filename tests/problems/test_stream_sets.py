@@ -4,13 +4,19 @@ import asyncio
 import itertools
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
-from reasoning_gym_environment.errors import ConfigurationError, GenerationError
+from reasoning_gym_environment.errors import (
+    ConfigurationError,
+    GenerationError,
+    GenerationTimeoutError,
+)
 from reasoning_gym_environment.problems.cache import ProblemCache
 from reasoning_gym_environment.problems.held_out import question_hash
-from reasoning_gym_environment.problems.sets import make_problems
+from reasoning_gym_environment.problems.sets import make_problems, set_recipes
+from reasoning_gym_environment.problems.stream import give_up_on_hangs
 from reasoning_gym_environment.records import Problem, Recipe
 
 
@@ -115,3 +121,38 @@ async def test_concurrent_callers_share_a_problem_and_a_failure_is_not_remembere
     )
     assert again[0] is again[1] is again[2]
     assert pool.asked == [7, 7]
+
+
+async def test_a_set_whose_items_hang_ends_after_three_deadlines() -> None:
+    asked = 0
+
+    async def hang(recipe: Recipe) -> Problem:
+        nonlocal asked
+        asked += 1
+        await asyncio.sleep(0)
+        raise GenerationTimeoutError(f"{recipe.task} at level {recipe.level}: deadline")
+
+    drawn = set_recipes("train", 0, "gcd", 2, {})
+    said = "3 items in a row hang; the last error: gcd at level 2: deadline"
+    with pytest.raises(ConfigurationError, match=said):
+        await make_problems(hang, drawn, 3)
+    assert asked == 3
+
+
+async def test_hangs_between_items_that_are_made_are_only_skipped() -> None:
+    turns = itertools.cycle([True, True, False])
+    made = Problem(
+        recipe=Recipe(task="gcd", seed=0), question="?", oracle="1", entry=b""
+    )
+
+    async def hang_often(recipe: Recipe) -> Problem:
+        if next(turns):
+            raise GenerationTimeoutError("gcd: deadline")
+        return replace(made, recipe=recipe)
+
+    generate = give_up_on_hangs(hang_often)
+    for _ in range(4):
+        for _ in range(2):
+            with pytest.raises(GenerationTimeoutError):
+                await generate(made.recipe)
+        assert await generate(made.recipe) == made
