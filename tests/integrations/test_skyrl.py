@@ -118,6 +118,22 @@ def test_a_task_of_ones_own_is_scored(gym: ReasoningGym) -> None:
     ] == [1.0, 0.0]
 
 
+def test_a_draft_of_gpt_oss_is_no_answer(
+    rows: list[dict[str, Any]], gym: ReasoningGym
+) -> None:
+    """SkyRL decodes without special tokens: the channels' names stay."""
+    from reasoning_gym_environment.integrations.skyrl import ReasoningGymTextEnv
+
+    oracle = gym.problem(json.loads(rows[0]["reward_spec"]["ground_truth"])).oracle
+    draft = f"analysismaybe <answer>{oracle}</answer>, let me check"
+    for reply, reward in (
+        (draft, 0.0),
+        (f"{draft}assistantfinal<answer>{oracle}</answer>", 1.0),
+    ):
+        env = ReasoningGymTextEnv(extras=rows[0], reply_after="assistantfinal")
+        assert env.step(reply)["reward"] == reward
+
+
 def test_a_service_scores(
     rows: list[dict[str, Any]], gym: ReasoningGym, tmp_path: Path
 ) -> None:
