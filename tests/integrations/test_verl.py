@@ -344,3 +344,18 @@ def test_it_does_not_import_atropos(tmp_path: Path) -> None:
     names = loaded("reasoning_gym_environment.integrations.verl", tmp_path)
     assert "verl" in names
     assert "atroposlib" not in names & ATROPOS
+
+
+def test_a_draft_of_gpt_oss_is_no_answer(gym: ReasoningGym) -> None:
+    """verl decodes without special tokens: the channels' names stay."""
+    from reasoning_gym_environment.integrations.verl import compute_score
+
+    [problem] = gym.problems("chain_sum", level=1)
+    recipe = json.dumps(problem.recipe.to_json())
+    draft = f"analysismaybe <answer>{problem.oracle}</answer>, let me check"
+    whole = f"{draft}assistantfinal<answer>{problem.oracle}</answer>"
+    scores = [
+        compute_score("", text, recipe, reply_after="assistantfinal")["score"]
+        for text in (draft, whole)
+    ]
+    assert scores == [0.0, 1.0]
