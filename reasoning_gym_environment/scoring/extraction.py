@@ -289,8 +289,8 @@ def _with_plain_signs(task: str, question: str, text: str) -> str:
             rf"\d+(\s*[xX*·⋅{_TIMES}]\s*\d+)*", text
         ):
             return f" {_TIMES} ".join(re.findall(r"\d+", text))
-        case "coin_flip":  # `3 / 8`; Python's `Fraction` reads blanks since 3.12
-            return re.sub(r"\s*/\s*", "/", text)
+        case "coin_flip":
+            return _plain_probability(text)
         case "countdown" | "puzzle24":
             end = re.search(r"\s*=\s*(\d+)$", text)
             if end and re.search(
@@ -307,6 +307,22 @@ def _with_plain_signs(task: str, question: str, text: str) -> str:
         ):
             return text.replace("^", "**").translate(_SIGNS)
     return text
+
+
+def _plain_probability(text: str) -> str:
+    r"""Return a probability without percent signs, LaTeX and blanks around the slash.
+
+    Example:
+        >>> _plain_probability("77.34%"), _plain_probability(r"\frac{99}{128}")
+        ('0.7734', '99/128')
+    """
+    fraction = re.fullmatch(r"\\d?frac\s*{\s*(\d+)\s*}\s*{\s*(\d+)\s*}", text)
+    if fraction:
+        return f"{fraction[1]}/{fraction[2]}"
+    percent = re.fullmatch(r"(\d{1,3}(?:\.\d{1,100})?)\s*\\?%", text)
+    if percent:
+        return str(Decimal(percent[1]) / 100)
+    return re.sub(r"\s*/\s*", "/", text)  # Python's `Fraction` reads blanks since 3.12
 
 
 def _angle_at_b(question: str) -> float:

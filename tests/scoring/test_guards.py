@@ -237,6 +237,32 @@ def test_the_own_conclusion_loses_nothing_at_any_level() -> None:
             assert max_score("propositional_logic", text, entry) == 1.0, text
 
 
+def test_a_probability_is_paid_by_relative_error_at_every_level() -> None:
+    """The verifier's absolute 1e-4 is more than the smallest probabilities."""
+    [ladder] = build_ladders(["coin_flip"]).values()
+    datasets, levels = Datasets(), enumerate(ladder.levels)
+    for (level, parameters), seed in product(levels, range(MANY)):
+        recipe = Recipe(task="coin_flip", seed=seed, level=level, parameters=parameters)
+        entry = datasets.entry(recipe)
+        right = float(entry["answer"])
+        for wrong in (0.0001, 0.00013, 2 * right, right + 1e-4):
+            if abs(wrong - right) > 0.01 * right:
+                assert max_score("coin_flip", repr(wrong), entry) < 1, (right, wrong)
+        for form in (repr(right), f"{right:.3e}", f"{right:.6g}"):
+            assert max_score("coin_flip", form, entry) == 1, (right, form)
+
+
+def test_natural_forms_of_a_probability_are_right(items: Items) -> None:
+    entry = items.entry("coin_flip", 1)
+    rational = entry["metadata"]["rational"]
+    percent = f"{float(entry['answer']):.4%}"
+    fraction = rf"\frac{{{rational['numerator']}}}{{{rational['denominator']}}}"
+    for form in (percent, percent.replace("%", r"\%"), fraction, f"${fraction}$"):
+        text = readable_form("coin_flip", entry["question"], form, entry["answer"])
+        assert items.verified("coin_flip", text, entry) == 1.0, form
+        assert max_score("coin_flip", text, entry) == 1.0, form
+
+
 @pytest.mark.parametrize("task", tasks_of("accepted"))
 def test_what_is_accepted_is_still_paid(items: Items, task: str) -> None:
     assert task in known_weaknesses()

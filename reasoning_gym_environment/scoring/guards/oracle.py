@@ -64,11 +64,29 @@ def longer_fraction(answer: str, entry: Mapping[str, Any]) -> float:
     return 0.0 if match and _has_words(match.string[match.end() :]) else 1.0
 
 
+_NEGATED = re.compile(
+    r"(?<![\w.)])[-\u2212]\s*\(*\s*$|\b(?:minus|negative)\s+\(*$", re.IGNORECASE
+)
+"""What makes the number after it negative."""
+
+_CHANGED = re.compile(r"!$|\s*[*/^\u00d7\u00f7]\s*\(*\d")
+"""What makes the number before it another one: a factorial, or an operator and a number."""
+
+
 def first_number(answer: str, entry: Mapping[str, Any]) -> float:
-    """Refuse a wrong sign: the verifier reads the first number of a text without its sign."""
-    first = re.search(r"((?<![\w.)])[-\u2212])?\d", answer)
-    is_negative = first is not None and first[1] is not None
-    return 0.0 if is_negative and float(entry["answer"]) > 0 else 1.0
+    """Refuse what changes the number: the verifier reads the first one of a text without more.
+
+    An exclamation mark at the end of a sentence is none of a factorial.
+    """
+    number = re.search(r"\d+(?:,\d{3})*(?:\.\d+)?", answer)
+    if number is None:
+        return 1.0
+    before = answer[: number.start()]
+    after = answer[number.end() :].rstrip()
+    if _NEGATED.search(before) and float(entry["answer"]) > 0:
+        return 0.0
+    is_sentence = after.startswith("!") and any(map(str.isalpha, before))
+    return 0.0 if _CHANGED.match(after) and not is_sentence else 1.0
 
 
 def _longer(answer: str, oracle: str) -> float:
@@ -118,8 +136,10 @@ def is_denied(answer: str, oracle: str) -> bool:
         )
     denial = re.compile(  # `false` and `None` alone may be values
         rf"\b(?:not|{no}|never|neither|nor|none of|cannot|wrong\w*|incorrect\w*|is false|untrue"
-        r"|invalid|impossible|mistaken?|except|unlike|anything but|(?:other|rather) than|instead of"
-        r"|(?:is|are|was|do|does|did|ca|wo)nt)\b|n['\u2019]t\b|~~|\u2260|!=|\u00ac",
+        r"|invalid|impossible|mistaken?|except|unlike|any\w*(?: \w+)? but|everything but"
+        r"|(?:other|rather) than|instead of"
+        r"|(?:is|are|was|do|does|did|ca|wo)nt)\b|n['\u2019]t\b|~~|</?(?:del|s|strike)>"
+        r"|\u2260|!=|\u00ac",
         re.IGNORECASE,
     )
     denials, right = (

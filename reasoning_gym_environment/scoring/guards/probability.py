@@ -9,6 +9,10 @@ from typing import Any
 
 from .oracle import closeness
 
+LARGEST_ERROR = Fraction(1, 200)
+"""Of a right answer, relative: rounding to three digits changes no more. The verifier's absolute 1e-4 is three times the
+smallest probability of the highest level, so that a constant would earn full credit."""
+
 
 def probability(answer: str, entry: Mapping[str, Any]) -> float:
     """Pay by nearness: the verifier pays for a prefix common with the shorter text, such as `0.`.
@@ -27,6 +31,6 @@ def probability(answer: str, entry: Mapping[str, Any]) -> float:
     except ZeroDivisionError:
         return 0.0
     expected = Fraction(entry["answer"].replace(",", ""))
-    if value and abs(value - expected) <= Fraction(1, 10_000):  # as the verifier
+    if abs(value - expected) <= expected * LARGEST_ERROR:
         return 1.0
     return closeness(float(value), float(expected)) if value <= 1 else 0.0
