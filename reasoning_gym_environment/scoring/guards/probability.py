@@ -10,8 +10,11 @@ from typing import Any
 from .oracle import closeness
 
 LARGEST_ERROR = Fraction(1, 200)
-"""Of a right answer, relative: rounding to three digits changes no more. The verifier's absolute 1e-4 is three times the
-smallest probability of the highest level, so that a constant would earn full credit."""
+"""Of a right answer, relative: rounding to three digits changes no more.
+
+The verifier's absolute 1e-4 is three times the smallest probability of the highest level, so that a
+constant would earn full credit.
+"""
 
 
 def probability(answer: str, entry: Mapping[str, Any]) -> float:
