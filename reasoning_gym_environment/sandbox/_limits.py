@@ -102,6 +102,11 @@ def address_space(pid: int | str = "self") -> int:
     return int(content.split()[0]) * resource.getpagesize()
 
 
+_SIZE_AT_START = address_space()
+_DESCRIPTORS_AT_START = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+"""Before a module of the user's can have changed anything."""
+
+
 def _limit(kind: int, value: int) -> None:
     """Lower a limit for good; a limit that is already lower stays."""
     _, hard = resource.getrlimit(kind)
@@ -113,7 +118,8 @@ def _limit(kind: int, value: int) -> None:
 def _limit_memory(more: int) -> list[str]:
     """Limit the address space to its current size plus `more` bytes, and disable core files."""
     _limit(resource.RLIMIT_CORE, 0)
-    size = address_space()
+    # A module may have used up the descriptors that reading it needs.
+    size = address_space() or (_SIZE_AT_START and _SIZE_AT_START + WORKER_MEMORY)
     if size:
         _limit(resource.RLIMIT_AS, size + more)
         return []
@@ -148,7 +154,7 @@ def _detach(kept: Sequence[int]) -> list[str]:
     for descriptor in sorted(kept):
         os.closerange(begin, descriptor)
         begin = descriptor + 1
-    os.closerange(begin, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    os.closerange(begin, _DESCRIPTORS_AT_START)
     return [gap] if gap else []
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 import os
 import re
 import threading
@@ -20,7 +21,7 @@ from urllib.request import getproxies, proxy_bypass
 from msgspec import Struct
 
 from ..errors import ConfigurationError
-from ..records import Score
+from ..records import Score, Status
 from ..util.outages import Retry
 from ..util.values import replace_surrogates, shorten, validate
 
@@ -45,6 +46,18 @@ class _Scores(Struct):
             if each.score is not None and not 0 <= each.score <= 1:
                 raise ValueError(
                     f"scores[{index}].score must be in [0, 1], got {each.score}"
+                )
+            if not 0 <= each.seconds < math.inf:
+                raise ValueError(
+                    f"scores[{index}].seconds must be ≥ 0, got {each.seconds}"
+                )
+            if each.solved and not each.score:
+                raise ValueError(
+                    f"scores[{index}] is solved and has the score {each.score}"
+                )
+            if (each.score is None) != (each.status is Status.UNSCORED):
+                raise ValueError(
+                    f"scores[{index}] is {each.status.value} and has the score {each.score}"
                 )
 
 
@@ -217,6 +230,8 @@ class RewardClient:
                 data=body,
                 headers=headers,
                 proxy=self._proxy,
+                # The token goes to the configured address alone.
+                allow_redirects=False,
             )
             async with session, posted as reply:
                 async for chunk in reply.content.iter_any():

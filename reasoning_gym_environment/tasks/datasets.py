@@ -155,8 +155,9 @@ class Datasets:
             )
         return Problem(
             recipe=dataclasses.replace(recipe, library_version=self._version),
-            question=entry["question"],
-            oracle=entry["answer"],
+            # A subclass of `str`, such as NumPy's, can't be sent as it is.
+            question=str(entry["question"]),
+            oracle=None if entry["answer"] is None else str(entry["answer"]),
             entry=pickled,
             fault=item_fault(recipe.task, entry),
         )

@@ -41,6 +41,10 @@ class PlainLines(logging.Formatter):
         super().__init__(f"%(asctime)s %(levelname)s{name} %(message)s", times)
         self._redactor = redactor
 
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        """Return the line; what a verifier raises may have lines that look like others."""
+        return super().formatMessage(record).replace("\r", "\\r").replace("\n", "\\n")
+
     def format(self, record: logging.LogRecord) -> str:
         return self._redactor.clean(super().format(record))
 

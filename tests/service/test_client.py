@@ -11,9 +11,11 @@ import threading
 from collections.abc import Iterator
 from http.client import parse_headers
 from pathlib import Path
+from typing import Any
 
 import pytest
-from scripted_server import http, replying
+from aiohttp import web
+from scripted_server import http, replying, serving
 from served_rewards import served_rewards
 
 from reasoning_gym_environment import ReasoningGym, Status
@@ -256,3 +258,47 @@ def test_a_url_without_a_stream_is_refused(url: str) -> None:
         ConfigurationError, match=r"curriculum_url must be the address of a reward"
     ):
         split_stream_url(url)
+
+
+@pytest.mark.parametrize(
+    ("score", "said"),
+    [
+        ({"score": 0.0, "status": "solved"}, "is solved and has the score 0.0"),
+        ({"score": None, "status": "solved"}, "is solved and has the score None"),
+        ({"score": None, "status": "wrong"}, "is wrong and has the score None"),
+        ({"score": 0.5, "status": "unscored"}, "is unscored and has the score 0.5"),
+        ({"score": 0.5, "status": "wrong", "seconds": -5}, "seconds must be ≥ 0"),
+    ],
+)
+async def test_a_score_that_contradicts_itself_is_refused(
+    score: dict[str, Any], said: str
+) -> None:
+    async def reply(_: web.Request) -> web.Response:
+        return web.json_response({"scores": [score]})
+
+    async with serving([web.post("/score", reply)]) as url:
+        with pytest.raises(ConfigurationError, match=said):
+            await asyncio.to_thread(
+                RewardClient(url).score, {"task": "gcd", "seed": 2}, ["x"]
+            )
+
+
+async def test_a_redirect_gets_no_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+
+    async def elsewhere(request: web.Request) -> web.Response:
+        seen.append(request.headers.get("Authorization", ""))
+        return web.json_response({"scores": []})
+
+    async def redirect(_: web.Request) -> web.Response:
+        raise web.HTTPTemporaryRedirect(f"{other}/score")
+
+    monkeypatch.setenv("REASONING_GYM_REWARDS_TOKEN", "a-token-of-24-characters")
+    async with (
+        serving([web.post("/score", elsewhere)]) as other,
+        serving([web.post("/score", redirect)]) as url,
+    ):
+        score = RewardClient(url).score
+        with pytest.raises(ConfigurationError, match="replied with status 307"):
+            await asyncio.to_thread(score, {"task": "gcd", "seed": 2}, ["x"])
+    assert seen == []

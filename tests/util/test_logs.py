@@ -42,6 +42,16 @@ def test_lines_and_tracebacks_have_no_key(logger: logging.Logger) -> None:
     assert "ValueError: bad key withheld" in text
 
 
+def test_a_message_forges_no_line(logger: logging.Logger) -> None:
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(PlainLines(SecretRedactor([])))
+    logger.addHandler(handler)
+    logger.info("a verifier raised: %s", "x\r\n12:00:00 INFO all is well\n")
+    [line] = stream.getvalue().splitlines()
+    assert line.endswith(r"raised: x\r\n12:00:00 INFO all is well\n")
+
+
 def test_json_lines_have_no_key(logger: logging.Logger) -> None:
     text = logged(logger, JsonLines(SecretRedactor([KEY])))
     rows = [json.loads(line) for line in text.splitlines()]
