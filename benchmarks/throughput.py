@@ -97,6 +97,7 @@ class Run:
 
     setup: float = 0.0
     seconds: float = 0.0
+    lost: int = 0
     jobs: list[tuple[Recipe, list[str]]] = field(default_factory=list)
     monitor: LoopMonitor = field(default_factory=LoopMonitor)
     spent: ProcessorTime = field(default_factory=ProcessorTime)
@@ -158,7 +159,7 @@ def answer_at_once(env: ReasoningGymEnv, delay: float) -> None:
     """Let the environment's inference clients answer as `InstantServer` does."""
     rng = random.Random(0)
 
-    async def sample(request: GenerationRequest, _: str) -> list[TextSample]:
+    async def sample(request: GenerationRequest) -> list[TextSample]:
         await asyncio.sleep(delay)
         return [
             TextSample(completion_text(rng), None, "stop") for _ in range(request.n)
@@ -188,6 +189,7 @@ async def drive(env: Any, groups: int, *, keep_jobs: bool) -> Run:
         for _ in left:
             item = await env.get_next_item()
             group, _ = await env.collect_trajectories(item)
+            run.lost += group is None
             if keep_jobs and isinstance(item, Problem) and group is not None:
                 run.jobs.append((item.recipe, answers_of(env, group)))
             done += 1
@@ -248,6 +250,10 @@ def measure(options: argparse.Namespace) -> dict[str, float]:
     tokenizer = build_tokenizer(Path(tempfile.mkdtemp()))
     env = build(load_class(options.environment), tokenizer, options)
     run = asyncio.run(drive(env, options.groups, keep_jobs=options.limit))
+    if run.lost:
+        sys.exit(
+            f"{run.lost} of {options.groups} groups were lost: nothing was measured"
+        )
     numbers = run.numbers(options.groups)
     if options.limit:
         processes = 2 * (env.config.task_processes or default_processes())

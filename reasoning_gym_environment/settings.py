@@ -29,10 +29,10 @@ from pydantic.fields import FieldInfo
 
 from .errors import ConfigurationError
 from .inference.prompts import CHAT_TEMPLATES, SYSTEM_PROMPTS, resolve_system_prompt
-from .inference.thoughts import parse_markers
 from .problems.levels import require_difficulty_where_fixed
 from .problems.options import Names, TaskOptions, option, split_names
 from .records import ATROPOS_SOLVED_SCORE
+from .scoring.channels import parse_markers
 from .scoring.grading import ScoreMode, ScoringSettings
 from .util.command_line import (
     ENV,

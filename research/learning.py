@@ -35,9 +35,10 @@ from item_spread import Groups, by_quarter, signal_share, solved_share, spans
 from learning_results import append_result, of_arms, plot, read_results, summary
 from loop import Loop
 from model import Policy, build_model, build_tokenizer
-from results import solved
+from results import values
 from transformers import AutoTokenizer, LlamaForCausalLM
 
+from reasoning_gym_environment.evaluation.estimators import share
 from reasoning_gym_environment.evaluation.store import read_results as read_evaluation
 from reasoning_gym_environment.report.data import read_report_data
 from reasoning_gym_environment.storage.rows import StoredGroup
@@ -254,10 +255,12 @@ def measured(evaluation: Path) -> dict[str, Any]:
         ).items()
     }
     return {
-        "solved": {each: solved(own).value for each, own in by_difficulty.items()},
+        "solved": {
+            each: share(values(own)).value for each, own in by_difficulty.items()
+        },
         "tasks": {
             each: {
-                task: solved(of).value
+                task: share(values(of)).value
                 for task, of in group_by(lambda s: s.task, own).items()
             }
             for each, own in by_difficulty.items()

@@ -41,10 +41,10 @@ from ..inference.prompts import (
 )
 from ..inference.servers import ServerClient
 from ..inference.thoughts import (
-    parse_markers,
     require_known_markers,
     special_tokens,
 )
+from ..scoring.channels import parse_markers
 from ..settings import EnvironmentSettings, ServerSettings
 from ..util.command_line import SERVER, build
 from ..util.files import UnwritableError

@@ -239,6 +239,10 @@ def run_description(
     }
 
 
+LOSSES = ("checkpoints/failed", "dumps/lost", "groups/not_written")
+"""The counts of what a disk did not take."""
+
+
 def report_run(statistics: Statistics, *, serving: bool, has_all_groups: bool) -> None:
     """Log the outcome of all groups and the counts of the run.
 
@@ -251,6 +255,9 @@ def report_run(statistics: Statistics, *, serving: bool, has_all_groups: bool) -
         logger.info("Groups: %s", statistics.accounting())
         logger.info("Closed after %s", signal_line(statistics.total))
     counts = statistics.counts
+    losses = [f"{counts[name]:,} {name}" for name in LOSSES if counts[name]]
+    if losses:
+        logger.warning("Lost in this run: %s", ", ".join(losses))
     if counts:
         listed = ", ".join(f"{n:,} {name}" for name, n in sorted(counts.items()))
         logger.debug("Counts of this run: %s", listed)

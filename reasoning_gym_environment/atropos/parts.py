@@ -13,12 +13,12 @@ from ..evaluation.run import Evaluation
 from ..inference.client import InferenceClient
 from ..inference.dialects import SamplingParams
 from ..inference.prompts import resolve_system_prompt
-from ..inference.thoughts import parse_markers
 from ..problems.training import TrainingProblems
 from ..rollouts.accounting import Statistics
 from ..rollouts.progress import ProgressReporter
 from ..sandbox.pool import TaskPool
 from ..sandbox.worker_groups import StartWorker
+from ..scoring.channels import parse_markers
 from ..scoring.grading import ScoringSettings
 from ..settings import pool_settings, scoring_settings
 from ..storage.dumps import DumpWriter

@@ -36,21 +36,6 @@ _IN_BRACKETS = re.compile(r"[<\[◁][^\s<>\[\]'\"{}()]+[>\]▷]")
 """What a template may write around a thought; a name in quotes is a key of a message."""
 
 
-def parse_markers(text: str) -> Channel | None:
-    """Read a pair of markers of one's own, such as `<a> </a>`; None for an empty text.
-
-    Raises ValueError for anything but two different words.
-    """
-    if not text.strip():
-        return None
-    words = text.split()
-    if len(words) != 2 or words[0] == words[1]:
-        raise ValueError(
-            f"must be what opens and what closes a thought, such as '<a> </a>', got {text!r}"
-        )
-    return Channel("own", *words)
-
-
 def special_tokens(tokenizer: Any) -> dict[int, str]:
     """Return the text of each token that decoding leaves out, by its id."""
     return {

@@ -38,6 +38,22 @@ CHANNELS = (
     Channel("sky", "<|begin_of_thought|>", "<|end_of_thought|>"),
 )
 
+
+def parse_markers(text: str) -> Channel | None:
+    """Read a pair of markers of one's own, such as `<a> </a>`; None for an empty text.
+
+    Raises ValueError for anything but two different words.
+    """
+    if not text.strip():
+        return None
+    words = text.split()
+    if len(words) != 2 or words[0] == words[1]:
+        raise ValueError(
+            f"must be what opens and what closes a thought, such as '<a> </a>', got {text!r}"
+        )
+    return Channel("own", *words)
+
+
 HARMONY_CHANNEL = "<|channel|>"
 HARMONY_MESSAGE = "<|message|>"
 HARMONY_TURN = "<|start|>assistant"

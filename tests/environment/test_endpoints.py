@@ -388,16 +388,25 @@ async def test_an_answer_in_a_thought_that_the_template_opened_does_not_count(
     assert len(evaluated) == 2
 
 
-async def test_a_tokenizer_that_leaves_think_tags_out_of_texts_is_refused(
-    bench: Any, tokenizer_folder: str, tmp_path: Path
+@pytest.mark.parametrize(
+    ("tags", "said"),
+    [
+        (
+            ["<answer>", "</answer>"],
+            "leaves </answer> and <answer> out of texts, so that no answer would",
+        ),
+        (
+            ["<ponder_think>", "</ponder_think>"],
+            "has <ponder_think> and </ponder_think>, which may mark a thought",
+        ),
+    ],
+)
+async def test_a_tokenizer_whose_tags_would_be_lost_is_refused(
+    bench: Any, tokenizer_folder: str, tmp_path: Path, tags: list[str], said: str
 ) -> None:
     from transformers import AutoTokenizer
 
     special = AutoTokenizer.from_pretrained(tokenizer_folder)
-    special.add_special_tokens({"additional_special_tokens": ["<think>", "</think>"]})
+    special.add_special_tokens({"additional_special_tokens": tags})
     special.save_pretrained(tmp_path / "special")
-    said = await refusal_of(bench, tokenizer_name=str(tmp_path / "special"))
-    assert (
-        "leaves <think> and </think> out of texts, so that answers in a thought would"
-        in said
-    )
+    assert said in await refusal_of(bench, tokenizer_name=str(tmp_path / "special"))

@@ -46,7 +46,7 @@ async def test_a_full_disk_costs_rows_and_checkpoints_but_no_training(
         r"WARNING .*Dumps are written to .* again after \d+ s, with \d+ groups?.* lost",
         said,
     )
-    assert re.search(r"\d+ checkpoints/failed.* \d+ dumps/lost", said)
+    assert re.search(r"Lost in this run: \d+ checkpoints/failed, \d+ dumps/lost", said)
     assert (
         f"To see the rollouts: reasoning-gym-environment report {disk / 'dumps'}\n"
         in said

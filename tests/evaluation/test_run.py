@@ -139,6 +139,8 @@ async def prepared(
 ) -> Evaluation:
     """An evaluation of gcd with so many items, numbered in their order."""
     settings = EvaluationSettings(
+        chat_template_kwargs={},
+        thought_markers="",
         eval_seed=5,
         eval_step=None,
         num_eval_samples_per_task=count,

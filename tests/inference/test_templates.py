@@ -19,7 +19,6 @@ from reasoning_gym_environment.inference.prompts import (
 )
 from reasoning_gym_environment.inference.thoughts import (
     ThoughtFormat,
-    parse_markers,
     require_known_markers,
     unknown_markers,
 )
@@ -27,6 +26,7 @@ from reasoning_gym_environment.records import IGNORE_INDEX, Completion
 from reasoning_gym_environment.scoring.channels import (
     join_reasoning,
     opened_thought,
+    parse_markers,
     split_thought,
 )
 from reasoning_gym_environment.scoring.extraction import extract_answer

@@ -24,8 +24,6 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_jobs_run_in_order_and_their_errors_are_the_callers(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    gc.collect()
-    caplog.clear()  # of what other tests have left
     disk, ran = DaemonWriter(FOLDER), list[int]()
 
     def fail() -> None:
@@ -44,7 +42,8 @@ async def test_jobs_run_in_order_and_their_errors_are_the_callers(
     released.set()
     await disk.write(lambda: None)
     gc.collect()
-    assert not caplog.messages  # no "exception was never retrieved"
+    # Another test's garbage may be collected here, too.
+    assert not [text for text in caplog.messages if "never retrieved" in text]
     assert (disk.pending, disk.close(), disk.close()) == (0, 0, 0)
     with pytest.raises(RuntimeError, match="the writer of /some/disk is closed"):
         disk.submit(fail)
