@@ -71,7 +71,8 @@ def flagged(groups: Sequence[StoredGroup]) -> dict[str, int]:
     check = DriftCheck()
     for group in groups:
         check.add(group, known_categories()[group.task])
-    return {flag["kind"]: flag["since"] for flag in check.flags()}
+    flags = check.flags()
+    return {kind: flag["since"] for flag in flags for kind in flag["kinds"]}
 
 
 def draw(axes: Any, groups: Sequence[StoredGroup], values: Mapping[str, Value]) -> None:

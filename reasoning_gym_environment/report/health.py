@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ..records import Signal, Status
 from ..rollouts.answer_check import GROUPS, NEARLY_ALL, AnswerCheck
-from ..rollouts.changes import DriftCheck
+from ..rollouts.changes import CHECKED, DriftCheck
 from ..storage.dumps import counted
 from ..storage.rows import StoredGroup, StoredRollout
 from ..storage.run_record import RECORD_SECONDS, RunRecord
@@ -159,10 +159,12 @@ class RunHealth:
         return [{"level": level, "text": text} for level, text in findings]
 
     def _sound(self, now: float | None) -> str:
+        checked = f"no change found in {counted(self._groups)}: {CHECKED}"
         if now is None or not self._last:
-            return "Nothing wrong in the last groups"
+            return checked.capitalize()
         ago = lasting(now - self._last)
-        return f"{self._rate(now):.1f} rollouts per second, last group {ago} ago"
+        rate = f"{self._rate(now):.1f} rollouts per second, last group {ago} ago"
+        return f"{rate}; {checked}"
 
     def _state(
         self, record: RunRecord | None, now: float | None
@@ -216,7 +218,7 @@ class RunHealth:
             yield "error", text
             return
         truncated = sum(outcome.truncated for outcome in outcomes) / max(1, scored)
-        is_flagged = any(change["kind"] == "truncated" for change in changes)
+        is_flagged = any("truncated" in change["kinds"] for change in changes)
         if truncated >= TRUNCATED_SHARE and not is_flagged:
             what = "are truncated at max_token_length"
             yield "warning", f"{truncated:.0%} of the completions of {subject} {what}"

@@ -1,65 +1,96 @@
-"""Finds changes during a run: where a share or a length begins to differ from what it was."""
+"""Finds changes during a run: what begins to differ from what it was, where, and until when.
+
+Each measure is a series over a run's groups: of all tasks, of each category, of each task. What
+`change_points` finds for all is not told of a category or a task again. Groups are compared with
+others of their task and level, so that neither the mix of tasks nor a level explains a change.
+"""
 
 from __future__ import annotations
 
+import functools
 import math
 from array import array
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..records import recipe_key
 from ..storage.rows import StoredGroup
 from ..util.values import group_by
-from .answer_check import NEARLY_ALL
+from .change_points import Episode, episodes, least_sigmas, noise
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-NUMBER, LEVEL, TRUNCATED, SHORTNESS, REPEATS, REWARD = range(6)
-"""Columns of a task's rows: a group's number and level, its share of truncated completions, minus
-the mean logarithm of their tokens, how often answers to two problems with different right answers
-are the same, and the mean reward."""
+    Rows = NDArray[Any]
 
-COLUMNS = 6
+NUMBER, LEVEL, SOLVED, NO_ANSWER, TRUNCATED, LENGTH, REPEATS, UNSCORED, REWARD = range(
+    9
+)
+"""Columns of a task's rows: a group's number and level; shares of its rollouts that are solved,
+without an answer, truncated; the mean logarithm of their tokens; how often answers to two problems
+with different right answers are the same; the unscored share; the mean reward. NaN is unknown."""
 
-COMPARED_PROBLEMS = 4
-"""Earlier problems to whose answers those of a group are compared."""
+COLUMNS = 9
 
-WINDOW = 24
-"""Groups before and after a possible change whose means are compared."""
-
-FIRST_PLACE = 3
-LAST_GROUPS = 2
-"""Groups at the beginning and at the end where no change is looked for."""
-
-LEAST_SPREAD = (1.0, 0.5, 0.15, 0.3, 0.15, 0.15)
-"""Least standard deviation of each column: a few groups may be equal by chance."""
+NO_LEVEL = -1.0
 
 LEVEL_STEP = 0.5
 """A mean level that moves by less is the same."""
 
-LEAST_REWARD_RISE = 0.1
-LEAST_REWARD_SIGMAS = 3
+COMPARED_PROBLEMS = 2
+"""Earlier problems of its task to whose answers those of a group are compared: with more, a change
+would show only after as many groups."""
+
+GROUPS_BEFORE = 200
+"""At most so many groups before a change are what a sentence compares with."""
+
+SAME_PLACE = 0.03
+"""Changes begin together within this share of a series, or within two of its groups."""
+
+SHOWN_BY_TASKS = 0.5
+"""Of a change of several tasks, the median task must show at least this share."""
 
 
-class _Test(NamedTuple):
-    """A kind of change, and from when on it is one: by size, standard errors and groups.
+class Measure(NamedTuple):
+    """What may change for the worse, and by how much at least.
 
-    The figures were chosen on recorded and invented runs (`tests/report/test_changes.py`).
+    Attributes:
+        sign: 1 if a rise is worse, -1 if a fall is.
+        least_rise: the least difference of means.
+        least_deviation: the least standard deviation of a group: a few may be equal by chance.
+        by_level: whether groups are compared within their level.
     """
 
     kind: str
     column: int
+    sign: int
     least_rise: float
-    least_sigmas: float
-    least_groups: int
+    least_deviation: float
+    by_level: bool = True
 
 
-TRUNCATED_TEST = _Test("truncated", TRUNCATED, 0.3, 7, 5)
-SHORTER_TEST = _Test("shorter", SHORTNESS, math.log(2), 6, 3)
-REPEATS_TEST = _Test("repeats", REPEATS, 0.4, 10, 6)
+COLLAPSE = Measure("solved", SOLVED, -1, 0.3, 0.2, by_level=False)
+COLLAPSED = 0.1
+"""Up to this share next to nothing is solved, and no level explains it: a curriculum lowers it."""
+
+MEASURES = (
+    Measure("repeats", REPEATS, 1, 0.3, 0.15, by_level=False),
+    Measure("truncated", TRUNCATED, 1, 0.15, 0.15),
+    Measure("shorter", LENGTH, -1, math.log(2), 0.3, by_level=False),
+    Measure("longer", LENGTH, 1, math.log(2), 0.3),
+    Measure("no_answer", NO_ANSWER, 1, 0.15, 0.15, by_level=False),
+    Measure("unscored", UNSCORED, 1, 0.1, 0.15, by_level=False),
+    COLLAPSE,
+    Measure("solved", SOLVED, -1, 0.1, 0.2),
+)
+"""In the order in which a sentence names what changes together."""
+
+CHECKED = (
+    "solved, unscored and truncated rollouts, lengths, missing and repeated answers"
+)
+"""What a sentence says where nothing was found."""
 
 
 class _Scope(NamedTuple):
@@ -69,13 +100,24 @@ class _Scope(NamedTuple):
     category: str | None
     tasks: list[str]
 
+    @property
+    def name(self) -> str:
+        return self.task or self.category or "all tasks"
+
+
+class _Found(NamedTuple):
+    """An episode of a measure, in numbers of groups."""
+
+    measure: Measure
+    episode: Episode
+    since: int
+    until: int | None
+    size: int
+    text: str
+
 
 class DriftCheck:
-    """Finds tasks whose completions change for the worse, and since which group.
-
-    They become `truncated`, or `shorter` while the reward rises, or the answer to one problem
-    `repeats` as the answer to another. A category is named where all of its tasks change, and the
-    whole run where all tasks do.
+    """Finds what changes for the worse in a run, and since which group.
 
     Args:
         keep: the last groups of each task that are compared.
@@ -90,42 +132,57 @@ class DriftCheck:
         self._rows: dict[str, array[float]] = {}  # COLUMNS numbers a group
         self._past: dict[str, deque[tuple[str, Counter[int], int]]] = {}
 
+    @property
+    def groups(self) -> int:
+        """The groups that were taken in."""
+        return self._added
+
     def add(self, group: StoredGroup, category: str) -> None:
         """Take in a group of a task of that category."""
         self._added += 1
         self._flags = None
-        completed = [rollout for rollout in group.rollouts if rollout.tokens]
-        if not completed:
-            return
         self._categories[group.task] = category
-        rows = self._rows.setdefault(group.task, array("d"))
+        completed = [rollout for rollout in group.rollouts if rollout.tokens]
+        scored = [rollout for rollout in completed if rollout.scored]
         past = self._past.setdefault(group.task, deque(maxlen=COMPARED_PROBLEMS))
         oracle = group.oracle or recipe_key(group.recipe)
         answers = Counter(
             hash(rollout.answer) for rollout in completed if rollout.answer
         )
         repeats = _repeated_share(oracle, answers, len(completed), past)
-        # All problems had the same right answer: nothing has changed.
-        if repeats is None:
-            repeats = rows[REPEATS - COLUMNS] if rows else 0.0
-        past.append((oracle, answers, len(completed)))
-        if len(past) == 1:
-            return
-        rows.append(group.number or self._added)
-        rows.append(group.recipe.level or 0.0)
-        rows.append(fmean(rollout.truncated for rollout in completed))
-        rows.append(-fmean(math.log(max(1, r.completion_tokens)) for r in completed))
-        rows.append(repeats)
-        rows.append(fmean(rollout.score for rollout in completed))
+        if completed:
+            past.append((oracle, answers, len(completed)))
+        level = group.recipe.level
+        logarithms = [math.log(max(1, r.completion_tokens)) for r in completed]
+        row = [0.0] * COLUMNS
+        row[NUMBER] = group.number or self._added
+        row[LEVEL] = NO_LEVEL if level is None else level
+        row[SOLVED] = _mean([rollout.solved for rollout in scored])
+        row[NO_ANSWER] = _mean([rollout.answer is None for rollout in scored])
+        row[TRUNCATED] = _mean([rollout.truncated for rollout in completed])
+        row[LENGTH] = _mean(logarithms)
+        row[REPEATS] = repeats
+        row[UNSCORED] = 1 - len(scored) / len(group.rollouts)
+        row[REWARD] = _mean([rollout.score for rollout in scored])
+        rows = self._rows.setdefault(group.task, array("d"))
+        rows.extend(row)
         del rows[: -COLUMNS * self._keep]
 
     def flags(self) -> list[dict[str, Any]]:
-        """Return each change: its task or category (None for all), kind, first group and text."""
+        """Return each change, those that last and the clearest first.
+
+        Each has its task or category (None for all), `kind`, `since`, `until` (None if it lasts)
+        and a `text`.
+        """
         if self._flags is None:
-            self._flags = list(self._find())
+            self._flags = self.search()()
         return self._flags
 
-    def _find(self) -> Iterator[dict[str, Any]]:
+    def search(self) -> Callable[[], list[dict[str, Any]]]:
+        """Return what finds the changes of now, in another thread if you like.
+
+        With a hundred tasks it takes 60 ms.
+        """
         import numpy as np  # slow, not for help
 
         tables = {
@@ -133,20 +190,8 @@ class DriftCheck:
             for task, rows in self._rows.items()
             if rows
         }
-        named: set[tuple[str, str]] = set()  # kind and task
-        for scope in self._scopes(tables):
-            for kind, since, text in _changes([tables[task] for task in scope.tasks]):
-                changed = {(kind, task) for task in scope.tasks}
-                if not named.isdisjoint(changed):
-                    continue  # a wider scope has this change
-                named |= changed
-                yield {
-                    "task": scope.task,
-                    "category": scope.category,
-                    "kind": kind,
-                    "since": since,
-                    "text": f"{scope.task or scope.category or 'all tasks'}: {text}",
-                }
+        scopes = list(self._scopes(tables))
+        return functools.partial(_find, tables, scopes)
 
     def _scopes(self, tasks: Iterable[str]) -> Iterator[_Scope]:
         """Yield what may change together, the widest first."""
@@ -155,10 +200,30 @@ class DriftCheck:
             yield _Scope(None, None, everything)
         by_category = group_by(self._categories.__getitem__, everything)
         for category, of_category in by_category.items():
-            if len(of_category) > 1:
+            if 1 < len(of_category) < len(everything):
                 yield _Scope(None, category, of_category)
         for task in everything:
             yield _Scope(task, None, [task])
+
+
+def _find(tables: Mapping[str, Rows], scopes: Sequence[_Scope]) -> list[dict[str, Any]]:
+    """Return the flags of all scopes, the widest of which come first; see `DriftCheck.flags`."""
+    told: list[tuple[_Found, set[str]]] = []
+    flags: list[tuple[tuple[bool, float], dict[str, Any]]] = []
+    for scope in scopes:
+        changes = [
+            found
+            for found in _changes(scope, tables, series=len(scopes) * len(MEASURES))
+            if not any(_is_part(found, scope, *wider) for wider in told)
+        ]
+        told += [(found, set(scope.tasks)) for found in changes]
+        for together in _together(changes):
+            flags.append(_flag(scope, together))
+    return [flag for _, flag in sorted(flags, key=lambda ranked: ranked[0])]
+
+
+def _mean(values: Sequence[float]) -> float:
+    return fmean(values) if values else math.nan
 
 
 def _repeated_share(
@@ -166,148 +231,190 @@ def _repeated_share(
     answers: Counter[int],
     size: int,
     past: Iterable[tuple[str, Counter[int], int]],
-) -> float | None:
+) -> float:
     """Return how often an answer equals one to an earlier problem with another right answer.
 
-    None if there is no such problem.
+    NaN if there is no such problem.
     """
     shares = []
     for past_oracle, past_answers, past_size in past:
-        if past_oracle != oracle:
+        if past_oracle != oracle and size:
             equal_pairs = sum(n * past_answers[answer] for answer, n in answers.items())
             shares.append(equal_pairs / (size * past_size))
-    return fmean(shares) if shares else None
+    return _mean(shares)
 
 
-def _changes(tasks: Sequence[NDArray[Any]]) -> Iterator[tuple[str, int, str]]:
-    """Yield kind, first group and description of each change that all of some tasks show.
-
-    A task's row has the COLUMNS above.
-    """
+def _changes(scope: _Scope, tables: Mapping[str, Rows], *, series: int) -> list[_Found]:
+    """Return the changes of a scope's tasks, by measure; `series` are looked at in all."""
     import numpy as np  # slow, not for help
 
-    order = np.concatenate([rows[:, NUMBER] for rows in tasks]).argsort(kind="stable")
-    raw = np.concatenate(tasks)[order]
-    # Each task is compared with its own mean, since the mix of tasks may change.
-    centered = np.concatenate([rows - rows.mean(axis=0) for rows in tasks])[order]
-    windows = _Windows.of(centered)
-    if not len(windows.places):
-        return
-    level = windows.rise[:, LEVEL]
-    rewarded = (windows.rise[:, REWARD] > LEAST_REWARD_RISE) & (
-        windows.sigmas[:, REWARD] > LEAST_REWARD_SIGMAS
-    )
-    for test, possible in (
-        (TRUNCATED_TEST, level < LEVEL_STEP),  # a higher level explains it
-        (SHORTER_TEST, rewarded & (level > -LEVEL_STEP)),
-        (REPEATS_TEST, abs(level) < LEVEL_STEP),
-    ):
-        place = windows.clearest(test, possible)
-        if place is None:
-            continue
-        since = int(raw[windows.places[place], NUMBER])
-        if _most_changed(tasks, test, since):
-            old = raw[windows.low[place] : windows.places[place]].mean(axis=0).tolist()
-            new = raw[windows.places[place] : windows.high[place]].mean(axis=0).tolist()
-            now, before = _describe(test.kind, old, new)
-            yield test.kind, since, f"{now} since group {since}, {before}"
+    rows_of = [tables[task] for task in scope.tasks]
+    rows = np.concatenate(rows_of)
+    order = rows[:, NUMBER].argsort(kind="stable")
+    raw = rows[order]
+    task_numbers = np.repeat(np.arange(len(rows_of)), [len(own) for own in rows_of])
+    tasks = task_numbers[order]
+    found: list[_Found] = []
+    for measure in MEASURES:
+        known = ~np.isnan(raw[:, measure.column])
+        shown = raw[known]
+        values = measure.sign * _centered(shown, tasks[known], measure)
+        for episode in episodes(
+            values,
+            least_rise=measure.least_rise,
+            deviation=noise(values, measure.least_deviation),
+            sigmas=least_sigmas(series, len(values)),
+        ):
+            if not _is_shown(measure, shown, values, tasks[known], episode):
+                continue
+            end = len(shown) if episode.end is None else episode.end
+            change = _Found(
+                measure=measure,
+                episode=episode,
+                since=int(shown[episode.begin, NUMBER]),
+                until=None if episode.end is None else int(shown[end - 1, NUMBER]),
+                size=len(shown),
+                text=_describe(measure, shown, episode),
+            )
+            # A collapse is told once.
+            if not any(_is_same(change, other) for other in found):
+                found.append(change)
+    return found
 
 
-class _Windows(NamedTuple):
-    """The WINDOW groups before and after each place where something may have changed.
+def _centered(rows: Rows, tasks: Rows, measure: Measure) -> Rows:
+    """Return a column less its mean over the groups of the same task and, perhaps, level."""
+    import numpy as np  # slow, not for help
 
-    Attributes:
-        places: the first group after each possible change.
-        low, high: where the windows begin and end.
-        smaller: groups in the smaller of the two windows.
-        rise: of the mean from one window to the other, by place and column.
-        lasting: the same rise to the last groups of all.
-        weight: grows with the groups in both windows.
-        sigmas: `rise` in standard errors.
-    """
-
-    places: NDArray[Any]
-    low: NDArray[Any]
-    high: NDArray[Any]
-    smaller: NDArray[Any]
-    rise: NDArray[Any]
-    lasting: NDArray[Any]
-    weight: NDArray[Any]
-    sigmas: NDArray[Any]
-
-    @classmethod
-    def of(cls, rows: NDArray[Any]) -> _Windows:
-        import numpy as np  # slow, not for help
-
-        places = np.arange(FIRST_PLACE, len(rows) - LAST_GROUPS)
-        low = np.maximum(0, places - WINDOW)
-        high = np.minimum(len(rows), places + WINDOW)
-        left = (places - low)[:, None]
-        right = (high - places)[:, None]
-        # With sums from the beginning, those of each window are one difference.
-        nothing = rows[:1] * 0
-        sums = np.vstack([nothing, rows.cumsum(axis=0)])
-        squares = np.vstack([nothing, (rows**2).cumsum(axis=0)])
-        before = (sums[places] - sums[low]) / left
-        after = (sums[high] - sums[places]) / right
-        recent = np.maximum(places, len(rows) - WINDOW)
-        last = (sums[-1] - sums[recent]) / (len(rows) - recent)[:, None]
-        deviations = squares[high] - squares[low] - left * before**2 - right * after**2
-        spread = np.sqrt(np.maximum(deviations, 0.0) / (left + right - 2))
-        spread = np.maximum(spread, LEAST_SPREAD)
-        weight = np.sqrt(left * right / (left + right))
-        rise = after - before
-        return cls(
-            places=places,
-            low=low,
-            high=high,
-            smaller=np.minimum(left, right)[:, 0],
-            rise=rise,
-            lasting=last - before,
-            weight=weight[:, 0],
-            sigmas=rise * weight / spread,
-        )
-
-    def clearest(self, test: _Test, possible: NDArray[Any]) -> int | None:
-        """Return the place of the clearest change of a kind; None if there is none."""
-        import numpy as np  # slow, not for help
-
-        rise = self.rise[:, test.column]
-        fits = possible & (rise >= test.least_rise)
-        fits &= self.sigmas[:, test.column] >= test.least_sigmas
-        fits &= self.lasting[:, test.column] >= rise / 2
-        fits &= self.smaller >= test.least_groups
-        if not fits.any():
-            return None
-        return int(np.argmax(fits * rise * self.weight))
+    keys = tasks * 1000.0 + (rows[:, LEVEL] if measure.by_level else 0.0)
+    _, cells = np.unique(keys, return_inverse=True)
+    values = rows[:, measure.column]
+    sums = np.bincount(cells, weights=values)
+    means = sums / np.bincount(cells)
+    centered: Rows = values - means[cells]
+    return centered
 
 
-def _most_changed(tasks: Sequence[NDArray[Any]], test: _Test, since: int) -> bool:
-    """Return whether nearly all tasks changed at a group, of those with groups on both sides."""
-    changed = 0
-    compared = 0
-    for rows in tasks:
-        before = rows[rows[:, NUMBER] < since, test.column]
-        after = rows[rows[:, NUMBER] >= since, test.column]
-        if len(before) and len(after):
-            compared += 1
-            if after.mean() - before.mean() >= test.least_rise / 2:
-                changed += 1
-    return 2 * compared > len(tasks) and changed >= NEARLY_ALL * compared
+def _shown_by_most(values: Rows, tasks: Rows, episode: Episode) -> bool:
+    """Return whether the median task with groups on both sides shows half of a change."""
+    import numpy as np  # slow, not for help
+
+    rise = episode.within - episode.before
+    rises = []
+    for task in np.unique(tasks):
+        own = tasks == task
+        before = values[: episode.begin][own[: episode.begin]]
+        within = values[episode.begin : episode.end][own[episode.begin : episode.end]]
+        if len(before) and len(within):
+            rises.append(float(within.mean() - before.mean()))
+    return bool(rises) and float(np.median(rises)) >= SHOWN_BY_TASKS * rise
 
 
-def _describe(kind: str, old: Sequence[float], new: Sequence[float]) -> tuple[str, str]:
-    """Return what is so since a change, and what was before, from mean rows."""
-    if kind == "truncated":
-        now = f"{new[TRUNCATED]:.0%} of completions are truncated"
-        return now, f"{old[TRUNCATED]:.0%} before"
-    if kind == "repeats":
-        now = f"{new[REPEATS]:.0%} of answers repeat another problem's"
-        return now, f"{old[REPEATS]:.0%} before"
-    reward = f"while the mean reward rises from {old[REWARD]:.2f} to {new[REWARD]:.2f}"
-    new_tokens = math.exp(-new[SHORTNESS])
-    old_tokens = math.exp(-old[SHORTNESS])
+def _is_shown(
+    measure: Measure, rows: Rows, values: Rows, tasks: Rows, episode: Episode
+) -> bool:
+    """Return whether the groups themselves, and most of several tasks, show a change."""
+    old, new = _means(rows, episode)
+    rise = measure.sign * (new[measure.column] - old[measure.column])
+    if rise < measure.least_rise / 2:
+        return False  # only a change of levels makes it one
+    if measure is COLLAPSE and new[SOLVED] > COLLAPSED:
+        return False
+    several = bool((tasks != tasks[0]).any())
+    return not several or _shown_by_most(values, tasks, episode)
+
+
+def _means(rows: Rows, episode: Episode) -> tuple[list[float], list[float]]:
+    """Return the mean row before an episode, and within it."""
+    first = max(0, episode.begin - GROUPS_BEFORE)
     return (
-        f"completions have {new_tokens:.0f} tokens",
-        f"{old_tokens:.0f} before, {reward}",
+        _column_means(rows[first : episode.begin]),
+        _column_means(rows[episode.begin : episode.end]),
     )
+
+
+def _column_means(rows: Rows) -> list[float]:
+    """Return the mean of what is known of each column; NaN if nothing is."""
+    import numpy as np  # slow, not for help
+
+    known = ~np.isnan(rows)
+    sums = np.where(known, rows, 0.0).sum(axis=0).tolist()
+    counts = known.sum(axis=0).tolist()
+    pairs = zip(sums, counts, strict=True)
+    return [total / count if count else math.nan for total, count in pairs]
+
+
+def _is_same(change: _Found, other: _Found) -> bool:
+    """Return whether two changes of a kind overlap."""
+    if change.measure.kind != other.measure.kind:
+        return False
+    begins_in_it = other.until is None or change.since <= other.until
+    ends_after_its_begin = change.until is None or change.until >= other.since
+    return begins_in_it and ends_after_its_begin
+
+
+def _describe(measure: Measure, rows: Rows, episode: Episode) -> str:
+    """Return what is so since a change, with what was before in brackets."""
+    old, new = _means(rows, episode)
+    column = measure.column
+    if column == LENGTH:
+        text = (
+            f"{math.exp(new[LENGTH]):.0f} tokens ({math.exp(old[LENGTH]):.0f} before)"
+        )
+        if measure.kind == "shorter":
+            text += f", reward {new[REWARD]:.2f} ({old[REWARD]:.2f} before)"
+        return text
+    words = {
+        SOLVED: "solved",
+        NO_ANSWER: "without an answer",
+        TRUNCATED: "truncated",
+        REPEATS: "of answers repeat another problem's",
+        UNSCORED: "unscored",
+    }
+    text = f"{new[column]:.0%} {words[column]} ({old[column]:.0%} before)"
+    if measure is COLLAPSE and abs(new[LEVEL] - old[LEVEL]) >= LEVEL_STEP:
+        text += f" while the level goes from {old[LEVEL]:.1f} to {new[LEVEL]:.1f}"
+    return text
+
+
+def _is_part(found: _Found, scope: _Scope, wider: _Found, tasks: set[str]) -> bool:
+    """Return whether a change is that of a wider scope, seen in one of its parts."""
+    return tasks >= {*scope.tasks} and _is_same(found, wider)
+
+
+def _together(changes: Sequence[_Found]) -> Iterator[list[_Found]]:
+    """Yield changes that begin at the same place, which one sentence names."""
+    left = list(changes)
+    while left:
+        first = left[0]
+        reach = max(2.0, SAME_PLACE * first.size)
+        group = [
+            found
+            for found in left
+            if abs(found.episode.begin - first.episode.begin) <= reach
+            and (found.until is None) == (first.until is None)
+        ]
+        left = [found for found in left if found not in group]
+        yield group
+
+
+def _flag(
+    scope: _Scope, together: Sequence[_Found]
+) -> tuple[tuple[bool, float], dict[str, Any]]:
+    """Return the rank of changes that begin together, and their flag."""
+    first = together[0]
+    clearest = max(found.episode.sigmas for found in together)
+    span = f"since group {first.since}"
+    if first.until is not None:
+        span = f"from group {first.since} to {first.until}, over since then"
+    texts = "; ".join(found.text for found in together)
+    rank = (first.until is not None, -clearest)
+    return rank, {
+        "task": scope.task,
+        "category": scope.category,
+        "kind": first.measure.kind,
+        "kinds": [found.measure.kind for found in together],
+        "since": first.since,
+        "until": first.until,
+        "text": f"{scope.name}: {texts}, {span}",
+    }

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 from ..records import GroupResult, Signal, Status
 from ..storage.rows import StoredGroup
@@ -97,10 +99,16 @@ class ProgressReporter:
     def _warn_of_changes(self, group: GroupResult, number: int) -> None:
         row = StoredGroup.from_result(group, [], {"number": number})
         self._drift.add(row, self._statistics.categories.get(row.task, ""))
-        # Looking for changes takes 0.2 ms a task, so not after each group.
-        if number % max(GROUPS, 2 * len(self._statistics.categories)) != 0:
-            return
-        for flag in self._drift.flags():
+        # Looking for changes takes 0.6 ms a task, so not after each group, nor on the event loop.
+        if number % max(GROUPS, 2 * len(self._statistics.categories)) == 0:
+            search = self._drift.search()
+            threading.Thread(
+                target=lambda: self._warn(search()), name="changes", daemon=True
+            ).start()
+
+    def _warn(self, flags: Sequence[Mapping[str, Any]]) -> None:
+        """Log each change once."""
+        for flag in flags:
             what = f"{flag['kind']} {flag['task']} {flag['category']}"
             if what not in self._warned:
                 self._warned.add(what)

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from report_files import row
 
 from reasoning_gym_environment.report.health import RunHealth
+from reasoning_gym_environment.rollouts.changes import CHECKED
 from reasoning_gym_environment.storage.rows import StoredGroup
 from reasoning_gym_environment.storage.run_record import RunRecord
 
@@ -51,22 +52,21 @@ MIXED = [of(1.0, 0.0) for _ in range(20)]
 
 
 def test_a_sound_run_says_how_fast_it_is_and_an_ended_one_that_it_ended() -> None:
+    checked = f"no change found in 20 groups: {CHECKED}"
     assert lines(health(*MIXED)) == [
-        ("ok", "8.0 rollouts per second, last group 5 s ago")
+        ("ok", f"8.0 rollouts per second, last group 5 s ago; {checked}")
     ]
     assert lines(health(*MIXED), ended=iso(NOW)) == [
         ("past", "Ended 2027-01-15 08:00 UTC")
     ]
-    assert lines(health(*MIXED), now=None) == [
-        ("ok", "Nothing wrong in the last groups")
-    ]
+    assert lines(health(*MIXED), now=None) == [("ok", checked.capitalize())]
 
 
 def test_dumps_of_long_ago_without_a_record_are_neither_fast_nor_sound() -> None:
     old = health(*(of(1.0, 0.0, ago=327 * 86400) for _ in range(20)))
     text = "Last group 2026-02-22 08:00 UTC; no record tells whether the run goes on"
     assert lines(old) == [("past", text)]
-    assert lines(old, now=None) == [("ok", "Nothing wrong in the last groups")]
+    assert lines(old, now=None) == [("ok", f"No change found in 20 groups: {CHECKED}")]
 
 
 def test_the_rate_is_that_of_the_last_minute() -> None:
@@ -111,7 +111,9 @@ def test_a_clock_that_is_set_back_does_not_freeze_the_health_of_a_run() -> None:
             ["rollouts per second", "24.0"],
             ["last group", "5 s ago"],
         ]
-        assert "100% of the last 50 groups are all unsolved" in lines(run)[0][1]
+        (_, change), (_, last) = lines(run)
+        assert "0% solved (50% before), since group 61" in change
+        assert "100% of the last 50 groups are all unsolved" in last
 
 
 def test_a_run_without_groups_says_for_how_long() -> None:
@@ -176,7 +178,7 @@ def test_a_share_of_truncated_completions_is_a_warning() -> None:
     said = (
         "25% of the completions of the last 20 groups are truncated at max_token_length"
     )
-    assert lines(health(*MIXED[:15], *[cut] * 5)) == [("warning", said)]
+    assert lines(health(*[*MIXED[:3], cut] * 5)) == [("warning", said)]
 
 
 def test_the_last_groups_are_the_last_by_time_in_whatever_order_they_come() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -72,7 +73,9 @@ def test_a_line_describes_the_groups_since_the_last_one() -> None:
     assert " 100% solved" in reported.line()  # of those that were scored
 
 
-def test_a_change_of_a_task_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_change_of_a_task_is_warned_of_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     reported, sound, cut = Reported(), group(1.0, 0.0), group(0.0, 0.0)
     attempts = (
         replace(a, completion=completion(finish_reason="length")) for a in cut.attempts
@@ -80,11 +83,15 @@ def test_a_change_of_a_task_is_warned_of_once(caplog: pytest.LogCaptureFixture) 
     fault = replace(cut, attempts=tuple(attempts))
     for number in range(1, 4 * GROUPS + 1):
         reported.add(sound if number <= 120 else fault)
+    for thread in threading.enumerate():
+        if thread.name == "changes":
+            thread.join()
     changes = [
         text for text in caplog.messages if text.startswith("Look at the rollouts")
     ]
-    said = "gcd: 100% of completions are truncated since group 121, 0% before"
-    assert changes == [f"Look at the rollouts: {said}"]
+    [said] = changes
+    assert said.startswith("Look at the rollouts: gcd: 100% truncated (0% before); ")
+    assert said.endswith(", since group 121")
 
 
 def test_after_a_minute_without_a_delivery_the_line_says_what_became_of_the_groups() -> (

@@ -220,7 +220,7 @@ function showContributions(run, groups, { before, after }) {
   byId("changes-said").textContent =
     `${metric.label}: ${show(from, metric)} → ${show(to, metric)} (${points(to - from)} points).`;
   const repeating = new Set(
-    (data.runs[run].flags ?? []).filter(({ kind }) => kind === "repeats").map(({ task }) => task),
+    (data.runs[run].flags ?? []).filter(({ kinds }) => kinds.includes("repeats")).map(({ task }) => task),
   );
   const rows = found.rows.map((row) => ({
     ...row,
