@@ -420,3 +420,20 @@ def test_a_decimal_result_may_be_rounded_but_has_no_wrong_digits() -> None:
 def test_an_integer_too_large_for_a_float_is_left_to_the_verifier() -> None:
     entry = {"metadata": {"sorted_numbers": ["1"]}}
     assert given_numbers(f"[{'9' * 310}]", entry) == 1.0
+
+
+def test_an_object_that_repeats_a_key_is_no_answer(items: Items) -> None:
+    for entry in items.entries("boxnet", FEW):
+        steps = json.dumps(walked(entry))
+        twice = steps.replace("{", '{"Agent[0.5, 0.5]": 1, "Agent[0.5, 0.5]": 2, ', 1)
+        assert items.verified("boxnet", steps, entry) == 1.0
+        assert max_score("boxnet", twice, entry) == 0.0
+    lock = items.entry("quantum_lock", 0)
+    pressed = lock["answer"].split(" → ")
+    buttons = ", ".join(f'"{button}": 0' for button in pressed)
+    twice = f"{{{buttons}}}"
+    assert len(set(pressed)) < len(pressed)
+    assert items.verified("quantum_lock", twice, lock) == 1.0
+    assert max_score("quantum_lock", twice, lock) == 0.0
+    for deep in ("[" * 200_000, '{"a": {"b": 1}, "c": {"b": 1}}'):
+        assert max_score("graph_color", deep, {"answer": None}) == 1.0

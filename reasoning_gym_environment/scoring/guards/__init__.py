@@ -41,6 +41,7 @@ from .oracle import (
     longer_number,
     longer_text,
     one_object,
+    repeats_a_key,
 )
 from .probability import probability
 
@@ -50,7 +51,7 @@ def max_score(task: str, answer: str, entry: Mapping[str, Any]) -> float:
 
     Runs in a verifier's child: well-formed but huge answers may take long. A denied answer earns
     nothing, except where words are the answer, which may be right as far as they go, or where the
-    entry has none.
+    entry has none. JSON that repeats a key earns nothing for any task.
 
     Args:
         answer: the bare answer, without tags.
@@ -64,6 +65,8 @@ def max_score(task: str, answer: str, entry: Mapping[str, Any]) -> float:
         *("letter_jumble", "spell_backward", "word_ladder"),
     )
     if oracle and task not in words and is_denied(answer, oracle):
+        return 0.0
+    if repeats_a_key(answer):
         return 0.0
     guard = GUARDS.get(task)
     return 1.0 if guard is None else guard(answer, entry)

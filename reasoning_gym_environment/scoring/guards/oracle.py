@@ -57,6 +57,34 @@ def one_object(answer: str, entry: Mapping[str, Any]) -> float:
     return 1.0 if is_short or parsed == json.loads(right) else 0.0
 
 
+def repeats_a_key(answer: str) -> bool:
+    """Tell whether an answer is JSON that gives one key several values: which is meant?
+
+    Verifiers take the last one, so an answer could list a guess after another.
+    """
+    text = strip_formatting(answer.strip())
+    if not text.startswith(("{", "[")):
+        return False
+    try:
+        json.loads(text, object_pairs_hook=_with_unique_keys)
+    except _RepeatedKey:
+        return True
+    except (ValueError, RecursionError):
+        return False
+    return False
+
+
+class _RepeatedKey(Exception):
+    """An object of JSON has a key twice."""
+
+
+def _with_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise _RepeatedKey
+    return found
+
+
 def longer_fraction(answer: str, entry: Mapping[str, Any]) -> float:
     r"""Refuse words after a `\frac{…}{…}`: the verifier ignores them."""
     fraction = re.compile(r"\\d?frac\s*{\s*\d+\s*}\s*{\s*\d+\s*}", re.IGNORECASE)
