@@ -13,6 +13,7 @@ from stored_values import as_stored, attempt, said, stored
 from reasoning_gym_environment.evaluation.run import unscored_group
 from reasoning_gym_environment.records import GroupResult, Problem, Recipe
 from reasoning_gym_environment.sandbox.pool import TaskPool
+from reasoning_gym_environment.scoring.channels import CHANNELS, Channel
 from reasoning_gym_environment.scoring.grading import ScoringSettings, grade
 from reasoning_gym_environment.storage.rescoring import (
     REASONS,
@@ -85,6 +86,27 @@ async def test_rows_as_training_stores_them_come_out_the_same(
     assert result.kept == ""
     assert without_seconds(row_of(result)) == without_seconds(row)
     assert [change.reason for change in result.changes] == [None] * len(TEXTS)
+
+
+@pytest.mark.parametrize("channel", CHANNELS, ids=lambda channel: channel.name)
+async def test_thoughts_of_every_family_are_left_out_again(
+    pool: TaskPool, gcd: Problem, channel: Channel
+) -> None:
+    draft = f"{channel.opens}maybe <answer>-5</answer>"
+    answer = "<answer>{}</answer>"
+    row = await trained(
+        pool,
+        gcd,
+        f"{draft}{channel.closes}{answer}",
+        f"{channel.opens}maybe {answer}, let me check",
+        answer,
+        f"{draft}{channel.closes}so {draft}{channel.closes}{answer}",
+        f"{channel.opens}{answer}{channel.closes}<answer>-5</answer>",
+    )
+    [result] = await again(pool, row)
+    statuses = [rollout["status"] for rollout in row_of(result)["rollouts"]]
+    assert statuses == ["solved", "no_answer", "solved", "solved", "wrong"]
+    assert without_seconds(row_of(result)) == without_seconds(row)
 
 
 async def test_scores_that_were_tampered_with_are_restored(
