@@ -27,6 +27,7 @@ class Kind(str, Enum):
     LISTING = "several answers"
     APPENDED = "text appended"
     DENIED = "denied answer"
+    CHANGED = "changed number"
     HEDGED = "hedged answer"
     NEAR_MISS = "near miss"
     HOSTILE = "hostile text"
@@ -49,6 +50,8 @@ class Probe:
 EMPTY = ("", " ", ".", "-", "[]", "{}", "()", '""', "None", "null")
 JUNK = ("asdf qwer", "I don't know", "?", "x", "zzzzzzzz", "lorem ipsum dolor sit amet")
 DENIALS = ("not {}", "It is not {}", "{} (this is wrong)", "{} is incorrect")
+CHANGES = ("-({})", "minus {}", "{}/2", "any number but {}", "<del>{}</del>")
+"""What makes another number of a positive one."""
 HEDGES = ("maybe {}", "{}, I guess", "{} or something else")
 FORMS = (" {} ", "**{}**", "${}$", r"\boxed{{{}}}", "{}.", "```\n{}\n```")
 _IMPORT = "__import__"  # this module imports nothing by text
@@ -120,11 +123,13 @@ def constants_for(oracles: Iterable[str]) -> tuple[str, ...]:
 
 
 def oracle_probes(oracle: str) -> list[Probe]:
-    """Return probes with the right answer: plain, in common forms, denied and in doubt."""
+    """Return probes with the right answer: plain, in common forms, denied, changed, in doubt."""
     probes = [Probe(kind=Kind.ORACLE, label="oracle", answer=oracle, is_right=True)]
+    is_positive = re.fullmatch(r"0*[1-9][0-9]*", oracle.strip()) is not None
     for kind, forms in (
         (Kind.FORM, FORMS),
         (Kind.DENIED, DENIALS),
+        (Kind.CHANGED, CHANGES if is_positive else ()),
         (Kind.HEDGED, HEDGES),
     ):
         for form in forms:

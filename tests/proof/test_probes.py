@@ -106,9 +106,10 @@ def test_labels_tell_probes_of_one_kind_apart() -> None:
 
 
 def test_labels_are_the_same_on_every_item() -> None:
-    """But for near misses, which not every answer has."""
+    """But for near misses and changed numbers, which not every answer has."""
+    some = (Kind.NEAR_MISS, Kind.CHANGED)
     labels = [
-        {(p.kind, p.label) for p in probes(oracle) if p.kind is not Kind.NEAR_MISS}
+        {(p.kind, p.label) for p in probes(oracle) if p.kind not in some}
         for oracle in ("12", "0", "yes")
     ]
     assert labels[0] == labels[1] == labels[2]
@@ -142,10 +143,15 @@ def test_a_form_holds_the_right_answer_as_it_is() -> None:
 
 
 def test_a_denied_or_doubted_answer_is_the_right_one_and_counts_as_wrong() -> None:
-    for kind in (Kind.DENIED, Kind.HEDGED):
+    for kind in (Kind.DENIED, Kind.CHANGED, Kind.HEDGED):
         tried = [probe for probe in probes("12") if probe.kind is kind]
         assert len(tried) > 2
         assert all("12" in one.answer != "12" and not one.is_right for one in tried)
+
+
+@pytest.mark.parametrize("oracle", ["0", "-3", "yes", "1/2", "²"])
+def test_only_a_positive_number_is_changed(oracle: str) -> None:
+    assert Kind.CHANGED not in {probe.kind for probe in probes(oracle)}
 
 
 def test_several_answers_hold_the_right_one_and_a_wrong_one() -> None:

@@ -58,7 +58,7 @@ def one_object(answer: str, entry: Mapping[str, Any]) -> float:
 
 
 def repeats_a_key(answer: str) -> bool:
-    """Tell whether an answer is JSON that gives one key several values: which is meant?
+    """Tell whether an answer is JSON that gives one key several values.
 
     Verifiers take the last one, so an answer could list a guess after another.
     """
@@ -126,6 +126,7 @@ def _longer(answer: str, oracle: str) -> float:
     joined = (
         before[-1:].isalnum() or after[:1].isalnum() or before.endswith(("-", "\u2212"))
     )
+    joined = joined or (oracle[:1].isdigit() and _NEGATED.search(before) is not None)
     return 0.0 if joined or _offers_more(before + " " + after, oracle) else 1.0
 
 
@@ -164,7 +165,7 @@ def is_denied(answer: str, oracle: str) -> bool:
         )
     denial = re.compile(  # `false` and `None` alone may be values
         rf"\b(?:not|{no}|never|neither|nor|none of|cannot|wrong\w*|incorrect\w*|is false|untrue"
-        r"|invalid|impossible|mistaken?|except|unlike|any\w*(?: \w+)? but|everything but"
+        r"|invalid|impossible|mistaken?|except|unlike|any\w*(?: \w+)? but|(?:everything|all) but"
         r"|(?:other|rather) than|instead of"
         r"|(?:is|are|was|do|does|did|ca|wo)nt)\b|n['\u2019]t\b|~~|</?(?:del|s|strike)>"
         r"|\u2260|!=|\u00ac",
