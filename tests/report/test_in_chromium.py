@@ -480,9 +480,9 @@ def test_back_leads_to_the_rollout_before(browser: Any, training_page: str) -> N
         until_text(browser, "detail", question)
     click_box(browser, "level 0")
     until_text(browser, "found", "16 of 97")
-    browser.execute_script("history.back()")
+    browser.back()
     until_text(browser, "found", "32 of 97")
-    browser.execute_script("history.back()")
+    browser.back()
     until_text(browser, "detail", "Question 0?")
 
 
