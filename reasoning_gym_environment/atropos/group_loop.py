@@ -176,9 +176,8 @@ class GroupLoop:
         config = env.config
         rows = config.max_batches_offpolicy * config.batch_size
         room: int = rows // config.group_size - env.status_dict["queue_size"]
-        if (
-            config.min_batch_allocation is not None
-        ):  # its share is its own, if others overrun
+        # Its share is its own, if others overrun.
+        if config.min_batch_allocation is not None:
             share = math.ceil(config.min_batch_allocation * rows / config.group_size)
             room = max(room, share - env.status_dict["self_queue_size"])
         return room
@@ -252,9 +251,8 @@ class GroupLoop:
     async def _collect_all(self, item: Any, item_uuid: str) -> tuple[Any, list[Any]]:
         if self._env.serving:
             await self.backoff.wait()
-            if (
-                item_uuid in self._env.running_items
-            ):  # the pause is not the worker's time
+            # The pause is not the worker's time.
+            if item_uuid in self._env.running_items:
                 self._env.running_items[item_uuid]["start_time"] = time.time()
         groups, backlog = await collect_groups(self._env, item)
         self._env.backlog.extend(backlog)

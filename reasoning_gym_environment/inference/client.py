@@ -383,10 +383,7 @@ class InferenceClient:
             url = str(server.config.base_url)
             is_whole = sample.finish_reason != INVALID_TOKEN
             if sample.text is not None and is_whole and self._texts.is_due(url):
-                plain = tokenizer.decode(
-                    ids, skip_special_tokens=True, clean_up_tokenization_spaces=False
-                )
-                self._texts.require_same(url, sample.text, plain)
+                self._texts.require_same(url, sample.text, thoughts.plain(ids))
             return completion_from_tokens(
                 graded(thoughts.decode(ids)),
                 prompt.tokens,

@@ -50,21 +50,26 @@ def added_tokens(tokenizer: Any) -> list[str]:
     return [token.content for token in tokenizer.added_tokens_decoder.values()]
 
 
+def _markers(own: Channel | None) -> list[str]:
+    """Return what opens and closes thoughts: of the table, and a pair of one's own."""
+    channels = CHANNELS if own is None else (*CHANNELS, own)
+    return [text for channel in channels for text in (channel.opens, channel.closes)]
+
+
 def unknown_markers(tokenizer: Any, own: Channel | None) -> list[str]:
     """Return what looks like a marker of a thought and stands in no row of the table.
 
     Looks at the added tokens and at the words in brackets of the chat template.
     """
-    known = [*CHANNELS, *([own] if own else [])]
-    markers = {text for channel in known for text in (channel.opens, channel.closes)}
+    known = {marker.lower() for marker in _markers(own)}
     candidates = [
         *added_tokens(tokenizer),
         *_IN_BRACKETS.findall(tokenizer.chat_template or ""),
     ]
     found = []
     for word in dict.fromkeys(candidates):
-        is_known = word.lower() in map(str.lower, markers)
-        if _ABOUT_THOUGHTS.search(word) and not _SWITCH.search(word) and not is_known:
+        is_about_thoughts = _ABOUT_THOUGHTS.search(word) and not _SWITCH.search(word)
+        if is_about_thoughts and word.lower() not in known:
             found.append(word)
     return found
 
@@ -104,14 +109,9 @@ class ThoughtFormat:
         """Return whether a special token is a marker of a thought, or the beginning of one."""
         if self._is_harmony and token in HARMONY_TOKENS:
             return True
-        channels = [*CHANNELS, *([self._own] if self._own else [])]
         if len(token) < LEAST_CHARACTERS:
             return False
-        return any(
-            marker.startswith(token)
-            for channel in channels
-            for marker in (channel.opens, channel.closes)
-        )
+        return any(marker.startswith(token) for marker in _markers(self._own))
 
     def opened(self, prompt: str) -> str:
         """Return the marker with which a prompt opens a thought, or "": see `opened_thought`."""
@@ -138,13 +138,14 @@ class ThoughtFormat:
         pieces = []
         begin = 0
         for place in places.tolist():
-            pieces.append(self._plain(ids[begin:place]))
-            pieces.append(self._plain(ids[place : place + 1], skips=False))
+            pieces.append(self.plain(ids[begin:place]))
+            pieces.append(self.plain(ids[place : place + 1], skips=False))
             begin = place + 1
-        pieces.append(self._plain(ids[begin:]))
+        pieces.append(self.plain(ids[begin:]))
         return "".join(pieces)
 
-    def _plain(self, ids: Any, *, skips: bool = True) -> str:
+    def plain(self, ids: Any, *, skips: bool = True) -> str:
+        """Return the text of token ids as it is; `skips` leaves out all special tokens."""
         if not len(ids):
             return ""
         # Some tokenizers of transformers 4 would change spaces: "a , b" becomes "a, b".

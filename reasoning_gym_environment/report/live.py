@@ -25,7 +25,7 @@ from ..evaluation.store import PARTIAL_SAMPLES, SAMPLES
 from ..storage.dumps import distinct_files, holds_groups
 from ..storage.rows import StoredGroup
 from ..storage.run_record import is_record, read_record
-from ..util.files import open_regular, stays_below
+from ..util.files import named_below, open_regular, stays_below
 from ..util.values import shorten
 from .files import FollowedFile, Place, parse_group
 from .health import RunHealth
@@ -318,10 +318,8 @@ def _files_below(path: Path) -> list[Path]:
     """Return the files with rows and the records of runs in a folder; a file is itself."""
     if not path.is_dir():
         return [path]
-    return [
-        file
-        for place, _, names in os.walk(path)
-        for name in names
-        if (holds_groups(name) or name == PARTIAL_SAMPLES or is_record(name))
-        and stays_below(file := Path(place, name), path)
-    ]
+    return [file for file in named_below(path, _is_read) if stays_below(file, path)]
+
+
+def _is_read(name: str) -> bool:
+    return holds_groups(name) or name == PARTIAL_SAMPLES or is_record(name)

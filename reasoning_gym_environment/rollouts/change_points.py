@@ -25,7 +25,7 @@ LEAST_SIDE = 2
 
 LOCAL_VALUES = 24
 LOCAL_SHARE = 8
-"""Around a place, so many values are compared, or one in LOCAL_SHARE of the series if more."""
+"""Values compared on each side of a place; one in LOCAL_SHARE of the series if that is more."""
 
 ABRUPT = 0.5
 """The least share of a change that the values around its place must show."""
@@ -52,7 +52,7 @@ class Episode(NamedTuple):
 
 
 def least_sigmas(series: int, places: int) -> float:
-    """Return the standard errors from which on a split counts, among so many series and places."""
+    """Return how many standard errors make a split count, among all series and places."""
     return NormalDist().inv_cdf(1 - FALSE_ALARMS / (2 * series * max(1, places)))
 
 

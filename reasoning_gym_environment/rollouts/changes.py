@@ -44,7 +44,7 @@ COMPARED_PROBLEMS = 2
 would show only after as many groups."""
 
 GROUPS_BEFORE = 200
-"""At most so many groups before a change are what a sentence compares with."""
+"""The most groups before a change with which a sentence compares."""
 
 SAME_PLACE = 0.03
 """Changes begin together within this share of a series, or within two of its groups."""

@@ -28,7 +28,7 @@ THINK = Channel("think", "<think>", "</think>")
 """Qwen3, DeepSeek, GLM, MiniMax and most others; it is matched in any letter case."""
 
 CHANNELS = (
-    THINK,
+    THINK,  # the first, as the page's script expects, too
     Channel("exaone", "<thought>", "</thought>"),
     Channel("mistral", "[THINK]", "[/THINK]"),
     Channel("gemma", "<|channel>thought", "<channel|>"),
@@ -123,19 +123,17 @@ def split_thought(text: str) -> tuple[str, str]:
     first = think_tags[0].start if think_tags else len(text)
     harmony = text.find(HARMONY_CHANNEL)
     chosen = THINK
-    for channel in CHANNELS:
-        place = -1 if channel is THINK else _first_place(text, channel)
+    for channel in CHANNELS[1:]:
+        place = _first_place(text, channel)
         if 0 <= place < first:
             first = place
             chosen = channel
     if 0 <= harmony < first:
         text = in_think_tags(text)
-        think_tags = find_tags(text, THINK.opens, THINK.closes)
-        chosen = THINK
-    tags = think_tags
-    if chosen is not THINK:
-        tags = find_tags(text, chosen.opens, chosen.closes)
-    return _split_at(text, tags)
+        return _split_at(text, find_tags(text, THINK.opens, THINK.closes))
+    if chosen is THINK:
+        return _split_at(text, think_tags)
+    return _split_at(text, find_tags(text, chosen.opens, chosen.closes))
 
 
 def _split_at(text: str, tags: list[Tag]) -> tuple[str, str]:

@@ -39,7 +39,7 @@ MOST_BYTES = 2**26
 
 
 def read_regular(path: Path, *, most: int = MOST_BYTES) -> bytes:
-    """Return the content of a regular file of at most so many bytes; raises OSError for others."""
+    """Return the content of a regular file of at most `most` bytes; raises OSError for others."""
     with open_regular(path) as file:
         content = file.read(most + 1)
     if len(content) > most:
@@ -59,14 +59,19 @@ def stays_below(path: Path, folder: Path) -> bool:
     return real.is_file() and real.is_relative_to(folder.resolve())
 
 
-def files_below(folder: Path, wanted: Callable[[str], bool]) -> list[Path]:
-    """Return a folder's files with wanted names, sorted; links out of it are not followed."""
-    named = [
+def named_below(folder: Path, wanted: Callable[[str], bool]) -> list[Path]:
+    """Return the paths with wanted names in a folder and its subfolders, whatever they are."""
+    return [
         Path(place, name)
         for place, _, names in os.walk(folder)
         for name in names
         if wanted(name)
     ]
+
+
+def files_below(folder: Path, wanted: Callable[[str], bool]) -> list[Path]:
+    """Return a folder's files with wanted names, sorted; links out of it are not followed."""
+    named = named_below(folder, wanted)
     files = [path for path in sorted(named) if stays_below(path, folder)]
     skipped = len(named) - len(files)
     if skipped:

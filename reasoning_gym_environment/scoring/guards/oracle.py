@@ -126,8 +126,12 @@ def _longer(answer: str, oracle: str) -> float:
     joined = (
         before[-1:].isalnum() or after[:1].isalnum() or before.endswith(("-", "\u2212"))
     )
-    joined = joined or (oracle[:1].isdigit() and _NEGATED.search(before) is not None)
-    return 0.0 if joined or _offers_more(before + " " + after, oracle) else 1.0
+    is_negated = oracle[:1].isdigit() and _NEGATED.search(before)
+    return (
+        0.0
+        if joined or is_negated or _offers_more(before + " " + after, oracle)
+        else 1.0
+    )
 
 
 def _offers_more(rest: str, oracle: str) -> bool:
