@@ -45,6 +45,7 @@ from .util.command_line import (
 )
 from .util.files import UnwritableError, require_place
 from .util.settings_file import read_given
+from .util.values import shorten
 
 if TYPE_CHECKING:
     from .problems.suites import Suite
@@ -175,8 +176,8 @@ def parse_template_variables(value: Any) -> Any:
     """
     try:
         variables = json.loads(value or "{}") if isinstance(value, str) else value
-    except ValueError as error:
-        raise ValueError(f"must be valid JSON, got {value!r}: {error}") from None
+    except (RecursionError, ValueError) as error:
+        raise ValueError(f"must be valid JSON, got {shorten(value)}: {error}") from None
     simple = str | int | float | None
     if not isinstance(variables, dict) or not all(
         isinstance(name, str) and name.isidentifier() and isinstance(one, simple)

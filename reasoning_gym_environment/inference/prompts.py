@@ -81,6 +81,8 @@ class Prompt:
 
 def resolve_system_prompt(name_or_text: str) -> str:
     """Return the built-in prompt of that name, or the text; raise ConfigurationError for a typo."""
+    if not isinstance(name_or_text, str):
+        raise ConfigurationError(f"system_prompt must be text, got {name_or_text!r}")
     if name_or_text in SYSTEM_PROMPTS:
         return SYSTEM_PROMPTS[name_or_text]
     is_word = len(name_or_text.split()) == 1

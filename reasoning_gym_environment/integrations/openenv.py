@@ -42,6 +42,9 @@ __all__ = [
     "environment_app",
 ]
 
+MAX_DATASETS = 256
+"""Of a composite dataset: a problem of each is generated when it is opened."""
+
 
 class ReasoningGymAction(Action):
     """The answer to the question."""
@@ -215,6 +218,10 @@ class ReasoningGymEnvironment(
         if not specs:
             raise ConfigurationError(
                 "dataset_specs must be given with dataset_name 'composite': a list of datasets"
+            )
+        if len(specs) > MAX_DATASETS:
+            raise ConfigurationError(
+                f"dataset_specs: the most are {MAX_DATASETS} datasets, got {len(specs)}"
             )
         weights = [spec.weight for spec in specs]
         if not 0 < sum(weights) < math.inf:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import Field, SkipValidation
 
 from ..errors import ConfigurationError
-from ..gym.arguments import checked
+from ..gym.arguments import checked, require_text
 from ..gym.blocking import ReasoningGym
 from ..inference.prompts import SYSTEM_PROMPTS, build_messages, resolve_system_prompt
 from ..problems.levels import position_of
@@ -48,7 +48,13 @@ def after(text: str, marker: str | None) -> str:
         >>> after("analysis <answer>3</answer>", "assistantfinal")
         ''
     """
-    return text if marker is None else text.partition(marker)[2]
+    if marker is None:
+        return text
+    if not (isinstance(marker, str) and marker):
+        raise ConfigurationError(
+            f"reply_after must be what a reply follows, such as 'assistantfinal', got {marker!r}"
+        )
+    return require_text(text).partition(marker)[2]
 
 
 def score_by_recipe(
@@ -128,7 +134,7 @@ def parse_recipe(text: str) -> Mapping[str, Any]:
     """Parse a recipe's JSON text; raise ConfigurationError if it is not an object."""
     try:
         recipe = json.loads(text)
-    except (TypeError, ValueError):
+    except (RecursionError, TypeError, ValueError):
         recipe = None
     if not isinstance(recipe, dict):
         raise ConfigurationError(

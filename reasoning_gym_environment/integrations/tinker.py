@@ -8,6 +8,7 @@ from tinker_cookbook.renderers import Renderer
 from tinker_cookbook.rl.problem_env import ProblemEnv, ProblemGroupBuilder
 from tinker_cookbook.rl.types import Observation, StepResult, StopCondition, Trajectory
 
+from ..gym.arguments import require_problem
 from ..inference.prompts import build_messages, resolve_system_prompt
 from ..inference.thoughts import ThoughtFormat
 from ..records import Problem, Score, Status
@@ -24,7 +25,7 @@ class ReasoningGymProblemEnv(ProblemEnv):
     ) -> None:
         prefix = build_messages(resolve_system_prompt(system_prompt), "")[:-1]
         super().__init__(renderer, prefix, format_coef=0.0)
-        self.problem = problem
+        self.problem = require_problem(problem, "problem")
         # The renderer's own parsing leaves out special tokens, which mark thoughts of many models.
         self._thoughts = ThoughtFormat(renderer.tokenizer)
         self._prompt = ""

@@ -48,12 +48,16 @@ def compute_score(
         `score` in [0, 1], `acc`, which is 1 for a solved problem, and the `status`. An unscored
         completion has the score 0, since verl can't leave it out.
     """
-    stream = (extra_info or {}).get("curriculum_url")
+    info = {} if extra_info is None else extra_info
+    if not isinstance(info, Mapping):
+        raise ConfigurationError(
+            f"extra_info of a row must be a mapping, got {shorten(info)}"
+        )
     score = score_by_recipe(
         ground_truth,
         after(solution_str, reply_after),
         url=url,
-        curriculum_url=stream,
+        curriculum_url=info.get("curriculum_url"),
     )
     return {
         "score": score.score or 0.0,

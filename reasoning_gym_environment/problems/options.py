@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo
 
 from ..util.command_line import Parser, Section
+from ..util.values import shorten
 from .levels import ComplexityMode
 from .sampler import TaskSampling
 
@@ -119,8 +120,8 @@ def parse_parameters(value: Any) -> dict[str, dict[str, Any]]:
     """
     try:
         parsed = json.loads(value or "{}") if isinstance(value, str) else value
-    except ValueError as error:
-        raise ValueError(f"must be valid JSON, got {value!r}: {error}") from None
+    except (RecursionError, ValueError) as error:
+        raise ValueError(f"must be valid JSON, got {shorten(value)}: {error}") from None
     if not isinstance(parsed, dict) or not all(
         isinstance(p, dict) for p in parsed.values()
     ):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import socket
@@ -31,8 +32,13 @@ from ..errors import (
 from ._limits import address_space
 from ._protocol import LENGTH, MAX_REPLY, OUT_OF_MEMORY
 
+logger = logging.getLogger(__name__)
+
 START_TIMEOUT = 120.0
 """Importing the library takes about 2 s; a loaded machine may take many times that."""
+
+SLOW_START = 20.0
+"""After so many seconds the log says what is waited for."""
 
 
 _IMPORT_ROOT = Path(__file__).resolve().parents[2]
@@ -225,6 +231,9 @@ class ForkServer:
     async def _fork(self, role: str, worker_end: socket.socket) -> int:
         """Ask for a worker with that end of a socket pair; return its process id."""
         control = await self._running_server()
+        slow = asyncio.get_running_loop().call_later(
+            SLOW_START, self._say_that_it_waits
+        )
         try:
             socket.send_fds(control, [f"{role}\n".encode()], [worker_end.fileno()])
             receive = asyncio.get_running_loop().sock_recv(control, 1024)
@@ -249,11 +258,21 @@ class ForkServer:
         except BaseException:
             await self._stop()  # its next reply would be the one to this request
             raise
+        finally:
+            slow.cancel()
         pid, _, error_text = reply.partition(" ")
         if error_text:
             raise self._failure(role, error_text)
         self._workers.add(int(pid))
         return int(pid)
+
+    def _say_that_it_waits(self) -> None:
+        logger.warning(
+            "Worker processes%s still import after %g s; they are given up after %g s",
+            self._imports,
+            SLOW_START,
+            START_TIMEOUT,
+        )
 
     async def _running_server(self) -> socket.socket:
         """Return the control socket of a server process that runs; start one if need be."""

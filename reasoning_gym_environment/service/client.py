@@ -274,11 +274,12 @@ def split_stream_url(url: str) -> tuple[str, str]:
         >>> split_stream_url("http://127.0.0.1:8080/run-1")
         ('http://127.0.0.1:8080', 'run-1')
     """
-    scheme, place, path, query, fragment = urlsplit(url)
+    text = url if isinstance(url, str) else ""  # of a row, which may hold anything
+    scheme, place, path, query, fragment = urlsplit(text)
     valid = scheme in ("http", "https") and place and not query and not fragment
     if not valid or not re.fullmatch(f"/{STREAM_NAME}", path):
         raise ConfigurationError(
             "curriculum_url must be the address of a reward service and a stream's name, such as "
-            f"http://127.0.0.1:8080/run-1, got {shorten(re.sub('//.*@', '//', url))}"
+            f"http://127.0.0.1:8080/run-1, got {shorten(re.sub('//.*@', '//', str(url)))}"
         )
     return urlunsplit((scheme, place, "", "", "")), path[1:]

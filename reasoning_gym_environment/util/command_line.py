@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import Enum
-from types import NoneType
-from typing import Any, ClassVar, NoReturn, TypeVar, get_args, get_origin
+from types import NoneType, UnionType
+from typing import Any, ClassVar, NoReturn, TypeVar, Union, get_args, get_origin
 
 from pydantic import (
     BaseModel,
@@ -36,6 +36,21 @@ SERVER = "openai"
 
 KEY_VARIABLE = "OPENAI_API_KEY"
 """Environment variable with the API key of a chat endpoint, unless another is named."""
+
+_PLAIN_TYPES = {
+    bool: "true or false",
+    int: "an integer",
+    float: "a number",
+    str: "text",
+}
+_CONTAINERS = {list: "a list", dict: "a mapping"}
+_KIND_OF_ERROR = {
+    "dict_type": "a mapping",
+    "list_type": "a list",
+    "model_type": "a mapping",
+    "string_type": "text",
+}
+"""What a value inside another one must be, by pydantic's type of the error."""
 
 
 class Section(BaseModel):
@@ -255,10 +270,13 @@ def describe_validation(
         name = str(next(iter(problem["loc"]), ""))
         message = problem["msg"].removeprefix("Value error, ")
         if name and problem["type"] != "value_error":
-            inner = len(problem["loc"]) > 1
-            wanted = message.removeprefix("Input should be ") if inner else ""
+            if len(problem["loc"]) > 1:
+                expected = message.removeprefix("Input should be ")
+                wanted = _KIND_OF_ERROR.get(problem["type"], expected)
+            else:
+                wanted = requirement(model.model_fields[name])
             value = WITHHELD if name == "api_key" else shorten(problem["input"])
-            message = f"must be {wanted or requirement(model.model_fields[name])}, got {value}"
+            message = f"must be {wanted}, got {value}"
         path = ".".join(map(str, problem["loc"]))
         sentences.append(f"{prefix}{path} {message}" if path else message)
     return "; ".join(sentences)
@@ -266,24 +284,22 @@ def describe_validation(
 
 def requirement(setting: FieldInfo) -> str:
     """Return what a setting's value must be, such as `an integer ≥ 1`."""
-    types = types_of(setting.annotation)
     choices = choices_of(setting)
     if choices:
         return f"one of {', '.join(choices)}"
-    nouns = {
-        bool: "true or false",
-        int: "an integer",
-        float: "a number",
-        str: "text",
-    }
-    nouns |= {list: "a list", dict: "a mapping"}
-    container = get_origin(setting.annotation)
-    kinds = [container] if container in nouns else types
-    noun = next(
-        (noun for kind, noun in nouns.items() if kind in kinds), "of another form"
-    )
+    members = _union_members(setting.annotation)
+    containers = [_CONTAINERS.get(get_origin(member)) for member in members]
+    types = types_of(setting.annotation)
+    plain = [noun for kind, noun in _PLAIN_TYPES.items() if kind in types]
+    noun = next(filter(None, [*containers, *plain]), "of another form")
     bounds = limits(setting)
     return " ".join(filter(None, (noun, "from" if " to " in bounds else "", bounds)))
+
+
+def _union_members(annotation: Any) -> list[Any]:
+    """Return the types of a union; a type that is none is the only one."""
+    is_union = get_origin(annotation) in (Union, UnionType)
+    return list(get_args(annotation)) if is_union else [annotation]
 
 
 def limits(setting: FieldInfo) -> str:

@@ -64,17 +64,17 @@ OPTIONS_OF_A_STREAM: list[tuple[dict[str, Any], str]] = [
     ({"task_weights": ["gcd"]}, "task_weights must be a mapping, got ['gcd"),
     (
         {"task_parameters": {"gcd": 3}},
-        "task_parameters.gcd must be a valid dictionary, got 3",
+        "task_parameters.gcd must be a mapping, got 3",
     ),
     ({"difficulty": "hard"}, "difficulty must be a number from 0 to 1, got "),
     ({"reserved": "what?"}, "reserved must be a list, got 'what?'"),
-    ({"reserved": [RIGHT]}, "reserved.0 must be a valid string, got Problem"),
+    ({"reserved": [RIGHT]}, "reserved.0 must be text, got Problem"),
     ({"replica": 3}, "replica must be text, got 3"),
 ]
 MISTAKES: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
     *(("stream", (["gcd"],), options, says) for options, says in OPTIONS_OF_A_STREAM),
     ("stream", ("gcd",), {}, "tasks must be a list, got 'gcd'"),
-    ("stream", ([3],), {}, "tasks.0 must be a valid string, got 3"),
+    ("stream", ([3],), {}, "tasks.0 must be text, got 3"),
     ("problems", ("gcd",), {"level": "3"}, "level must be an integer ≥ 0, got '3'"),
     ("problems", ("gcd",), {"level": 1.5}, "level must be an integer ≥ 0, got 1.5"),
     ("problems", ("gcd",), {"level": True}, "level must be an integer ≥ 0, got True"),

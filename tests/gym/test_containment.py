@@ -577,16 +577,19 @@ async def test_an_import_that_hangs_ends_with_its_caller(tmp_path: Path) -> None
 
 
 @pytest.mark.processes
-def test_an_import_has_a_deadline(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_an_import_has_a_deadline_and_the_log_says_what_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "hanging_rewards.py").write_text(HANGING_IMPORT)
+    monkeypatch.setattr(_fork_server, "SLOW_START", 0.1)
     monkeypatch.syspath_prepend(tmp_path)
     for seconds in (5.0, 20.0, 80.0):  # until the import has begun
         monkeypatch.setattr(_fork_server, "START_TIMEOUT", seconds)
         said = f"process of hanging_rewards:verify .* took longer than {seconds:g} s"
         with pytest.raises(WorkerStartError, match=said) as raised:
             contain("hanging_rewards:verify", processes=1)("x")
+        waited = "Worker processes of hanging_rewards:verify still import after 0.1 s"
+        assert waited in caplog.text
         if 'hanging_rewards.py", line 6 in <module>' in str(raised.value):
             return
     pytest.fail(str(raised.value))

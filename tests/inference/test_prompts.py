@@ -5,6 +5,9 @@ from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pytest
+
+from reasoning_gym_environment.errors import ConfigurationError
 from reasoning_gym_environment.inference.client import InferenceClient
 from reasoning_gym_environment.inference.prompts import (
     SYSTEM_PROMPTS,
@@ -21,6 +24,12 @@ def test_a_built_in_prompt_is_chosen_by_its_name_and_any_other_text_is_the_promp
         assert "<answer> and </answer>" in prompt
     for text in ("Be brief.", "Ponder", ""):
         assert resolve_system_prompt(text) == text
+
+
+@pytest.mark.parametrize("value", [5, None, ["think"]])
+def test_a_system_prompt_that_is_no_text_is_quoted(value: Any) -> None:
+    with pytest.raises(ConfigurationError, match="system_prompt must be text, got "):
+        resolve_system_prompt(value)
 
 
 def test_only_the_thinking_prompt_names_the_think_tags() -> None:

@@ -16,6 +16,7 @@ from reasoning_gym_environment import ReasoningGym
 from reasoning_gym_environment.errors import ConfigurationError
 from reasoning_gym_environment.inference.prompts import SYSTEM_PROMPTS, build_messages
 from reasoning_gym_environment.integrations.shared import (
+    after,
     evaluation_problems,
     parse_recipe,
     shared_gym,
@@ -87,6 +88,17 @@ def test_an_invalid_recipe_text_is_quoted(text: str) -> None:
         str(refused.value)
         == f"a recipe must be the text of a JSON object, got {text!r}"
     )
+
+
+def test_a_recipe_that_is_nested_too_deeply_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="must be the text of a JSON object"):
+        parse_recipe("[" * 200_000)
+
+
+@pytest.mark.parametrize("marker", ["", 5])
+def test_a_marker_that_no_reply_can_follow_is_refused(marker: Any) -> None:
+    with pytest.raises(ConfigurationError, match="reply_after must be what a reply"):
+        after("analysis assistantfinal 4", marker)
 
 
 def test_the_shared_gym_is_one_per_process() -> None:

@@ -274,6 +274,22 @@ def test_a_dataset_can_have_a_level(session: ReasoningGymEnvironment) -> None:
             },
             "unknown setting 'nme'; did you mean name?",
         ),
+        (
+            {**COMPOSITE, "dataset_specs": [{"name": "gcd"}] * 257},
+            "dataset_specs: the most are 256 datasets, got 257",
+        ),
+        (
+            {**COMPOSITE, "dataset_specs": {}},
+            "dataset_specs must be a list, got {}",
+        ),
+        (
+            {**COMPOSITE, "dataset_specs": [5]},
+            "dataset_specs.0 must be a mapping, got 5",
+        ),
+        (
+            {"dataset_name": "gcd", "seed": 1, "size": 1, "dataset_config": []},
+            "dataset_config must be a mapping, got []",
+        ),
         ({"level": 1}, "dataset_name is missing"),
         ({"sede": 1}, "unknown setting 'sede'; did you mean seed?"),
     ],

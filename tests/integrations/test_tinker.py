@@ -151,3 +151,11 @@ def test_it_does_not_import_atropos(tmp_path: Path) -> None:
     names = loaded("reasoning_gym_environment.integrations.tinker", tmp_path)
     assert "tinker_cookbook" in names
     assert not names & ATROPOS
+
+
+@pytest.mark.parametrize("problem", ["gcd", None, {}])
+def test_a_problem_that_is_none_is_refused(problem: Any, renderer: Any) -> None:
+    from reasoning_gym_environment.integrations.tinker import ReasoningGymProblemEnv
+
+    with pytest.raises(ConfigurationError, match="problem must be a Problem, got "):
+        ReasoningGymProblemEnv(problem, renderer)

@@ -359,3 +359,27 @@ def test_a_draft_of_gpt_oss_is_no_answer(gym: ReasoningGym) -> None:
         for text in (draft, whole)
     ]
     assert scores == [0.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"solution_str": None}, "completion must be text, got None"),
+        ({"ground_truth": 5}, "must be the text of a JSON object, got 5"),
+        ({"extra_info": [1]}, r"extra_info of a row must be a mapping, got \[1\]"),
+        ({"extra_info": {"curriculum_url": 5}}, "curriculum_url must be the address"),
+        ({"url": 5}, "url must begin with http:// or https://, got 5"),
+    ],
+)
+def test_wrong_types_of_a_row_are_named(
+    changes: dict[str, Any], says: str, gym: ReasoningGym
+) -> None:
+    from reasoning_gym_environment.integrations.verl import compute_score
+
+    [problem] = gym.problems("chain_sum", level=1)
+    row: dict[str, Any] = {
+        "solution_str": f"<answer>{problem.oracle}</answer>",
+        "ground_truth": json.dumps(problem.recipe.to_json()),
+    }
+    with pytest.raises(ConfigurationError, match=says):
+        compute_score("", **{**row, **changes})

@@ -251,9 +251,12 @@ def test_other_addresses_are_refused(url: str) -> None:
         "http://127.0.0.1:8080",
         "http://127.0.0.1:8080/a/b",
         "http:///a",
+        5,
+        float("nan"),
+        None,
     ],
 )
-def test_a_url_without_a_stream_is_refused(url: str) -> None:
+def test_a_url_without_a_stream_is_refused(url: Any) -> None:
     with pytest.raises(
         ConfigurationError, match=r"curriculum_url must be the address of a reward"
     ):
