@@ -11,6 +11,7 @@ FOLDERS = ("benchmarks", "docs", "examples", "research")
 NEEDS = {
     "research/labels": "z3",
     "research/learning.py": "torch",
+    "research/upstream.py": "torch",
     "examples/learn": "torch",
     "examples/train_a_language_model": "torch",
     "examples/train_with_trl.py": "trl",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
@@ -25,6 +25,7 @@ class Request(NamedTuple):
     n: int
     max_tokens: int
     temperature: float
+    top_p: float
     done: asyncio.Future[list[Sample]]
 
 
@@ -69,23 +70,30 @@ class Endpoint:
 
     async def completions(self, request: web.Request) -> web.Response:
         body = await request.json()
-        done: asyncio.Future[list[Sample]] = asyncio.get_running_loop().create_future()
         prompt = body["prompt"]
-        if body.get("top_p", 1) != 1:
-            raise web.HTTPBadRequest(text="top_p must be 1 here")
-        max_tokens = min(body["max_tokens"], CONTEXT - len(prompt))
-        await self.queue.put(
-            Request(prompt, body["n"], max_tokens, body["temperature"], done)
-        )
         choices = [
             {
                 "index": index,
                 "prompt_token_ids": prompt,
                 **choice(sample, self.policy.tokenizer),
             }
-            for index, sample in enumerate(await done)
+            for index, sample in enumerate(await self.samples(prompt, body))
         ]
         return web.json_response({"model": body["model"], "choices": choices})
+
+    async def samples(self, prompt: list[int], body: Mapping[str, Any]) -> list[Sample]:
+        """Return the completions that a request asks for."""
+        done: asyncio.Future[list[Sample]] = asyncio.get_running_loop().create_future()
+        asked = Request(
+            prompt=prompt,
+            n=body["n"],
+            max_tokens=min(body["max_tokens"], CONTEXT - len(prompt)),
+            temperature=body["temperature"],
+            top_p=body.get("top_p", 1.0),
+            done=done,
+        )
+        await self.queue.put(asked)
+        return await done
 
     async def work(self) -> None:
         """Sample for all requests in batches, forever."""
@@ -94,20 +102,21 @@ class Endpoint:
             await asyncio.sleep(WAIT_SECONDS)
             while not self.queue.empty() and sum(r.n for r in asked) < AT_ONCE:
                 asked.append(self.queue.get_nowait())
-            by_temperature = defaultdict(list)
+            by_distribution = defaultdict(list)
             for each in asked:
-                by_temperature[each.temperature].append(each)
-            for alike in by_temperature.values():
+                by_distribution[each.temperature, each.top_p].append(each)
+            for alike in by_distribution.values():
                 await self.sample(alike)
 
     async def sample(self, requests: list[Request]) -> None:
-        """Answer requests of one temperature; on a failure, each client gets status 500."""
+        """Answer requests of one temperature and top_p; on a failure, clients get status 500."""
         try:
             samples = await asyncio.to_thread(
                 self.policy.sample,
                 [request.prompt for request in requests for _ in range(request.n)],
                 max_tokens=max(request.max_tokens for request in requests),
                 temperature=requests[0].temperature,
+                top_p=requests[0].top_p,
             )
         except Exception as error:  # noqa: BLE001 - clients get it, and say it
             for request in requests:
@@ -143,9 +152,11 @@ def choice(sample: Sample, tokenizer: Any) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def served(policy: Policy) -> AsyncIterator[Endpoint]:
-    """Serve the policy during the block."""
-    endpoint = Endpoint(policy)
+async def served(
+    policy: Policy, make: Callable[[Policy], Endpoint] = Endpoint
+) -> AsyncIterator[Endpoint]:
+    """Serve the policy during the block, by an endpoint of this kind."""
+    endpoint = make(policy)
     runner = web.AppRunner(endpoint.app(), access_log=None, shutdown_timeout=0.5)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()

@@ -115,10 +115,14 @@ class Loop:
         await self.finish("problems", *options, "--force", "-o", str(path))
         return [json.loads(line)["messages"] for line in path.read_text().splitlines()]
 
-    async def evaluate(self, url: str, folder: Path) -> None:
+    async def evaluate(self, url: str, folder: Path, **settings: Any) -> None:
         """Evaluate the current weights, sampled as in training; items may not fit the context."""
         options = self.asks(
-            url, data_dir_to_save_evals=folder, eval_temperature=1.0, eval_attempts=4
+            url,
+            data_dir_to_save_evals=folder,
+            eval_temperature=1.0,
+            eval_attempts=4,
+            **settings,
         )
         await self.finish("evaluate", *options, accepted=(0, 3))  # 3: some items failed
 
@@ -186,16 +190,15 @@ class Loop:
         self, url: str, api_url: str, steps: int, settings: Mapping[str, Any]
     ) -> list[str]:
         """Return the options of `serve`: nearly on-policy, with every group on disk."""
-        return self.asks(
-            url,
-            rollout_server_url=api_url,
-            group_size=reinforce.GROUP_SIZE,
-            total_steps=steps,
-            steps_per_eval=0,
-            max_num_workers=32,
-            max_batches_offpolicy=1,
+        ours = {
+            "rollout_server_url": api_url,
+            "group_size": reinforce.GROUP_SIZE,
+            "total_steps": steps,
+            "steps_per_eval": 0,
+            "max_num_workers": 32,
+            "max_batches_offpolicy": 1,
             # Normalised, a partial credit of 0.01 would weigh as much as 1.
-            score_mode="threshold",
-            dump_all_rollouts=True,
-            **settings,
-        )
+            "score_mode": "threshold",
+            "dump_all_rollouts": True,
+        }
+        return self.asks(url, **{**ours, **settings})

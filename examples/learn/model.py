@@ -104,9 +104,17 @@ class Policy:
         self.lock = threading.Lock()
 
     def sample(
-        self, prompts: Sequence[Sequence[int]], *, max_tokens: int, temperature: float
+        self,
+        prompts: Sequence[Sequence[int]],
+        *,
+        max_tokens: int,
+        temperature: float,
+        top_p: float = 1.0,
     ) -> list[Sample]:
-        """Sample one completion of each prompt, with logprobs of the sampled distribution."""
+        """Sample one completion of each prompt.
+
+        Logprobs are those at this temperature, of all tokens whatever `top_p` leaves out.
+        """
         longest = max(map(len, prompts))
         pad, end = self.tokenizer.pad_token_id, self.tokenizer.eos_token_id
         ids = torch.tensor(
@@ -121,13 +129,15 @@ class Policy:
                 do_sample=not greedy,
                 temperature=None if greedy else temperature,
                 top_k=None,
+                top_p=None if greedy else top_p,
                 eos_token_id=end,
                 pad_token_id=pad,
                 return_dict_in_generate=True,
-                output_scores=True,
+                output_logits=True,
             )
         tokens = out.sequences[:, longest:]
-        logprobs = torch.log_softmax(torch.stack(out.scores, dim=1), dim=-1)
+        logits = torch.stack(out.logits, dim=1).float() / (temperature or 1.0)
+        logprobs = torch.log_softmax(logits, dim=-1)
         drawn = logprobs.gather(-1, tokens[..., None])[..., 0]
         best = logprobs.max(dim=-1).values
         return [
