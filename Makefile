@@ -7,6 +7,7 @@ FALSEPASS_VENV ?= .venv-falsepass
 RELEASE_VENV ?= .venv-release
 export PYTHONDONTWRITEBYTECODE =# the tests start hundreds of interpreters: none compiles again
 PYTEST = $(VENV)/bin/python -m pytest -n 4 --dist loadgroup
+SCRIPTS = $(filter-out research/make_suites.py research/reproducibility.py,$(wildcard research/*.py))
 SEPARATE = not slow and not real and not integration# what has targets of its own
 
 .PHONY: demo learn labels train-language-model test test-all test-learn test-integrations test-real test-llama falsepass quick lint docs \
@@ -61,6 +62,7 @@ lint: $(VENV)/.installed-dev  # style and types
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/mypy --python-version 3.14
+	$(VENV)/bin/mypy benchmarks $(SCRIPTS)
 
 docs: $(VENV)/.installed-all  # write the tables that are made from the code, and build site/
 	$(VENV)/bin/python docs/library_snapshot.py

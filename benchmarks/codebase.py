@@ -136,9 +136,9 @@ def definitions(
                 else [statement.target]
             )
             for target in targets:
-                for name in ast.walk(target):
-                    if isinstance(name, ast.Name):
-                        yield f"{scope}.{name.id}", statement.value
+                for place in ast.walk(target):
+                    if isinstance(place, ast.Name):
+                        yield f"{scope}.{place.id}", statement.value
         else:
             for block in ("body", "orelse", "finalbody"):
                 yield from definitions(getattr(statement, block, []), scope)
@@ -259,7 +259,9 @@ class CallGraph:
 
     def _find_passed(self) -> dict[tuple[str, str], list[ast.Name | ast.Attribute]]:
         """Return the functions that callers pass to constructors, by class and parameter."""
-        passed = defaultdict(list)
+        passed: dict[tuple[str, str], list[ast.Name | ast.Attribute]] = defaultdict(
+            list
+        )
         for module in self.modules:
             for call in ast.walk(module.tree):
                 if not isinstance(call, ast.Call):
@@ -283,7 +285,8 @@ class CallGraph:
             if isinstance(definition, ast.ClassDef):
                 yield from self._of_class(node.name)
             else:
-                wrapped = ast.Module([definition], [])
+                # `references` looks below what it is given: the definition itself may be a name.
+                wrapped = ast.Tuple([definition])  # type: ignore[list-item]  # any node will do
                 for reference in references(wrapped):
                     yield from self._targets(reference, node.receiver)
 
@@ -390,7 +393,8 @@ def parameters(info: nodes.TypeInfo) -> list[str]:
     """Return the names of a constructor's positional parameters."""
     symbol = info.get("__init__")
     init = symbol.node if symbol else None
-    return list(init.arg_names[1:]) if isinstance(init, nodes.FuncDef) else []
+    names = init.arg_names[1:] if isinstance(init, nodes.FuncDef) else []
+    return [name for name in names if name is not None]
 
 
 def position(code: ast.expr) -> Position:
@@ -452,8 +456,8 @@ def constants(tree: ast.Module) -> int:
     ]
     return sum(
         isinstance(name, ast.Name) and name.id.strip("_").isupper()
-        for scope in (tree, *classes)
-        for statement in scope.body
+        for body in (tree.body, *(one.body for one in classes))
+        for statement in body
         if isinstance(statement, ast.Assign | ast.AnnAssign)
         and statement.value
         and not (

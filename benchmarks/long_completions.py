@@ -140,7 +140,7 @@ async def register_trainer(url: str, tokens: int) -> None:
 def build(tokenizer: Path, inference: str, api: str, tokens: int) -> ReasoningGymEnv:
     config = ReasoningGymEnvConfig(
         tokenizer_name=str(tokenizer),
-        include_tasks="arithmetic",
+        include_tasks=["arithmetic"],
         group_size=GROUP_SIZE,
         max_token_length=2 * tokens + 4000,
         rollout_server_url=api,

@@ -89,11 +89,7 @@ def rows(
     for number in range(groups):
         task = rng.choice(tasks)
         progress = 1.0 if evaluation else number / groups
-        level = (
-            None
-            if evaluation
-            else float(min(3, int(progress * 4 * rng.random() * 1.5)))
-        )
+        level = None if evaluation else min(3, int(progress * 4 * rng.random() * 1.5))
         skill = talents[task] * (0.5 + 0.5 * progress) * (1 - 0.12 * (level or 0))
         parameters = {} if level is None else {"max_value": 9}
         seed = 2 * number + evaluation

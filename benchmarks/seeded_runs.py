@@ -31,7 +31,7 @@ from typing import Any
 
 import aiohttp
 from transformers import AutoTokenizer
-from wandb.proto.wandb_internal_pb2 import Record
+from wandb.proto.wandb_internal_pb2 import Record  # type: ignore[attr-defined]  # made at import
 
 from reasoning_gym_environment.demo.policy import Sample
 from reasoning_gym_environment.demo.server import PolicyServer, build_tokenizer
@@ -254,7 +254,7 @@ async def run_process_and_evaluate(
         recorder.keep_files(f"process-{name}/dump", f"dumps-{name}/*.jsonl")
         recorder.keep_files(f"process-{name}/groups", f"groups-{name}.jsonl")
     for name, attempts in (("first", 1), ("second", 3)):
-        changes = {"eval_attempts": attempts, "eval_difficulties": "0.5"}
+        changes = {"eval_attempts": str(attempts), "eval_difficulties": "0.5"}
         settings = options(
             url, tokenizer, "openai", data_dir_to_save_evals=f"evals-{name}", **changes
         )

@@ -127,7 +127,7 @@ def load_class(spec: str | None) -> type[Any]:
 
 
 def build(cls: type[Any], tokenizer: Path, options: argparse.Namespace) -> Any:
-    measured = (
+    measured: Any = (
         cls
         if cls is ReasoningGymEnv
         else type("M", (cls,), {"server_cls": InstantServer})

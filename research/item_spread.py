@@ -99,7 +99,7 @@ def spans(groups: Groups) -> dict[str, float]:
             lambda group: group.task, [g for g in groups if g.recipe.level is not None]
         ).items()
     ):
-        levels = group_by(lambda group: group.recipe.level, own)
+        levels = group_by(lambda group: group.recipe.level or 0, own)
         if len(levels) < STEADY:
             continue
         evidence = {

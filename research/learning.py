@@ -324,7 +324,7 @@ def mean_levels(groups: Groups) -> dict[str, float]:
         lambda group: group.task, [g for g in groups if g.recipe.level is not None]
     )
     return {
-        t: statistics.mean(g.recipe.level for g in own)
+        t: statistics.mean(g.recipe.level or 0 for g in own)
         for t, own in sorted(by_task.items())
     }
 

@@ -125,7 +125,7 @@ def to_result(arm: str, seed: int, rows: Sequence[dict[str, str]]) -> Result:
 def held_out(point: Result, difficulty: str = "") -> float:
     """Return the solved share of the held-out items, of one difficulty or of all alike."""
     return statistics.mean(
-        v for d, v in point["solved"].items() if difficulty in ("", d)
+        float(v) for d, v in point["solved"].items() if difficulty in ("", d)
     )
 
 
@@ -194,7 +194,7 @@ def over_the_run(run: Result) -> float:
 
 def area(run: Result) -> float:
     """Return the mean height of the held-out curve, the start included."""
-    points = [(point["rollouts"], held_out(point)) for point in run["curve"]]
+    points = [(float(each["rollouts"]), held_out(each)) for each in run["curve"]]
     whole = sum((b - a) * (low + high) / 2 for (a, low), (b, high) in pairwise(points))
     return whole / (points[-1][0] - points[0][0])
 
@@ -205,7 +205,7 @@ def rollouts_per_signal(run: Result) -> float:
     mixed = sum(
         (b["rollouts"] - a["rollouts"]) * b["signal"] for a, b in pairwise(windows)
     )
-    return _GROUP_SIZE * windows[-1]["rollouts"] / mixed
+    return _GROUP_SIZE * float(windows[-1]["rollouts"] / mixed)
 
 
 def memorized(run: Result) -> float:
@@ -214,7 +214,7 @@ def memorized(run: Result) -> float:
     if not pairs:
         return math.nan
     return statistics.mean(
-        each["again_solved"] - each["alike_solved"] for each in pairs
+        float(each["again_solved"] - each["alike_solved"]) for each in pairs
     )
 
 
@@ -329,7 +329,7 @@ def _over_time(
 
 
 def _mean_level(window: Result) -> float:
-    return statistics.mean(window["levels"].values())
+    return statistics.mean(map(float, window["levels"].values()))
 
 
 def _draw(axes: Any, curves: Sequence[Curve], *, label: str, color: str) -> None:

@@ -185,7 +185,9 @@ async def main(folder: Path, paper: Path | None, only: set[str]) -> None:
                 zip(problems, (difficulty for _, difficulty in items), strict=True)
             )
             write(folder, manifest(name, about, made, []))
-        for name in {"paper-easy", "paper-hard"} & only if paper else ():
+        for name in {"paper-easy", "paper-hard"} & only:
+            if paper is None:
+                continue
             items = of_paper(paper, name)
             problems = await with_progress(
                 [make_or_fault(pool.generate, r) for r, _ in items], name

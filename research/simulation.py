@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from reasoning_gym_environment.demo.policy import Learner, spread_skills
 from reasoning_gym_environment.problems.levels import LevelPolicy
 from reasoning_gym_environment.problems.sampler import Sampler
-from reasoning_gym_environment.records import Ladder
+from reasoning_gym_environment.records import Ladder, Recipe
 
 GROUP_SIZE = 8
 
@@ -79,7 +79,8 @@ def simulate(
     )
     rng = random.Random(seed)
     numbers: Counter[str] = Counter()
-    flying, groups = [], []
+    flying: list[Recipe] = []
+    groups: list[Group] = []
     total = setting.groups_per_task * len(heights)
     while len(groups) < total:
         while len(flying) <= setting.in_flight:

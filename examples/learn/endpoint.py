@@ -134,7 +134,7 @@ class Endpoint:
 
 def cut(sample: Sample, most: int) -> Sample:
     """Truncate a completion to `most` tokens."""
-    return Sample(*(part[:most] for part in sample))
+    return Sample(sample.tokens[:most], sample.logprobs[:most], sample.best[:most])
 
 
 def choice(sample: Sample, tokenizer: Any) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import reinforce
 from model import CONTEXT, Policy
+from reinforce import Steps
 
 from reasoning_gym_environment import ApiServer
 
@@ -142,7 +143,7 @@ class Loop:
             settings: of the environment, for training alone.
         """
 
-        def train(api_url: str) -> reinforce.Steps:
+        def train(api_url: str) -> Steps:
             return reinforce.train(
                 policy, reinforce.settings(api_url, self.folder, steps=steps)
             )
@@ -151,7 +152,7 @@ class Loop:
 
     async def train(
         self,
-        train: Callable[[str], reinforce.Steps],
+        train: Callable[[str], Steps],
         url: str,
         goes_on: Callable[[dict[str, float] | None], bool],
         *,
@@ -165,8 +166,8 @@ class Loop:
         """
         ends = threading.Event()
 
-        def work() -> None:
-            for metrics in train(api.url):
+        def work(api_url: str) -> None:
+            for metrics in train(api_url):
                 if ends.is_set() or not goes_on(metrics):
                     return
 
@@ -174,7 +175,7 @@ class Loop:
             ApiServer() as api,
             self.command("serve", *self.serves(url, api.url, steps, settings)) as serve,
         ):
-            training = asyncio.create_task(asyncio.to_thread(work))
+            training = asyncio.create_task(asyncio.to_thread(work, api.url))
             served = asyncio.create_task(serve.wait())
             try:
                 await asyncio.wait(

@@ -264,7 +264,7 @@ def loading_tokenizer(config: Any, servers: Sequence[Any]) -> Iterator[None]:
         with TemporaryDirectory() as folder, waiting:
             if not name:
                 empty = Tokenizer(WordLevel({"": 0}, unk_token=""))
-                fast = PreTrainedTokenizerFast(tokenizer_object=empty)  # type: ignore[no-untyped-call]  # transformers ships no types
+                fast = PreTrainedTokenizerFast(tokenizer_object=empty)
                 fast.save_pretrained(folder)
             config.tokenizer_name = name or folder
             yield

@@ -275,7 +275,7 @@ def build_tokenizer(folder: Path) -> Path:
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
     )
     tokenizer.train_from_iterator([_CORPUS], trainer)
-    PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]  # transformers ships no types
+    PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         pad_token="<|pad|>",
         eos_token=TURN_END,
