@@ -59,6 +59,7 @@ CHECKS: Mapping[str, Check] = {
     "sentence_reordering": algorithmic.sentence_reordering,
     "simple_equations": algebra.simple_equations,
     "simple_geometry": geometry.simple_geometry,
+    "sokoban": games.sokoban,
     "string_manipulation": algorithmic.string_manipulation,
     "survo": games.survo,
     "syllogism": logic.syllogism,

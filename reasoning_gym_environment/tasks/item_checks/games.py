@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from ...records import Fault, FaultKind
-from .faults import Entry, ambiguous, false_label
+from .faults import Entry, ambiguous, false_label, unanswerable
 
 
 def emoji_mystery(entry: Entry) -> Fault | None:
@@ -90,6 +90,13 @@ def mahjong_puzzle(entry: Entry) -> Fault | None:
         if entry["answer"] == right
         else false_label(f"the last card makes {right}")
     )
+
+
+def sokoban(entry: Entry) -> Fault | None:
+    """Find boards that are solved before the first move: any text without a push solves them."""
+    if "@" in entry["metadata"]["gamestr"]:  # a box that is not on a goal
+        return None
+    return unanswerable("every box stands on a goal before the first move")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

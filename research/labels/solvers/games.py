@@ -784,7 +784,10 @@ def sokoban(question: str) -> Solution:
     right = [found, found + _idle(depot, found)]
     wrong = [text for text in (found[:-1], found[::-1]) if not accepts(text)]
     return Solution(
-        accepts=accepts, right=[text for text in right if text], wrong=wrong
+        accepts=accepts,
+        right=[text for text in right if text],
+        wrong=wrong,
+        ambiguous="" if found else "the board is solved before the first move",
     )
 
 
