@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
@@ -17,7 +18,7 @@ from reasoning_gym_environment.scoring.extraction import less_formatted, readabl
 from reasoning_gym_environment.scoring.guards import GUARDS, max_score
 from reasoning_gym_environment.scoring.guards.algorithmic import given_numbers
 from reasoning_gym_environment.tasks.datasets import Datasets
-from reasoning_gym_environment.tasks.facts import known_categories
+from reasoning_gym_environment.tasks.facts import known_categories, solved_score
 from reasoning_gym_environment.tasks.ladders import build_ladders
 
 # The library leaves files open.
@@ -393,19 +394,23 @@ def test_ten_right_letters_of_a_longer_word_have_no_full_credit() -> None:
     assert max_score("figlet_font", "criminatory", entry) == 1.0
 
 
-def test_a_decimal_result_may_be_rounded_but_has_no_wrong_digits() -> None:
+def test_a_decimal_result_has_all_digits_and_no_wrong_ones() -> None:
     question = (
         "Please solve this problem to a maximum of 12 significant digits, rounding up."
     )
     for label, right, wrong in (
-        ("5.647104", ["5.6471040", "5.6471"], ["5.647704", "5.647105", "5.648"]),
+        (
+            "5.647104",
+            ["5.6471040", "5.647104E0"],
+            ["5.647704", "5.647105", "5.648", "5.6471", "5.65"],
+        ),
         (
             "0.366662044099",
             ["0.366662044101", "0.3666620440987"],
-            ["0.366533062", "0.366662044113"],
+            ["0.366533062", "0.366662044113", "0.367", "0.3666620"],
         ),
         ("-3.10", ["-3.1"], []),
-        ("1E-7", ["0", "0.0000"], ["0.0000000"]),
+        ("1E-7", ["0.0000001"], ["0", "0.0000", "0.0000000"]),
         ("5.64", [], ["NaN", "Infinity", "five", "1e-999999999"]),
     ):
         entry = {"answer": label, "question": question}
@@ -437,3 +442,42 @@ def test_an_object_that_repeats_a_key_is_no_answer(items: Items) -> None:
     assert max_score("quantum_lock", twice, lock) == 0.0
     for deep in ("[" * 200_000, '{"a": {"b": 1}, "c": {"b": 1}}'):
         assert max_score("graph_color", deep, {"answer": None}) == 1.0
+
+
+TOLERANT = {
+    "advanced_geometry": 0.1,
+    "coin_flip": 1e-12,
+    "complex_arithmetic": 0.1,
+    "decimal_arithmetic": 1e-6,
+    "number_format": 1,
+    "polynomial_equations": 0.01,
+    "pool_matrix": 0.3,
+    "power_function": 1e-12,
+}
+"""Tasks whose verifiers compare numbers with a tolerance, and their smallest number of which one
+percent more can't be a rounding: each question says to how many places."""
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("task", sorted(TOLERANT))
+def test_no_tolerance_solves_another_number_at_any_level(
+    items: Items, task: str
+) -> None:
+    """The labels of some levels lie closer together than the verifiers' tolerances."""
+    [ladder] = build_ladders([task]).values()
+    datasets, levels = Datasets(), enumerate(ladder.levels)
+    tried = 0
+    for (level, parameters), seed in product(levels, range(MANY)):
+        recipe = Recipe(task=task, seed=seed, level=level, parameters=parameters)
+        entry = datasets.entry(recipe)
+        number = re.search(r"\d+(\.\d+)?(e-?\d+)?", entry["answer"])
+        if "/" in entry["answer"] or number is None:
+            continue
+        if float(number[0]) < TOLERANT[task]:
+            continue
+        before, after = entry["answer"].split(number[0], 1)
+        wrong = f"{before}{float(number[0]) * 1.02!r}{after}"
+        earned = min(items.verified(task, wrong, entry), max_score(task, wrong, entry))
+        assert earned < solved_score(task), (level, wrong, entry["answer"])
+        tried += 1
+    assert tried > MANY

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 from .oracle import bare, credit_above_chance
@@ -90,16 +92,29 @@ def given_numbers(answer: str, entry: Mapping[str, Any]) -> float:
 
 
 def pooled_numbers(answer: str, entry: Mapping[str, Any]) -> float:
-    """Refuse errors above 0.01: the question asks for two decimals, the verifier allows 1 %."""
-    try:
-        numbers, right = (
-            [float(cell) for cell in text.split()] for text in (answer, entry["answer"])
-        )
-    except ValueError:
+    """Refuse numbers that aren't the exact ones, rounded to the places shown, at least two.
+
+    The question asks for two decimals, and the verifier allows an error of 1 %.
+    """
+    right = entry["metadata"]["solution"]
+    rows = [line.split() for line in answer.splitlines() if line.strip()]
+    if [len(row) for row in rows] != [len(row) for row in right]:
         return 0.0
-    if len(numbers) != len(right):
+    pairs = zip(itertools.chain(*rows), itertools.chain(*right), strict=True)
+    if all(_is_rounded(text, exact) for text, exact in pairs):
         return 1.0
-    errors = [abs(a - b) for a, b in zip(numbers, right, strict=True)]
-    # One unit of the second decimal, as halves may be rounded up or down. The verifier pays 0.1 for
-    # any matrix of the right shape.
-    return 1.0 if max(errors, default=0.0) < 0.0101 else 0.1
+    return 0.1  # as the verifier for any matrix of the right shape
+
+
+def _is_rounded(text: str, exact: float) -> bool:
+    """Return whether a text is a number rounded to the places that it shows, at least two."""
+    try:
+        value = Decimal(text)
+        exponent = value.normalize().as_tuple().exponent
+    except ArithmeticError:  # not a number
+        return False
+    if not isinstance(exponent, int):  # not finite
+        return False
+    half_a_unit = 0.5 * 10.0 ** min(-2, exponent)
+    # Halves may be rounded up or down.
+    return abs(float(value) - exact) <= half_a_unit + 1e-9

@@ -10,31 +10,28 @@ from typing import Any
 
 from .oracle import closeness
 
+LAST_DIGIT_ERROR = 10
+"""Units of the last digit by which a rounded result may be off: each step may be rounded."""
+
 
 def decimal_digits(answer: str, entry: Mapping[str, Any]) -> float:
-    """Refuse wrong digits: the verifier allows an error of 0.001, however many digits are shown.
+    """Refuse wrong and missing digits: the verifier allows an error of 0.001, whatever is asked.
 
-    An answer may be rounded to fewer digits. The last ones of a label that has as many digits as
-    the question allows depend on how each step is rounded.
+    A label with as many digits as the question asks for is rounded, and its last ones depend on how
+    each step is. Any other label is exact.
     """
     try:
         value = Decimal(answer)
         right = Decimal(entry["answer"])
-        digits = re.findall(r"maximum of (\d+) significant digits", entry["question"])[
-            0
-        ]
-        is_rounded = len(right.as_tuple().digits) >= int(digits)
-        allowed = max(
-            _half_a_unit(value), 20 * _half_a_unit(right) if is_rounded else Decimal(0)
+        digits = int(
+            re.findall(r"maximum of (\d+) significant digits", entry["question"])[0]
         )
+        is_rounded = len(right.as_tuple().digits) >= digits
+        unit = Decimal(1).scaleb(int(right.as_tuple().exponent))
+        allowed = LAST_DIGIT_ERROR * unit if is_rounded else Decimal(0)
         return 1.0 if abs(value - right) <= allowed else 0.0
     except (ArithmeticError, ValueError):  # not a number, or not finite
         return 0.0
-
-
-def _half_a_unit(number: Decimal) -> Decimal:
-    """Return half of the place value of the last digit; raise ValueError if it is not finite."""
-    return Decimal("0.5").scaleb(int(number.as_tuple().exponent))
 
 
 def chosen_number(answer: str, entry: Mapping[str, Any]) -> float:
