@@ -274,7 +274,9 @@ async def _examine(
     )
     others = [probe.answer for probe in probes if not probe.is_right]
     examine: Callable[[], Examination]
-    examine = partial(Examination, problem.recipe.task, problem.question, label, others)
+    examine = partial(
+        Examination, problem.recipe.task, problem.question, _label(problem), others
+    )
     try:
         found = await asyncio.get_running_loop().run_in_executor(executor, examine)
     except UnreadableQuestionError as error:
@@ -288,6 +290,14 @@ async def _examine(
         kind = Kind.CONVENTION if problem.recipe.task in CONVENTIONS else Kind.AMBIGUOUS
         return [_example(problem, kind, detail=f"{found.ambiguous}; right: {right}")]
     return await _disagreements(pool, problem, found) if verified else []
+
+
+def _label(problem: Problem) -> str | None:
+    """Return an item's answer, or the example of one where several are right."""
+    if problem.oracle is not None:
+        return problem.oracle
+    example: str | None = loads(problem.entry)["metadata"].get("example_answer")
+    return example
 
 
 async def _disagreements(

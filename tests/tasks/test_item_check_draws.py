@@ -17,6 +17,19 @@ HARDEST_POLYNOMIALS = {"min_degree": 3, "max_degree": 4, "min_terms": 5, "max_te
         ("circuit_logic", 55433, {}, FaultKind.AMBIGUOUS),
         ("number_filtering", 3492279, {}, FaultKind.FALSE_LABEL),
         ("polynomial_equations", 17, HARDEST_POLYNOMIALS, FaultKind.FALSE_LABEL),
+        (
+            "propositional_logic",
+            7192463212264012,
+            {
+                "min_vars": 4,
+                "max_vars": 6,
+                "min_statements": 4,
+                "max_statements": 6,
+                "min_complexity": 3,
+                "max_complexity": 3,
+            },
+            FaultKind.FALSE_LABEL,
+        ),
         ("simple_equations", 490289047, {}, FaultKind.UNANSWERABLE),
     ],
 )

@@ -10,15 +10,12 @@ from typing import Any
 
 from .oracle import closeness
 
-LAST_DIGIT_ERROR = 10
-"""Units of the last digit by which a rounded result may be off: each step may be rounded."""
-
 
 def decimal_digits(answer: str, entry: Mapping[str, Any]) -> float:
     """Refuse wrong and missing digits: the verifier allows an error of 0.001, whatever is asked.
 
-    A label with as many digits as the question asks for is rounded, and its last ones depend on how
-    each step is. Any other label is exact.
+    A label with as many digits as the question asks for is rounded, and an answer may show more.
+    Any other label is exact.
     """
     try:
         value = Decimal(answer)
@@ -27,8 +24,8 @@ def decimal_digits(answer: str, entry: Mapping[str, Any]) -> float:
             re.findall(r"maximum of (\d+) significant digits", entry["question"])[0]
         )
         is_rounded = len(right.as_tuple().digits) >= digits
-        unit = Decimal(1).scaleb(int(right.as_tuple().exponent))
-        allowed = LAST_DIGIT_ERROR * unit if is_rounded else Decimal(0)
+        last_place = int(right.as_tuple().exponent)
+        allowed = Decimal("0.5").scaleb(last_place) if is_rounded else Decimal(0)
         return 1.0 if abs(value - right) <= allowed else 0.0
     except (ArithmeticError, ValueError):  # not a number, or not finite
         return 0.0

@@ -80,9 +80,13 @@ def _table(tokens: Iterator[str], variables: Mapping[str, int], full: int) -> in
 
 
 def propositional_logic(entry: Entry) -> Fault | None:
-    """Find premises that contradict one another, or that are all tautologies."""
+    """Find premises that contradict one another or are all tautologies, and false examples.
+
+    Where the library finds no conclusion in a hundred tries, its example is the first variable.
+    """
     premises = entry["metadata"]["premises"]
-    names = sorted(set(re.findall("[A-Z]", "".join(premises))))
+    example = entry["metadata"]["example_answer"]
+    names = sorted(set(re.findall("[A-Z]", "".join([*premises, example]))))
     size = 2 ** len(names)
     full = 2**size - 1
     variables = {
@@ -96,6 +100,8 @@ def propositional_logic(entry: Entry) -> Fault | None:
         return ambiguous("the premises contradict one another")
     if given == full:
         return unanswerable("only tautologies follow")
+    if given & ~_table(iter(example.replace(" ", "")), variables, full):
+        return false_label(f"the example {example} does not follow")
     return None
 
 

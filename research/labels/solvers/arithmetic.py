@@ -288,7 +288,9 @@ def _decimal_arithmetic(question: str) -> Solution:
     digits, value = int(found[1]), Fraction(_evaluate(found[2]))
     right = _rounded(value, digits)
     places = max(len(number) for number in re.findall(r"\.(\d+)", found[2]))
-    steps = (_unit(value, digits), -_unit(value, digits), Fraction(1, 10**places))
+    unit = _unit(value, digits)
+    # More digits than the question asks for may follow.
+    steps = (unit, -unit, max(unit, Fraction(1, 10**places)))
     return _number(right, wrong=[_decimal(right + step) for step in steps])
 
 

@@ -352,8 +352,18 @@ def propositional_logic(question: str) -> Solution:
     )
 
     def follows(text: str) -> bool:
+        # A conclusion may name what the premises don't; it must hold whatever that is.
+        others = sorted(set(re.findall(r"[A-Z]", text)) - tables.keys())
+        if len(others) > 3:
+            return False
         try:
-            return not given & ~_Formula(text, tables, full).table
+            return not any(
+                given
+                & ~_Formula(
+                    text, tables | dict(zip(others, values, strict=True)), full
+                ).table
+                for values in product((0, full), repeat=len(others))
+            )
         except UnreadableQuestionError:
             return False
 
