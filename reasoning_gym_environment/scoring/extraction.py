@@ -42,11 +42,22 @@ _NUMBER = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 _WORD = re.compile(
-    "yes|no|true|false|on|off|undetermined|peng|chi|pass|(mon|tues|wednes|thurs|fri|satur|sun)day"
+    "yes|no|true|false|on|off|undetermined|infeasible|peng|chi|pass|(mon|tues|wednes|thurs|fri|satur|sun)day"
 )
 """Answers that no other answer differs from in letter case alone."""
 
 _TIMES = "\N{MULTIPLICATION SIGN}"
+_LATEX_SIGNS = {
+    r"\times": _TIMES,
+    r"\cdot": "·",
+    r"\div": "÷",
+    r"\left": "",
+    r"\right": "",
+    r"\dfrac": r"\frac",
+    r"\tfrac": r"\frac",
+}
+_LATEX_FRACTION = re.compile(r"\\[dt]?frac\s*{\s*(\d+)\s*}\s*{\s*(\d+)\s*}")
+_DEGREES = re.compile(r"\s*(°|\^\\circ|\^\{\s*\\circ\s*\}|\\degree)\s*$")
 _SIGNS = str.maketrans(f"{_TIMES}·⋅÷\N{MINUS SIGN}[]", "***/-()")
 
 
@@ -167,6 +178,9 @@ def _inside(
         inner = _between(text, begin, end, fence[0], "```")
     elif mark := _PAIRED.match(text, begin, end):
         inner = _between(text, begin, end, mark[0], mark[0])
+    elif text.startswith(("\\(", "\\["), begin, end):
+        closing = "\\)" if text[begin + 1] == "(" else "\\]"
+        inner = _between(text, begin, end, text[begin : begin + 2], closing)
     elif (
         text.startswith(box, begin, end)
         and closings.get(begin + len(box) - 1) == end - 1
@@ -230,11 +244,9 @@ def readable_form(
         >>> readable_form("puzzle24", "Make 24 using 6, 4", "6 ÷ 4 = 24", "4*6")
         '6 / 4'
     """
-    if (
-        oracle is None
-        or answer.strip() == oracle.strip()
-        or len(answer) > 4 * len(oracle) + 1000
-    ):
+    if oracle is None:  # the verifier judges, except formatting
+        return strip_formatting(answer) if task in ladder_heights() else answer
+    if answer.strip() == oracle.strip() or len(answer) > 4 * len(oracle) + 1000:
         return answer
     forms = [answer.strip(), *less_formatted(answer)]
     # A verifier that isn't the library's may judge notation.
@@ -249,6 +261,11 @@ def _is_same(task: str, question: str, text: str, oracle: str) -> bool:
     """Return whether a text is the oracle but for its notation."""
     if task == "advanced_geometry" and is_angle(text, _angle_at_b(question)):
         return True
+    if task == "simple_geometry":
+        text = _DEGREES.sub("", text)
+    fraction = _LATEX_FRACTION.fullmatch(text)
+    if fraction:
+        text = f"{fraction[1]}/{fraction[2]}"
     name = re.match(r"([a-z])\s*=", text)
     if task == "simple_equations" and name and re.search(rf"\b{name[1]}\b", question):
         text = text[name.end() :]
@@ -284,11 +301,17 @@ def _is_same_json(text: str, oracle: str) -> bool:
 
 def _with_plain_signs(task: str, question: str, text: str) -> str:
     """Return a text with the signs that the task's verifier reads."""
+    given = text
+    text = re.sub(
+        r"\\[a-z]+", lambda command: _LATEX_SIGNS.get(command[0], command[0]), text
+    )
     match task:
         case "prime_factorization" if re.fullmatch(
             rf"\d+(\s*[xX*·⋅{_TIMES}]\s*\d+)*", text
         ):
             return f" {_TIMES} ".join(re.findall(r"\d+", text))
+        case "fraction_simplification":
+            return text
         case "coin_flip":
             return _plain_probability(text)
         case "countdown" | "puzzle24":
@@ -306,7 +329,7 @@ def _with_plain_signs(task: str, question: str, text: str) -> str:
             | "intermediate_integration"
         ):
             return text.replace("^", "**").translate(_SIGNS)
-    return text
+    return given
 
 
 def _plain_probability(text: str) -> str:
@@ -316,7 +339,7 @@ def _plain_probability(text: str) -> str:
         >>> _plain_probability("77.34%"), _plain_probability(r"\frac{99}{128}")
         ('0.7734', '99/128')
     """
-    fraction = re.fullmatch(r"\\d?frac\s*{\s*(\d+)\s*}\s*{\s*(\d+)\s*}", text)
+    fraction = _LATEX_FRACTION.fullmatch(text)
     if fraction:
         return f"{fraction[1]}/{fraction[2]}"
     percent = re.fullmatch(r"(\d{1,3}(?:\.\d{1,100})?)\s*\\?%", text)
@@ -335,13 +358,13 @@ def _angle_at_b(question: str) -> float:
 
 
 def is_angle(text: str, exact: float) -> bool:
-    """Return whether a text is an angle, rounded to the places that it shows, at least two.
+    r"""Return whether a text is an angle, rounded to the places that it shows, at least two.
 
     Example:
-        >>> [is_angle(text, 34.0953) for text in ("34.09", "34.10", "34.095°")]
-        [False, True, True]
+        >>> [is_angle(text, 34.0953) for text in ("34.09", "34.10", "34.095°", r"34.1^\circ")]
+        [False, True, True, True]
     """
-    number = _read_number(text.rstrip().removesuffix("°"))
+    number = _read_number(_DEGREES.sub("", text))
     if number is None:
         return False
     value = float(number)

@@ -34,6 +34,12 @@ SAME = [
     ("simple_equations", EQUATION, "w = 1", "1"),
     ("advanced_geometry", ANGLE, "34.095", "34.09°"),
     ("advanced_geometry", ANGLE, "34.095°", "34.09°"),
+    ("advanced_geometry", ANGLE, r"$34.09^\circ$", "34.09°"),
+    ("advanced_geometry", ANGLE, r"\(34.095^{\circ}\)", "34.09°"),
+    ("simple_geometry", "", r"77^\circ", "77"),
+    ("shortest_path", "", "**Infeasible**", "infeasible"),
+    ("dice", "", r"\(\tfrac{1}{2}\)", "1/2"),
+    ("gcd", "", r"\[ 42 \]", "42"),
 ]
 OTHER = [
     ("list_functions", "", "[8.5,60]", "[8, 60]"),
@@ -50,6 +56,9 @@ OTHER = [
     ("products", "", "1, 850", "1850"),
     ("syllogism", "", "yes or no", "Yes"),
     ("fraction_simplification", "", "1 7/45", "17/45"),
+    ("dice", "", r"1\frac{7}{45}", "17/45"),
+    ("advanced_geometry", ANGLE, r"34.2^\circ", "34.09°"),
+    ("shortest_path", "", "Infeasible? up", "infeasible"),
     ("rotate_matrix", "", " 1 2\n34", "1 2\n3 4"),
     ("simple_equations", EQUATION, "x = 1", "1"),
     ("simple_equations", EQUATION, "w = 7*1", "1"),
@@ -89,10 +98,15 @@ RIGHT = {
     "coin_flip": ["' / '.join(map(str, float(oracle).as_integer_ratio()))"],
     "countdown": [
         "oracle + ' = ' + target",
+        r"r'\(' + oracle.replace('*', r'\times') + r' = ' + target + r'\)'",
         "oracle.replace('*', times).replace('-', minus)",
     ],
     "polynomial_multiplication": ["oracle.replace('**', '^')"],
+    "fraction_simplification": [
+        r"oracle.strip('$').replace('dfrac', 'tfrac').replace(r'\frac', r'\tfrac')"
+    ],
     "prime_factorization": [
+        r"r'$' + oracle.replace(times, r'\times') + '$'",
         "oracle.replace(times, 'x')",
         "oracle.replace(f' {times} ', '*')",
     ],
@@ -118,6 +132,7 @@ WRONG = {
     "polynomial_multiplication": [
         *("'2*(' + oracle.replace('**', '^') + ')'", "oracle.replace('**', '*')")
     ],
+    "fraction_simplification": [r"r'\tfrac{1}{1}'", r"r'\tfrac{7}{9}'"],
     "prime_factorization": [
         *(
             "oracle.replace(times, '+')",
@@ -175,3 +190,19 @@ async def test_no_text_is_verified_twice(answer: str, times: int) -> None:
             problem, texts, Refusing(), answer_tolerance=tolerance, any_form=True
         )
         assert len(seen) == len(set(seen)) == 16 * times
+
+
+async def test_formatting_costs_no_verdict_where_several_answers_are_right(
+    pool: TaskPool,
+) -> None:
+    problem = await pool.generate(Recipe(task="propositional_logic", seed=5))
+    right = "P ∧ ¬S"
+    wrong = "¬P"
+    forms = ("{}", "**{}**", r"\({}\)", "```\n{}\n```")
+    for answer, solved in ((right, True), (wrong, False)):
+        texts = [f"<answer>{form.format(answer)}</answer>" for form in forms]
+        graded = await verify_texts(
+            problem, texts, pool, answer_tolerance=False, any_form=True
+        )
+        found = [verdict.status is Status.SOLVED for _, verdict in graded]
+        assert found == [solved] * len(forms), graded

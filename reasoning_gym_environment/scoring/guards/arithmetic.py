@@ -44,8 +44,13 @@ def chosen_number(answer: str, entry: Mapping[str, Any]) -> float:
 
 
 def duration(answer: str, entry: Mapping[str, Any]) -> float:
-    """Pay by relative error: on the scale of the whole range any constant is near."""
+    """Pay by relative error: on the scale of the whole range any constant is near.
+
+    A minus sign before a zero changes nothing for the verifier: it reads `-00:05` as `00:05`.
+    """
     kind = entry["metadata"]["task_type"]
+    if _is_negative(answer) != _is_negative(entry["answer"]):
+        return 0.0
     try:
         actual = _seconds(answer, kind)
     except (
@@ -55,6 +60,11 @@ def duration(answer: str, entry: Mapping[str, Any]) -> float:
     ):  # no time: the verifier reads `12:00:00.-5`
         return 0.0
     return closeness(actual, _seconds(entry["answer"], kind))
+
+
+def _is_negative(text: str) -> bool:
+    """Return whether a duration has a minus sign, in days or hours."""
+    return re.search(r"(^|,)\s*[-\u2212]", text) is not None
 
 
 def _seconds(text: str, kind: str) -> float:
