@@ -16,7 +16,7 @@ from ..errors import FixableError
 from ..problems.suites import Suite
 from ..records import recipe_key
 from ..storage.rows import StoredGroup, StoredRollout
-from ..tasks.facts import floors
+from ..tasks.facts import PAYS_ANY_ANSWER, floors
 from ..util.values import group_by, table
 from .estimators import (
     Clusters,
@@ -299,7 +299,7 @@ def common_items(
     """Return each standing's attempts at the items that all have scored, by task with a weight.
 
     A task has one from LEAST_ITEMS such items on, or if no task of the suite has as many. Of the
-    others, the number of items is returned.
+    others, the number of items is returned. A task that pays any answer doesn't count at all.
     """
     is_small = all(
         len(items.split()) < LEAST_ITEMS for items in standings[0].items.values()
@@ -308,6 +308,8 @@ def common_items(
     common: dict[str, list[Clusters]] = {}
     too_few: dict[str, int] = {}
     for task in standings[0].items:
+        if task in PAYS_ANY_ANSWER:
+            continue
         # One row an item, with the attempts of each standing; [] without a score.
         items = zip(*(standing.attempts(task) for standing in standings), strict=True)
         scored_by_all = [attempts for attempts in items if all(attempts)]

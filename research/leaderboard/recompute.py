@@ -25,6 +25,9 @@ ROOT = Path(__file__).parents[2]
 TASKS = ROOT / "reasoning_gym_environment" / "tasks"
 TABLES = Path(__file__).with_name("tables.md")
 LEAST = 20
+PAYS_ANY_ANSWER = "game_of_life_halting"
+"""The task that doesn't count: its verifier pays any answer."""
+
 Attempts = NDArray[np.int64]
 """Right and scored attempts by item, in two columns."""
 
@@ -48,7 +51,11 @@ def of_common_items(
         for task in every[0]
     }
     least = LEAST if max(len(own) for own in scored.values()) >= LEAST else 1
-    tasks = [task for task, own in scored.items() if own.sum() >= least]
+    tasks = [
+        task
+        for task, own in scored.items()
+        if own.sum() >= least and task != PAYS_ANY_ANSWER
+    ]
     return {
         m: {task: own[task][scored[task]] for task in tasks}
         for m, own in models.items()

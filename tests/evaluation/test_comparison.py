@@ -184,6 +184,17 @@ def test_a_task_without_twenty_common_items_has_neither_weight_nor_column() -> N
     )
 
 
+def test_a_task_that_pays_any_answer_does_not_count() -> None:
+    pays = {"game_of_life_halting": [1] * 40}
+    one = standing("one", gcd=[0] * 20, **pays)
+    other = standing("other", gcd=[1] * 10 + [0] * 10, **pays)
+    common, too_few = common_items([one, other])
+    assert (list(common), too_few) == (["gcd"], {})
+    table = leaderboard_table([one, other], CATEGORIES, {"gcd": 0.0})
+    assert "| 2 | one | 0.0% |" in table
+    assert "| 1 | other | 50.0% |" in table
+
+
 def test_where_no_task_of_a_suite_has_twenty_items_all_have_a_weight() -> None:
     """A category has a column from twenty items on."""
     tasks = {f"t{number}": [1] * 4 + [0] for number in range(4)}
