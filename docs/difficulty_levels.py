@@ -34,9 +34,46 @@ from reasoning_gym_environment.util.progress import with_progress
 TABLE = Path(__file__).with_name("difficulty-levels.csv")
 COLUMNS = (
     *("task", "level", "origin", "reason", "changes", "mean s", "max s", "characters"),
-    *("questions", "answers", "open", "chance"),
+    *("questions", "answers", "open", "chance", "rises by"),
 )
 PROCESSES = 2
+
+LONGER_QUESTIONS = "longer questions"
+PUBLISHED = "shares that 11 published models solve, by kind of item"
+RISES_BY = {
+    "acre": "experiments that show the tested object",
+    "advanced_geometry": "digits of the numbers",
+    "aiw": PUBLISHED,
+    "base_conversion": "digits of the number, in larger bases",
+    "coin_flip": "flips",
+    "count_bits": "bits of the number",
+    "countdown": "numbers to combine",
+    "fraction_simplification": "digits of the numbers",
+    "gsm_symbolic": "operations of the worked answers",
+    "intermediate_integration": "kinds of integrals, in the library's order",
+    "jugs": "moves of the shortest solution",
+    "knight_swap": "moves of the shortest solution",
+    "list_functions": PUBLISHED,
+    "mini_sudoku": "blank cells",
+    "number_sequence": "operations of the rule",
+    "palindrome_partitioning": "letters",
+    "polynomial_equations": "degree and terms",
+    "power_function": "exponent and base",
+    "prime_factorization": "digits of the number",
+    "puzzle24": "fewer ways to reach 24",
+    "quantum_lock": "moves of the shortest solution",
+    "rush_hour": "moves of the shortest solution",
+    "self_reference": "single misjudgments that lead to a false solution",
+    "simple_integration": "terms",
+    "string_splitting": "steps until nothing changes",
+    "string_synthesis": "steps until nothing changes",
+    "sudoku": "blank cells",
+    "syllogism": "forms of statements",
+    "time_intervals": PUBLISHED,
+    "tower_of_hanoi": "moves of the shortest solution",
+    "word_ladder": "words of the ladder",
+}
+"""What makes each level harder where questions don't get longer, as a reader of the items says."""
 
 
 def shown(parameters: Mapping[str, Any]) -> str:
@@ -82,6 +119,7 @@ def rows(ladder: TaskLadder, proofs: Sequence[LevelProof]) -> list[list[str]]:
             *(f"{proof.mean_seconds:.3f}", f"{max(proof.seconds):.2f}"),
             f"{proof.mean_characters:.0f}",
             *(str(len({*proof.questions.values()})), *_answers(proof)),
+            RISES_BY.get(proof.task, LONGER_QUESTIONS),
         ]
         for proof, changed in zip(proofs, described(ladder), strict=True)
     ]

@@ -1,20 +1,16 @@
 """Write the tasks and ladders of the installed reasoning-gym into the package.
 
 python docs/library_snapshot.py
-
-The chance at each level is that of docs/difficulty-levels.csv.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
-
-from difficulty_levels import read_table
 
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
 from reasoning_gym_environment.tasks import catalogue
@@ -23,9 +19,6 @@ from reasoning_gym_environment.tasks import catalogue
 async def main() -> None:
     async with TaskPool(PoolSettings(processes=1), Counter()) as pool:
         discovery, ladders_of_tasks = await pool.discover(), await pool.ladders()
-    chances = defaultdict[str, list[float | None]](list)
-    for row in read_table():
-        chances[row["task"]].append(float(row["chance"]) if row["chance"] else None)
     ladders = ",\n".join(
         f"{json.dumps(task)}: {json.dumps(asdict(ladder))}"
         for task, ladder in ladders_of_tasks.items()
@@ -35,7 +28,6 @@ async def main() -> None:
             "version": version("reasoning-gym"),
             "categories": discovery.categories,
             "failures": discovery.failures,
-            "chances": chances,
         }
     )
     one_task_per_line = f'{head[:-1]}, "ladders": {{\n{ladders}\n}}}}\n'

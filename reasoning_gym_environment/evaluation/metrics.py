@@ -13,8 +13,8 @@ from statistics import fmean
 from typing import NamedTuple
 
 from ..records import ATROPOS_SOLVED_SCORE, FORMAT_FAILURES, Status
-from ..storage.rows import StoredGroup, StoredRollout
-from ..tasks.facts import LIBRARY, floors, level_chance
+from ..storage.rows import StoredGroup
+from ..tasks.facts import LIBRARY, floors, level_floors
 from ..util.values import group_by, table
 from .estimators import Clusters, Estimate, macro_share, pass_at_k, share
 
@@ -289,52 +289,52 @@ def _means(samples: Sequence[StoredGroup], baselines: Baselines) -> Numbers:
     """Return the means over all attempts, over those with a completion, or over scored ones."""
     rollouts = [rollout for sample in samples for rollout in sample.rollouts]
     completed = [r for r in rollouts if r.length is not None]
-    proved = {
-        sample.task: sample.chance for sample in samples if sample.chance is not None
-    }
-    chance = {**baselines.floors, **proved}
-    no_reasoning = baselines.no_reasoning_floors
-    highest = {
-        task: max(chance.get(task, 0.0), no_reasoning.get(task, 0.0))
-        for task in {*chance, *no_reasoning}
-    }
-    floors = [floor for floor, _ in _against(chance, samples)]
-    if not floors:
-        floors = _chances_of_levels(samples)
     values = {
         "unscored": [float(not r.scored) for r in rollouts],
         "format_failures": [float(r.status in FORMAT_FAILURES) for r in completed],
         "truncated": [float(r.truncated) for r in completed],
         "completion_tokens": [float(r.length or 0) for r in completed],
         "reward": [r.score for r in rollouts if r.scored],
-        "chance": floors,
-        "no_reasoning_floor": [floor for floor, _ in _against(no_reasoning, samples)],
-        "above_chance": [
-            float(r.solved) - floor for floor, r in _against(highest, samples)
-        ],
     }
+    values |= _against_floors(samples, baselines)
     return {name: fmean(numbers) for name, numbers in values.items() if numbers}
 
 
-def _chances_of_levels(samples: Iterable[StoredGroup]) -> list[float]:
-    """Return what the best constant earns at each scored rollout's level, where that is known."""
-    chances: list[float] = []
+def _against_floors(
+    samples: Iterable[StoredGroup], baselines: Baselines
+) -> dict[str, list[float]]:
+    """Return the floors of each scored rollout where they are known, and what it is above them."""
+    values: dict[str, list[float]] = {
+        "chance": [],
+        "no_reasoning_floor": [],
+        "above_chance": [],
+    }
     for sample in samples:
-        chance = level_chance(sample.recipe, sample.solved_threshold)
-        if chance is not None:
-            chances += [chance] * len(sample.scored)
-    return chances
+        chance, no_reasoning = _floors_of(sample, baselines)
+        known = [floor for floor in (chance, no_reasoning) if floor is not None]
+        for rollout in sample.scored if known else ():
+            if chance is not None:
+                values["chance"].append(chance)
+            if no_reasoning is not None:
+                values["no_reasoning_floor"].append(no_reasoning)
+            values["above_chance"].append(float(rollout.solved) - max(known))
+    return values
 
 
-def _against(
-    floors: Mapping[str, float], samples: Iterable[StoredGroup]
-) -> list[tuple[float, StoredRollout]]:
-    """Pair scored rollouts of the default configuration, where floors apply, with their floor."""
-    pairs = []
-    for sample in samples:
-        if sample.recipe.is_default and sample.task in floors:
-            pairs += [(floors[sample.task], rollout) for rollout in sample.scored]
-    return pairs
+def _floors_of(
+    sample: StoredGroup, baselines: Baselines
+) -> tuple[float | None, float | None]:
+    """Return what a constant and a copy solve of the sample's task, or of its level."""
+    task = sample.task
+    if sample.recipe.is_default:
+        chance = sample.chance
+        if chance is None:
+            chance = baselines.floors.get(task)
+        return chance, baselines.no_reasoning_floors.get(task)
+    of_level = level_floors(sample.recipe, sample.solved_threshold)
+    if of_level is None:
+        return None, None
+    return of_level.chance.solved, of_level.no_reasoning.solved
 
 
 def _below(prefix: str, numbers: Mapping[str, float]) -> Numbers:

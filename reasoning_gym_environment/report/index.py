@@ -22,7 +22,7 @@ from ..evaluation.store import METRICS, RUN, settings_in
 from ..records import FORMAT_FAILURES, Signal, Status
 from ..storage.rows import StoredGroup, StoredRollout
 from ..storage.run_record import RunRecord, read_run
-from ..tasks.facts import floors, ladder_heights, level_chance
+from ..tasks.facts import floors, ladder_heights, level_floors
 from .identity import TRAINING, category_of, group_id, run_of, split_of, training_name
 from .times import seconds_of
 
@@ -337,7 +337,8 @@ def _signal(group: StoredGroup) -> int | None:
 def _chance(group: StoredGroup) -> float | None:
     """Return what a constant answer solves, by the library's default or by level."""
     if not group.recipe.is_default:
-        return level_chance(group.recipe, group.solved_threshold)
+        of_level = level_floors(group.recipe, group.solved_threshold)
+        return of_level.chance.solved if of_level else None
     task_floors = floors(group.solved_threshold).get(group.task)
     return task_floors.chance.solved if task_floors else group.chance
 

@@ -156,23 +156,6 @@ def ladder_heights() -> Mapping[str, int]:
     }
 
 
-def level_chance(recipe: Recipe, solved_threshold: float | None = None) -> float | None:
-    """Return the share of the items at a recipe's level whose answer is the most frequent one.
-
-    None without a level, with other parameters than its own, or where several answers are right;
-    and with a threshold, from which other answers may be solved too.
-    """
-    if solved_threshold is not None:
-        return None
-    snapshot = stored_snapshot()
-    chances: list[float | None] = snapshot["chances"].get(recipe.task, [])
-    for level, chance in enumerate(chances):
-        parameters = snapshot["ladders"][recipe.task]["levels"][level]
-        if (level, parameters) == (recipe.level, recipe.parameters):
-            return chance
-    return None
-
-
 class Floor(NamedTuple):
     """The share of a task's default items that one way of answering them all solves.
 
@@ -206,9 +189,43 @@ def floors(solved_threshold: float | None = None) -> Mapping[str, Floors]:
         return {}
     text = Path(__file__).with_name("chance_floors.json").read_text(encoding="utf-8")
     return {
-        task: Floors(
-            chance=Floor(**measured["chance"]),
-            no_reasoning=Floor(**measured["no_reasoning"]),
-        )
+        task: _read_floors(measured)
         for task, measured in json.loads(text)["floors"].items()
+    }
+
+
+def _read_floors(measured: Mapping[str, Mapping[str, Any]]) -> Floors:
+    return Floors(
+        chance=Floor(**measured["chance"]),
+        no_reasoning=Floor(**measured["no_reasoning"]),
+    )
+
+
+def level_floors(
+    recipe: Recipe, solved_threshold: float | None = None
+) -> Floors | None:
+    """Return the floors of a recipe's level, as `research/floors` measured them.
+
+    None without a level, with other parameters than its own, with a threshold, or of a task whose
+    levels were not measured.
+    """
+    if solved_threshold is not None or recipe.level is None:
+        return None
+    measured = all_level_floors().get(recipe.task)
+    if measured is None:
+        return None
+    levels = stored_snapshot()["ladders"][recipe.task]["levels"]
+    for level, parameters in enumerate(levels):
+        if (level, parameters) == (recipe.level, recipe.parameters):
+            return measured[level]
+    return None
+
+
+@cache
+def all_level_floors() -> Mapping[str, tuple[Floors, ...]]:
+    """Return the floors of every measured level by task, the lowest level first."""
+    text = Path(__file__).with_name("level_floors.json").read_text(encoding="utf-8")
+    return {
+        task: tuple(map(_read_floors, levels))
+        for task, levels in json.loads(text)["floors"].items()
     }

@@ -257,6 +257,13 @@ def question_length(entry: Entry) -> tuple[float, ...]:
     return (len(entry["question"]),)
 
 
+def edges_of_one_color_in_turn(entry: Entry) -> tuple[float, ...]:
+    """Return, for `graph_color`, the edges that have one color if the vertices get them in turn."""
+    puzzle = entry["metadata"]["puzzle"]
+    colors = puzzle["num_colors"]
+    return (sum(one % colors == other % colors for one, other in puzzle["edges"]),)
+
+
 def _all_cases(dataset: Any) -> list[Entry]:
     """Return all test cases: `acre` makes four from each set of experiments."""
     return [dataset[index] for index in range(len(dataset.questions))]
@@ -281,6 +288,14 @@ MEASURES: Mapping[str, Measure] = MappingProxyType(
         ),
         "arc_agi": Measure(question_length, 8),
         "codeio": Measure(question_length, 8, entries=_executed),
+        "graph_color": Measure(edges_of_one_color_in_turn, 16),
+        # The number of cells outside the largest island.
+        "largest_island": Measure(
+            lambda entry: (
+                sum(map(sum, entry["metadata"]["grid"])) - int(entry["answer"]),
+            ),
+            16,
+        ),
         # The fewer ways to reach 24, the harder.
         "puzzle24": Measure(
             lambda entry: (-_ways(list(map(Fraction, entry["metadata"]["numbers"]))),),
@@ -288,8 +303,14 @@ MEASURES: Mapping[str, Measure] = MappingProxyType(
         ),
         # The number of buttons in the shortest solution.
         "quantum_lock": Measure(lambda entry: (entry["answer"].count("→") + 1,), 8),
+        "rearc": Measure(question_length, 4),
         "rectangle_count": Measure(lambda entry: (int(entry["answer"]),), 4),
         "self_reference": Measure(single_error_solutions, 32, same_answer=True),
+        # The number of insertions.
+        "string_insertion": Measure(
+            lambda entry: (len(entry["answer"]) - len(entry["metadata"]["string"]),),
+            64,
+        ),
     }
 )
 """Tasks with the parameter `rank`."""

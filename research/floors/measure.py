@@ -36,11 +36,14 @@ async def find_floors(
     task: str,
     items: int,
     parameters: Mapping[str, Any] = MappingProxyType({}),
+    *,
+    choosing: int | None = None,
 ) -> Floors:
     """Measure which share of a task's items the best constant and strategy solve.
 
     Args:
-        items: to measure on; the answers are chosen on at most a third as many others.
+        items: to measure on.
+        choosing: how many others the answers are chosen on, at most; a third as many.
         parameters: of the task; its default configuration without any.
     """
     # Items of these take seconds to generate or score.
@@ -50,7 +53,7 @@ async def find_floors(
     fewer = (
         15 if task in SLOW_ON_WRONG_ANSWERS else 8 if task in EXECUTES_ANSWERS else 1
     )
-    choosing = math.ceil(items / 3 / fewer)
+    choosing = math.ceil((choosing or items / 3) / fewer)
     problems = await sample_problems(pool, task, choosing + items, parameters)
     first, others = problems[:choosing], problems[choosing:]
     constants = constants_to_try(

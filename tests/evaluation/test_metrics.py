@@ -18,7 +18,7 @@ from reasoning_gym_environment.evaluation.metrics import (
 )
 from reasoning_gym_environment.records import Recipe
 from reasoning_gym_environment.storage.rows import StoredGroup
-from reasoning_gym_environment.tasks.facts import level_chance, stored_snapshot
+from reasoning_gym_environment.tasks.facts import all_level_floors, stored_snapshot
 
 CATEGORIES = {"gcd": "arithmetic", "lcm": "arithmetic", "sudoku": "games"}
 FLOORS = {"gcd": 0.4, "sudoku": 0.0}
@@ -207,7 +207,7 @@ def test_items_with_parameters_of_their_own_have_no_floor() -> None:
     assert "eval/chance" in report(harder, item(1.0))
 
 
-def test_at_a_difficulty_chance_is_that_of_the_levels() -> None:
+def test_at_a_difficulty_the_floors_are_those_of_the_levels() -> None:
     levels = stored_snapshot()["ladders"]["gcd"]["levels"]
     recipes = [
         Recipe(task="gcd", seed=0, level=n, parameters=p) for n, p in enumerate(levels)
@@ -215,11 +215,15 @@ def test_at_a_difficulty_chance_is_that_of_the_levels() -> None:
     drawn = [
         replace(item(1.0, difficulty=0.5), recipe=recipe) for recipe in recipes[:2]
     ]
-    known = [level_chance(recipe) or 0.0 for recipe in recipes[:2]]
+    known = all_level_floors()["gcd"][:2]
     numbers = report(*drawn, item(0.0, difficulty=0.5))
-    assert 0 < numbers["eval/difficulty/0.5/chance"] == pytest.approx(sum(known) / 2)
-    # The best copy isn't known there.
-    assert "eval/difficulty/0.5/above_chance" not in numbers
+    at = "eval/difficulty/0.5"
+    chances = [floors.chance.solved for floors in known]
+    copies = [floors.no_reasoning.solved for floors in known]
+    assert 0 < numbers[f"{at}/chance"] == pytest.approx(sum(chances) / 2)
+    assert 0 < numbers[f"{at}/no_reasoning_floor"] == pytest.approx(sum(copies) / 2)
+    highest = sum(map(max, zip(chances, copies, strict=True))) / 2
+    assert numbers[f"{at}/above_chance"] == pytest.approx(1 - highest)
     lenient = [replace(one, scoring={"solved_threshold": 0.5}) for one in drawn]
     assert "eval/difficulty/0.5/chance" not in report(*lenient)
 

@@ -15,7 +15,7 @@ from reasoning_gym_environment.report.data import read_report_data
 from reasoning_gym_environment.report.index import GroupIndex
 from reasoning_gym_environment.storage.rows import StoredGroup
 from reasoning_gym_environment.storage.run_record import record_path
-from reasoning_gym_environment.tasks.facts import level_chance, stored_snapshot
+from reasoning_gym_environment.tasks.facts import level_floors, stored_snapshot
 
 
 def index_of(*rows: dict[str, object], file: Path | None = None) -> GroupIndex:
@@ -43,9 +43,11 @@ def test_an_own_task_has_the_category_of_its_module_and_the_chance_of_its_proof(
         "other",
         "arithmetic",
     ]
+    of_level = level_floors(recipe)
+    assert of_level is not None
     # Proofs try default items.
     assert batch["groups"]["chance"][:3] == [0.25, None, None]
-    assert batch["groups"]["chance"][3:] == [level_chance(recipe), None]
+    assert batch["groups"]["chance"][3:] == [of_level.chance.solved, None]
 
 
 def test_columns_stand_in_parallel() -> None:

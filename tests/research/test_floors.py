@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from docs.difficulty_levels import read_table
 from reasoning_gym_environment.problems.seeds import evaluation_recipes
 from reasoning_gym_environment.problems.stream import skip_faulty
 from reasoning_gym_environment.proof.answers import TOLERATED_SHARE
@@ -18,8 +19,10 @@ from reasoning_gym_environment.tasks import facts
 from reasoning_gym_environment.tasks.facts import (
     PAYS_ANY_ANSWER,
     Floor,
+    all_level_floors,
     floors,
     known_categories,
+    ladder_heights,
     solved_score,
 )
 from research.floors.__main__ import main
@@ -172,6 +175,32 @@ def test_every_floor_has_its_items_and_an_interval_around_it() -> None:
             assert 0.0 <= one.low <= one.solved <= one.high <= 1.0
             assert one.label or not one.solved
     assert floors(0.9) == {}
+
+
+def test_no_constant_is_right_too_often_at_any_level() -> None:
+    """As `docs/difficulty_levels.py` asks of labels: the most frequent of k for 1/k + 15 %."""
+    measured = all_level_floors()
+    heights = {task: len(own) for task, own in measured.items()}
+    assert heights.items() <= ladder_heights().items()
+    for row in read_table():
+        if row["task"] not in measured:
+            continue
+        own = measured[row["task"]][int(row["level"])]
+        for one in own:
+            assert one.items > 0
+            assert 0.0 <= one.low <= one.solved <= one.high <= 1.0
+        if row["task"] not in PAYS_ANY_ANSWER and row["answers"]:
+            assert own.chance.low <= 1 / max(2, int(row["answers"])) + 0.15, row
+
+
+COPIED = {"string_insertion": 0.1, "binary_matrix": 0.4, "pool_matrix": 0.4}
+"""What a copy of the question may solve at a level of tasks whose default items it solves."""
+
+
+@pytest.mark.parametrize("task", COPIED)
+def test_levels_have_no_items_whose_question_is_the_answer(task: str) -> None:
+    for level, own in enumerate(all_level_floors()[task]):
+        assert own.no_reasoning.low <= COPIED[task], level
 
 
 @SESSION
