@@ -17,6 +17,7 @@ from ..inference.prompts import SYSTEM_PROMPTS, build_messages, resolve_system_p
 from ..problems.levels import position_of
 from ..problems.options import split_names
 from ..records import Problem, Score, Status, recipe_text
+from ..scoring.extraction import in_tags
 from ..scoring.grading import Verifier, verify_texts
 from ..service.client import RewardClient, split_stream_url
 from ..tasks.catalogue import Discovery, select_tasks
@@ -169,7 +170,7 @@ def demonstration(oracle: str, system_prompt: str) -> str:
     """
     thinks = resolve_system_prompt(system_prompt) == SYSTEM_PROMPTS["think"]
     thought = "<think>\n\n</think>\n\n" if thinks else ""
-    return f"{thought}<answer>{oracle}</answer>"
+    return f"{thought}{in_tags(oracle)}"
 
 
 async def demonstration_row(

@@ -72,6 +72,16 @@ class Extraction(NamedTuple):
     detail: str = ""
 
 
+def in_tags(answer: str) -> str:
+    """Return the shortest completion that gives an answer.
+
+    Example:
+        >>> in_tags("4")
+        '<answer>4</answer>'
+    """
+    return f"<answer>{answer}</answer>"
+
+
 def as_completion(answer: str) -> str:
     """Return a completion for a bare answer, without its thought; it may be a completion already.
 
@@ -82,7 +92,7 @@ def as_completion(answer: str) -> str:
     if "<answer>" in answer.lower():
         return answer
     _, outside = split_thought(answer)
-    return f"<answer>{outside}</answer>"
+    return in_tags(outside)
 
 
 def extract_answer(text: str) -> Extraction:

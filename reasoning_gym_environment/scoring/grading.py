@@ -20,7 +20,7 @@ from ..records import (
     Verdict,
 )
 from ..util.concurrency import offload
-from .extraction import extract_answer, less_formatted, readable_form
+from .extraction import extract_answer, in_tags, less_formatted, readable_form
 
 
 def length_factor(length: int, max_length: int, start: float) -> float:
@@ -228,6 +228,30 @@ async def verify_texts(
         else (e.answer, next(verdicts))
         for e in extractions
     ]
+
+
+async def verify_in_tags(
+    problem: Problem,
+    answers: Sequence[str],
+    verifier: Verifier,
+    *,
+    any_form: bool = True,
+) -> list[Verdict]:
+    """Verify bare answers as training does the completions that give them, in order.
+
+    An answer with blanks around it, or with a tag in it, has the verdict of what is extracted.
+
+    Args:
+        any_form: as of `verify_texts`; training does so without a `solved_threshold`.
+    """
+    judged = await verify_texts(
+        problem,
+        [in_tags(answer) for answer in answers],
+        verifier,
+        answer_tolerance=False,
+        any_form=any_form,
+    )
+    return [verdict for _, verdict in judged]
 
 
 def _tokens(texts: Sequence[str]) -> int:

@@ -14,6 +14,7 @@ from fastapi import HTTPException
 from ..errors import GenerationError, GenerationTimeoutError, WorkerLostError
 from ..gym.asynchronous import AsyncReasoningGym
 from ..records import Score, Status
+from ..scoring.extraction import in_tags
 from ..util.values import shorten
 from ._messages import Target, retry_later
 
@@ -64,7 +65,7 @@ class Scorer:
         problem = target.entry_problem()
         if target.key not in self._valid_entries:
             [label] = await self.gym.score_group(
-                problem, [f"<answer>{problem.oracle}</answer>"]
+                problem, [in_tags(str(problem.oracle))]
             )
             if label.status in NO_VERDICT:
                 detail = (

@@ -5,7 +5,11 @@ from group_values import completion
 
 from reasoning_gym_environment.records import GroupResult, Problem, Recipe, Status
 from reasoning_gym_environment.sandbox.pool import TaskPool
-from reasoning_gym_environment.scoring.grading import ScoringSettings, grade
+from reasoning_gym_environment.scoring.grading import (
+    ScoringSettings,
+    grade,
+    verify_in_tags,
+)
 
 SETTINGS = ScoringSettings(max_token_length=100, length_penalty_start=0.75)
 
@@ -149,3 +153,18 @@ async def test_a_right_answer_that_has_marks_of_its_own_is_solved_in_other_marks
         group = await grade(problem, completions, pool, settings)
         assert group.solved == len(forms)
         assert not tolerant or group.rewards == (1.0,) * len(forms)
+
+
+async def test_bare_answers_have_the_verdicts_of_the_completions_that_give_them(
+    pool: TaskPool, problem: Problem
+) -> None:
+    oracle = str(problem.oracle)
+    answers = [f" {oracle}\n", f"<answer>{oracle}</answer>", "", f"{oracle}</think>"]
+    verdicts = await verify_in_tags(problem, [*answers, "-1"], pool)
+    assert [verdict.status.value for verdict in verdicts] == [
+        "solved",
+        "several_answers",
+        "no_answer",
+        "no_answer",
+        "wrong",
+    ]
