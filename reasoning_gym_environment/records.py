@@ -115,7 +115,7 @@ def recipe_text(recipe: Recipe) -> str:
 
 
 class FaultKind(str, Enum):
-    """What is wrong with an item of the library."""
+    """What is wrong with an item."""
 
     FALSE_LABEL = "false_label"
     UNANSWERABLE = "unanswerable"

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import fields
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +18,8 @@ import msgspec
 from ..errors import ConfigurationError, FixableError, GenerationError
 from ..problems.held_out import held_out_hashes
 from ..problems.suites import built_in, load_suite, question_sha256
-from ..proof.findings import known_findings
+from ..proof.checks import DEFAULT_ITEMS, Check, summaries
+from ..proof.findings import Finding, known_findings
 from ..proof.proving import Proofs, prove_tasks
 from ..records import Fault, Recipe
 from ..sandbox.pool import TaskPool, generate_with_retry
@@ -37,15 +39,17 @@ from .problems import evaluation_set
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Prove tasks; return 1 if a check fails for no known reason."""
+    """Prove tasks; return 1 if a check fails for no known reason, or with --strict if one does
+    not pass.
+    """
     options = build_parser().parse(arguments)
     env = read_environment(options)
     if options.rows is not None:
         usual = build_parser().parse([])
-        unused = ("tasks", "all", "output", "items", "seconds")
+        unused = ("tasks", "all", "output", "items", "seconds", "strict")
         if any(getattr(options, name) != getattr(usual, name) for name in unused):
             raise ConfigurationError(
-                "--rows takes no tasks, --all, --items, --seconds or -o"
+                "--rows takes no tasks, --all, --items, --seconds, --strict or -o"
             )
         return prove_rows(options.rows, env, as_json=options.json)
     if bool(options.tasks) is options.all:
@@ -69,7 +73,9 @@ def main(arguments: Sequence[str]) -> int:
         )
     )
     print(as_json(proofs) if options.json else as_text(proofs))
-    return 1 if any(task.verdict == "failed" for task in proofs.tasks.values()) else 0
+    verdicts = {task.verdict for task in proofs.tasks.values()}
+    refused = verdicts - {"proved"} if options.strict else verdicts & {"failed"}
+    return 1 if refused else 0
 
 
 def build_parser() -> Parser:
@@ -83,15 +89,16 @@ def build_parser() -> Parser:
     parser.flag("--all", "all tasks of the modules, or else of the library")
     parser.option(
         "--seconds",
-        "at most, for each task",
+        "of processor time at most, for each task",
         type=number(float, gt=0),
         default=120.0,
     )
+    parser.flag("--strict", "status 1 unless every task is proved")
     parser.option(
         "--items",
         "items of each task; a tenth of them of each level, besides 200 draws",
         type=number(int, ge=1),
-        default=200,
+        default=DEFAULT_ITEMS,
     )
     parser.flag("--json", "print JSON instead of text")
     parser.option(
@@ -118,19 +125,36 @@ def as_text(proofs: Proofs) -> str:
         lines.append(f"{task.task}: {task.verdict.replace('_', ' ')}")
         for name, check in task.checks.items():
             if len(proofs.tasks) == 1 or check.verdict not in ("passed", "known"):
-                verdict = check.verdict.replace("_", " ")
-                lines.append([f"  {name.replace('_', ' ')}", verdict, check.reason])
-                lines += [["", "", check.example]] if check.example else []
+                lines += _check_lines(name, check, task.findings)
     counts = Counter(task.verdict.replace("_", " ") for task in proofs.tasks.values())
-    # Findings of the library's tasks that were not seen again: repaired faults, or luck.
+    # Findings that are known or waived and were not seen again: repaired faults, or luck.
     for name, task in proofs.tasks.items():
         lines += [f"not seen: {name}: {', '.join(task.unseen)}"] if task.unseen else []
     lines.append(", ".join(f"{n} {name}" for name, n in counts.items()))
     if counts["not tried"]:
         lines.append(
-            "not tried: time ran out; go on with the same command and more --seconds"
+            "not tried: the same command goes on; give it more --seconds where time ran out"
         )
-    return table(lines)
+    return escape_control_characters(table(lines))
+
+
+def _check_lines(
+    name: str, check: Check, findings: Sequence[Finding]
+) -> Iterator[Sequence[str]]:
+    """Yield a check's verdict, and below it all that was found, with examples."""
+    verdict = check.verdict.replace("_", " ")
+    found = summaries(
+        [one for one in findings if one.check == name and not one.explanation]
+    )
+    [(reason, example), *others] = found or [(check.reason, check.example)]
+    if check.verdict == "not_tried":
+        others = found
+        reason = check.reason
+        example = ""
+    yield [f"  {name.replace('_', ' ')}", verdict, reason]
+    for text in [f"  {example}", *chain(*((r, f"  {e}") for r, e in others))]:
+        if text.strip():
+            yield ["", "", text]
 
 
 def as_json(proofs: Proofs) -> str:

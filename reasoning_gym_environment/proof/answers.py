@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,21 +16,44 @@ from ..problems.seeds import evaluation_recipes
 from ..problems.stream import skip_faulty
 from ..records import ATROPOS_SOLVED_SCORE, Problem, Status, Verdict
 from ..sandbox.pool import TaskPool
+from ..scoring.grading import verify_in_tags
+from ..tasks.facts import EXECUTES_ANSWERS
+from ..tasks.modules import Declaration
 from ..util.values import group_by, shorten
+from .copies import Copy, copies_for
 from .findings import (
     DEGENERATE,
     EXECUTED,
     HOSTILE,
+    REPETITIVE,
     Finding,
     Kind,
     Probe,
     constants_for,
     probes_for,
+    shown_example,
 )
 from .ladder_proof import KILLED
 
 TOLERATED_SHARE = 0.1
 """Share of the items that a wrong text may solve: on some it has the right value ("0.5", "1/2")."""
+
+TOLERATED_SHARES = {
+    # A near miss is another right answer where there are several.
+    Kind.NEAR_MISS.value: 0.5,
+    # A question may name its choices: the first of two is right for half of the items.
+    Kind.COPY.value: 0.75,
+}
+"""The same, of kinds that are right more often."""
+
+COMPARED_ITEMS = 5
+"""Items whose answers are scored in both pools."""
+
+PROBED_SHARE = 0.15
+"""Share of the default items on which all answers are tried."""
+
+EXECUTED_SHARE = PROBED_SHARE / 4
+"""The same, where each answer has a process of its own."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,6 +62,7 @@ class Observation:
 
     probe: Probe
     verdict: Verdict
+    problem: Problem | None = None
 
     @property
     def score(self) -> float:
@@ -52,6 +77,13 @@ class Observation:
         """Whether it earns what a right answer does; a near miss may earn its share."""
         is_near = self.probe.kind is Kind.NEAR_MISS
         return self.solved if is_near else self.score >= ATROPOS_SOLVED_SCORE
+
+    @property
+    def shown(self) -> str:
+        """An example of a finding."""
+        if self.problem is None:
+            return shorten(self.probe.answer)
+        return shown_example(self.problem, self.probe.answer, self.verdict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,15 +126,28 @@ class AnswersProof:
     findings: list[Finding] = field(default_factory=list)
 
 
+def probed_items(task: str, items: int) -> int:
+    """Return on how many items all answers are tried, of so many default items."""
+    return math.ceil(
+        items * (EXECUTED_SHARE if task in EXECUTES_ANSWERS else PROBED_SHARE)
+    )
+
+
 async def sample_problems(
     pool: TaskPool,
     task: str,
     count: int,
     parameters: Mapping[str, Any] = MappingProxyType({}),
+    *,
+    skip: bool = True,
 ) -> list[Problem]:
-    """Generate problems, with others in place of those that fail."""
+    """Generate problems, with others in place of those that fail.
+
+    Args:
+        skip: whether to redraw faulty items.
+    """
     problems: list[Problem] = []
-    generate = skip_faulty(pool.generate, Counter())
+    generate = skip_faulty(pool.generate, Counter(), skip=skip)
     for recipe in evaluation_recipes(2, [task], 2 * count):
         if len(problems) < count:
             with contextlib.suppress(GenerationError):
@@ -113,48 +158,86 @@ async def sample_problems(
 
 
 async def prove_answers(
-    pool: TaskPool, other: TaskPool, problems: Sequence[Problem]
+    pool: TaskPool,
+    other: TaskPool,
+    problems: Sequence[Problem],
+    declared: Declaration | None = None,
 ) -> AnswersProof:
     """Try every probe on the second half of the problems; the first half gives the constants.
 
     Some are scored in the other pool too, in another order: a verdict must not depend on the
     answers before it.
+
+    Args:
+        declared: what an own task says of itself; None for the library's. Whether copies of the
+            question are paid was measured for all of these.
     """
     half = len(problems) // 2
     sources = problems[:half]
     examined = problems[half:]
-    oracles = [problem.oracle for problem in sources if problem.oracle is not None]
+    known = [(one.question, one.oracle) for one in sources if one.oracle is not None]
+    oracles = [oracle for _, oracle in known]
     constants = constants_for(oracles)
+    copies = copies_for(known) if declared else {}
     observations: list[Observation] = []
     changed: list[tuple[Observation, Verdict]] = []
     for index, problem in enumerate(examined):
-        others = [*oracles[index:], *oracles[:index]]
         probes = probes_for(
             problem.question,
             problem.oracle,
             constants=constants,
-            others=others,
+            others=[*oracles[index:], *oracles[:index]],
+            tolerance=declared.tolerance if declared else 0.0,
         )
+        probes += _copy_probes(problem, copies)
         if index == 0:
-            probes += [
-                Probe(kind=Kind.HOSTILE, label=text, answer=text) for text in HOSTILE
-            ]
-        tried = await _try_all(pool, problem, probes)
+            probes += _costly_probes()
+        # An own verifier that has kept nothing so far need not have a process for each answer.
+        keeps_nothing = not (changed or executes_answers(observations))
+        sharing = declared is not None and index >= COMPARED_ITEMS and keeps_nothing
+        tried = await _try_all(other if sharing else pool, problem, probes)
         observations += tried
         # Most answers cost their process, each after seconds.
         if len(tried) < len(probes):
             return judge_answers(observations, items=0)
-        if index < 5 and not changed:
-            harmless = [
-                one for one in tried[::-1] if one.probe.kind is not Kind.HOSTILE
-            ]
-            # The right answer came last: now others follow it.
-            middle = len(harmless) // 2
-            harmless = harmless[middle:] + harmless[:middle]
-            again = await other.verify(problem, [one.probe.answer for one in harmless])
-            pairs = zip(harmless, again, strict=True)
-            changed = [(one, v) for one, v in pairs if one.verdict.score != v.score]
+        if index < COMPARED_ITEMS and not changed:
+            changed = await _changed_verdicts(other, problem, tried)
     return judge_answers(observations, items=len(examined), changed=changed)
+
+
+def _copy_probes(problem: Problem, copies: Mapping[str, Copy]) -> list[Probe]:
+    """Return what the ways to copy an answer find in a question, which may well be right."""
+    copied = {label: copy(problem.question) for label, copy in copies.items()}
+    return [
+        Probe(kind=Kind.COPY, label=label, answer=text)
+        for label, text in copied.items()
+        if text is not None
+    ]
+
+
+def _costly_probes() -> list[Probe]:
+    """Return texts that may each take a verifier's whole time."""
+    return [
+        Probe(kind=kind, label=text, answer=text)
+        for kind, texts in ((Kind.REPETITIVE, REPETITIVE), (Kind.HOSTILE, HOSTILE))
+        for text in texts
+    ]
+
+
+async def _changed_verdicts(
+    other: TaskPool, problem: Problem, tried: Sequence[Observation]
+) -> list[tuple[Observation, Verdict]]:
+    """Return what has another score in the other pool, with its verdict there."""
+    harmless = [one for one in tried[::-1] if one.probe.kind is not Kind.HOSTILE]
+    # The right answer came last: now others follow it.
+    middle = len(harmless) // 2
+    harmless = harmless[middle:] + harmless[:middle]
+    answers = [one.probe.answer for one in harmless]
+    again = await verify_in_tags(problem, answers, other)
+    pairs = zip(harmless, again, strict=True)
+    return [
+        (one, verdict) for one, verdict in pairs if one.verdict.score != verdict.score
+    ]
 
 
 async def _try_all(
@@ -164,9 +247,10 @@ async def _try_all(
     tried: list[Observation] = []
     for begin in range(0, len(probes), 8):
         some = probes[begin : begin + 8]
-        verdicts = await pool.verify(problem, [probe.answer for probe in some])
+        answers = [probe.answer for probe in some]
+        verdicts = await verify_in_tags(problem, answers, pool)
         tried += [
-            Observation(probe=probe, verdict=verdict)
+            Observation(probe=probe, verdict=verdict, problem=problem)
             for probe, verdict in zip(some, verdicts, strict=True)
         ]
         killed = sum(one.verdict.status in KILLED for one in tried)
@@ -192,13 +276,12 @@ def judge_answers(
     constants = of_kind(observations, Kind.EMPTY, Kind.JUNK, Kind.CONSTANT)
     hostile = of_kind(observations, Kind.HOSTILE)
     harmless = [one for one in observations if one.probe.kind is not Kind.HOSTILE]
-    longest = max((one.verdict.seconds for one in harmless), default=0.0)
-    executes = any(
-        one.verdict.status is Status.TIMEOUT or one.verdict.seconds > longest + 1
-        for one in hostile
-        if one.probe.answer in EXECUTED
-    )
-    findings = _findings(degenerate, harmless, hostile, changed)
+    longest = _longest_seconds(observations)
+    executes = executes_answers(observations)
+    findings = [
+        *_paid_findings(degenerate, wrong),
+        *_process_findings(harmless, hostile, changed),
+    ]
     forms = group_by(lambda one: one.probe.label, of_kind(observations, Kind.FORM))
     return AnswersProof(
         items=items,
@@ -216,30 +299,60 @@ def judge_answers(
     )
 
 
-def _findings(
-    degenerate: Mapping[str, Share],
+def _longest_seconds(observations: Sequence[Observation]) -> float:
+    """Return the longest verdict on a text that is not hostile."""
+    harmless = [one for one in observations if one.probe.kind is not Kind.HOSTILE]
+    return max((one.verdict.seconds for one in harmless), default=0.0)
+
+
+def executes_answers(observations: Sequence[Observation]) -> bool:
+    """Return whether texts that take seconds if they are executed have taken them."""
+    longest = _longest_seconds(observations)
+    return any(
+        one.verdict.status is Status.TIMEOUT or one.verdict.seconds > longest + 1
+        for one in observations
+        if one.probe.kind is Kind.HOSTILE and one.probe.answer in EXECUTED
+    )
+
+
+def _paid_findings(
+    degenerate: Mapping[str, Share], wrong: Sequence[Observation]
+) -> list[Finding]:
+    """Return the wrong answers that a verifier pays, with the text of each."""
+    findings = []
+    for kind, best in degenerate.items():
+        if not best.exceeds(TOLERATED_SHARES.get(kind, TOLERATED_SHARE)):
+            continue
+        example = next(
+            one
+            for one in wrong
+            if (one.probe.kind, one.probe.label, one.paid) == (kind, best.label, True)
+        )
+        findings.append(
+            Finding(
+                check="not_payable",
+                kind=kind,
+                detail=f"{best.label!r} solves {best.solved:.0%}, mean score {best.score:.2f}",
+                example=example.shown,
+            )
+        )
+    return findings
+
+
+def _process_findings(
     harmless: Sequence[Observation],
     hostile: Sequence[Observation],
     changed: Sequence[tuple[Observation, Verdict]],
 ) -> list[Finding]:
-    """Return what is wrong with a verifier, the degenerate answers that it pays first."""
-    findings = [
-        Finding(
-            check="not_payable",
-            kind=kind,
-            detail=f"{best.label!r} solves {best.solved:.0%}, mean score {best.score:.2f}",
-        )
-        for kind, best in degenerate.items()
-        # A near miss is another right answer where there are several.
-        if best.exceeds(0.5 if kind == Kind.NEAR_MISS.value else TOLERATED_SHARE)
-    ]
+    """Return what answers do to the process that scores them, or to other verdicts."""
+    findings = []
     killed = [one for one in harmless if one.verdict.status in KILLED]
     if killed:
         labels = sorted(
             {f"{o.probe.kind.value} ({o.verdict.status.value})" for o in killed}
         )
         detail = f"{len(killed)} answers: {', '.join(labels)}"
-        example = shorten(killed[0].probe.answer)
+        example = killed[0].shown
         findings.append(
             Finding(
                 check="bounded",
@@ -251,7 +364,7 @@ def _findings(
     paid = [one for one in hostile if one.paid]
     if paid:
         detail = f"{len(paid)} hostile texts are paid"
-        example = shorten(paid[0].probe.answer)
+        example = paid[0].shown
         findings.append(
             Finding(
                 check="contained",
@@ -263,7 +376,7 @@ def _findings(
     for one, again in changed:
         if not {one.verdict.status, again.status} & {*KILLED, Status.UNSCORED}:
             detail = f"a verdict depends on the answers before: {one.verdict.score}, {again.score}"
-            example = shorten(one.probe.answer)
+            example = one.shown
             findings.append(
                 Finding(
                     check="contained",

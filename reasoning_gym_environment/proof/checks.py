@@ -9,9 +9,12 @@ from statistics import median
 from typing import Any
 
 from ..tasks.facts import DISGUISES_ITS_ANSWER
-from .answers import AnswersProof, Share
-from .findings import Finding, KnownFindings
+from ..tasks.modules import Declaration
+from ..util.values import group_by, shorten
+from .answers import AnswersProof, Share, probed_items
+from .findings import WAIVABLE, Finding, KnownFindings
 from .ladder_proof import DRAWS, LevelProof, count_answers, is_open, ladder_findings
+from .order import order_findings
 
 CHECKS = {
     "reproducible": "a recipe gives the same question, answer and entry in two processes, under "
@@ -27,10 +30,22 @@ CHECKS = {
 }
 """The checks, and what each is about."""
 
+DEFAULT_ITEMS = 200
+"""Default items of a proof."""
+
+MOST_COMMON = 0.5
+"""Share of the training questions that evaluation may have too."""
+
+
+UNPROVED = ("failed", "not_tried", "not_checked")
+"""The verdicts of checks that keep a task from being proved, the worst first."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Check:
-    """The verdict of a check: "passed", "failed", "not_tried", or "known" if that is expected."""
+    """The verdict of a check: "passed", "failed", "not_tried", "not_checked", "warning", "known" if
+    that is expected of the library's task, or "waived" if the author of an own one says why.
+    """
 
     verdict: str
     reason: str
@@ -47,6 +62,7 @@ class TaskProof:
         answers: None as long as they have not been tried.
         threads: that importing its module starts.
         findings: what its module shows.
+        declared: what an own task says of itself; None for the library's.
     """
 
     task: str
@@ -58,6 +74,7 @@ class TaskProof:
     answers: AnswersProof | None = None
     threads: int = 0
     findings: list[Finding] = field(default_factory=list)
+    declared: Declaration | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,14 +82,14 @@ class Result:
     """The proof of one task.
 
     Attributes:
-        verdict: "proved", "failed" or "not_tried", by its checks.
+        verdict: "proved", "failed", "not_tried" or "not_checked", by its checks.
         stateless: whether its answers may share a process.
         oracle: share of the items whose own answer has full credit; None without such answers.
         degenerate, forms: see `AnswersProof`.
         chance: what the best constant solves; None if no answers were tried.
         levels: what each level's items are like, the default configuration first.
         median_seconds, worst_seconds: to score right answers, over all levels.
-        unseen: kinds of expected findings that are missing.
+        unseen: kinds of expected or waived findings that are missing.
     """
 
     task: str
@@ -94,24 +111,33 @@ class Result:
 def judge(proof: TaskProof, *, items: int, known: KnownFindings) -> Result:
     """Return the verdicts on a task; `items` were to be tried of its default configuration."""
     everything = [proof.default, *proof.levels]
+    own = proof.declared is not None
+    # An author writes a finding's name, the table of the library its kind.
+    reasons = proof.declared.waive if proof.declared else known.get(proof.task, {})
     findings = [
-        replace(one, explanation=known.get(proof.task, {}).get(one.kind, ""))
+        replace(
+            one,
+            explanation=reasons.get(one.name if own else one.kind, ""),
+            detail=f"{one.detail} [{one.name}]"
+            if own and one.name in WAIVABLE
+            else one.detail,
+        )
         for one in _all_findings(proof)
     ]
+    seen = {one.name if own else one.kind for one in findings}
     untried_items = untried(proof, items)
-    reasons = reasons_of(proof)
+    shown = reasons_of(proof)
     checks = {
         name: _check(
             [one for one in findings if one.check == name],
             untried_items[name],
-            reasons[name],
+            shown[name],
+            explained="waived" if own else "known",
         )
         for name in CHECKS
     }
     verdicts = [check.verdict for check in checks.values()]
-    verdict_of_all = next(
-        (v for v in ("failed", "not_tried") if v in verdicts), "proved"
-    )
+    verdict_of_all = next((v for v in UNPROVED if v in verdicts), "proved")
     answers = proof.answers or AnswersProof(items=0)
     seconds = [second for level in everything for second in level.verdict_seconds]
     rated = sum(answer is not None for answer in proof.default.answers.values())
@@ -129,28 +155,41 @@ def judge(proof: TaskProof, *, items: int, known: KnownFindings) -> Result:
         median_seconds=median(seconds) if seconds else 0.0,
         worst_seconds=max(seconds, default=0.0),
         findings=findings,
-        unseen=sorted(
-            known.get(proof.task, {}).keys() - {one.kind for one in findings}
-        ),
+        unseen=sorted(reasons.keys() - seen),
     )
 
 
-def _check(findings: Sequence[Finding], left: str, reason: str) -> Check:
-    news = [one for one in findings if not one.explanation]
-    if news:
-        first = news[0]
-        more = len(news) - 1
-        where = "" if first.level is None else f"level {first.level}: "
-        reason = f"{where}{first.shown}" + (
-            f", and {more} more findings" if more else ""
-        )
-        return Check(verdict="failed", reason=reason, example=first.example)
-    if left:
-        return Check(verdict="not_tried", reason=left)
+def _check(
+    findings: Sequence[Finding], left: str, reason: str, *, explained: str
+) -> Check:
+    """Return the worst verdict that findings and what is left to try give, `explained` last."""
+    for verdict in (*UNPROVED, "warning"):
+        news = [
+            one for one in findings if one.verdict == verdict and not one.explanation
+        ]
+        if verdict == "not_tried" and left:
+            return Check(verdict=verdict, reason=left)
+        if news:
+            [(first, example), *more] = summaries(news)
+            others = f", and {len(more)} more findings" if more else ""
+            return Check(verdict=verdict, reason=first + others, example=example)
     if findings:
         why = dict.fromkeys(f"{one.kind}: {one.explanation}" for one in findings)
-        return Check(verdict="known", reason=" ".join(why), example=findings[0].example)
+        return Check(
+            verdict=explained, reason=" ".join(why), example=findings[0].example
+        )
     return Check(verdict="passed", reason=reason)
+
+
+def summaries(findings: Sequence[Finding]) -> list[tuple[str, str]]:
+    """Return what findings show, those of one kind together, each with an example."""
+    lines = []
+    for same in group_by(lambda one: one.kind, findings).values():
+        first = replace(same[0], items=sum(one.items for one in same))
+        levels = [str(one.level) for one in same if one.level is not None]
+        where = f"level {', '.join(levels)}: " if levels else ""
+        lines.append((where + first.shown, first.example))
+    return lines
 
 
 def _all_findings(proof: TaskProof) -> Iterator[Finding]:
@@ -158,20 +197,83 @@ def _all_findings(proof: TaskProof) -> Iterator[Finding]:
     yield from proof.findings
     everything = [proof.default, *proof.levels]
     yield from (*proof.default.weighty, *ladder_findings(proof.levels))
+    declared = proof.declared
+    if declared is not None:
+        yield from order_findings(proof.levels)
+        if not (declared.verifier or declared.solve):
+            yield Finding(
+                check="solvable",
+                kind="labels",
+                detail="no verifier: labels not checked",
+                verdict="not_checked",
+            )
+        if not declared.verifier:
+            yield from filter(None, map(_ambiguity_finding, everything))
     if proof.answers:
         yield from proof.answers.findings
     for level in everything:
-        for what, common in zip(("questions", "answers"), overlaps(level), strict=True):
-            if common > 0.5:
-                detail = (
-                    f"{common:.0%} of the training {what} are also evaluation {what}"
-                )
-                yield Finding(
-                    check="disjoint",
-                    kind=what,
-                    detail=detail,
-                    level=level.level,
-                )
+        yield from _overlap_findings(level, proof.levels)
+
+
+def _ambiguity_finding(level: LevelProof) -> Finding | None:
+    """Return that a question has had several answers, of which only one is taken for right."""
+    asked: dict[str, str | None] = {}
+    several = [
+        (asked[question], level.answers[number])
+        for number, question in level.questions.items()
+        if asked.setdefault(question, level.answers[number]) != level.answers[number]
+    ]
+    if not several:
+        return None
+    one, other = several[0]
+    return Finding(
+        check="solvable",
+        kind="ambiguous",
+        detail=f"the same question has the answers {shorten(one)} and {shorten(other)}",
+        level=level.level,
+        items=len(several),
+    )
+
+
+def _overlap_findings(
+    level: LevelProof, ladder: Sequence[LevelProof]
+) -> Iterator[Finding]:
+    """Yield that training has the questions, or answers, of evaluation.
+
+    Training leaves out what evaluation asks. So few questions at the first level are a warning
+    where most levels have enough of them.
+    """
+    evaluated = len(level.questions)
+    # With so many equally likely questions, evaluation has the share that it may have.
+    wanted = math.ceil(evaluated / -math.log(1 - MOST_COMMON))
+    enough = [
+        one for one in ladder if _distinct_share(one) > wanted_distinct_share(wanted)
+    ]
+    few = level.level is None and len(enough) > len(ladder) / 2
+    for what, common in zip(("questions", "answers"), overlaps(level), strict=True):
+        if common <= MOST_COMMON:
+            continue
+        detail = f"{common:.0%} of the training {what} are also evaluation {what}"
+        if level.level is None and what == "questions":
+            trained = (question for question, _ in level.training.values())
+            distinct = len({*level.questions.values(), *trained})
+            detail += f": about {distinct} different ones are drawn, {wanted} or more are wanted"
+        yield Finding(
+            check="disjoint",
+            kind=what,
+            detail=detail,
+            level=level.level,
+            verdict="warning" if few else "failed",
+        )
+
+
+def wanted_distinct_share(wanted: int) -> float:
+    """Return the share of distinct questions in a level's draws of so many equally likely ones."""
+    return wanted / DRAWS * -math.expm1(-DRAWS / wanted) if wanted else 0.0
+
+
+def _distinct_share(level: LevelProof) -> float:
+    return len(set(level.questions.values())) / max(1, len(level.questions))
 
 
 def overlaps(level: LevelProof) -> tuple[float, float]:
@@ -218,13 +320,18 @@ def untried(proof: TaskProof, items: int) -> dict[str, str]:
     draws_left = (
         f"levels with fewer than {DRAWS} draws: {', '.join(short)}" if short else ""
     )
-    answers_left = (
-        "" if proof.answers and proof.answers.items else "no answers were tried"
+    probed = proof.answers.items if proof.answers else 0
+    answers_left = "" if probed else "no answers were tried"
+    fewest_probed = probed_items(proof.task, DEFAULT_ITEMS)
+    few_answers = (
+        f"answers were tried on {probed} items, and {fewest_probed} are wanted"
+        if 0 < probed < fewest_probed
+        else ""
     )
     return {
         "reproducible": items_left,
         "solvable": items_left,
-        "not_payable": answers_left,
+        "not_payable": answers_left or few_answers,
         "contained": answers_left,
         "levels": draws_left,
         "bounded": items_left or answers_left,
@@ -265,8 +372,10 @@ def reasons_of(proof: TaskProof) -> dict[str, str]:
         if proof.json_changes
         else ""
     )
+    declared = proof.declared
+    second = ", and solve has the same answers" if declared and declared.solve else ""
     worst = max(
-        (second for level in everything for second in level.seconds), default=0.0
+        (seconds for level in everything for seconds in level.seconds), default=0.0
     )
     times = [level.mean_seconds for level in proof.levels]
     sizes = [level.mean_characters for level in proof.levels]
@@ -275,7 +384,7 @@ def reasons_of(proof: TaskProof) -> dict[str, str]:
     common = max(overlaps(level)[0] for level in everything)
     return {
         "reproducible": f"{proof.default.tried} default items and {again} of each level",
-        "solvable": f"{tried} items{changed}",
+        "solvable": f"{tried} items{second}{changed}",
         "not_payable": paid,
         "contained": f"hostile texts: {hostile}{noted}",
         "levels": f"{len(proof.levels)} levels, on average {min(times):.3f} to {max(times):.3f} s "

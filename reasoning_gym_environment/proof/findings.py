@@ -10,8 +10,11 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
+from ..records import Problem, Verdict
 from ..tasks.facts import PAYS_ANY_ANSWER
+from ..util.values import shorten
 
 
 class Kind(str, Enum):
@@ -24,16 +27,22 @@ class Kind(str, Enum):
     CONSTANT = "constant"
     OTHER = "other item's answer"
     QUESTION = "question"
+    COPY = "copied from the question"
     LISTING = "several answers"
     APPENDED = "text appended"
     DENIED = "denied answer"
     CHANGED = "changed number"
     HEDGED = "hedged answer"
     NEAR_MISS = "near miss"
+    REPETITIVE = "repetitive text"
     HOSTILE = "hostile text"
 
 
-DEGENERATE = tuple(k for k in Kind if k not in (Kind.ORACLE, Kind.FORM, Kind.HOSTILE))
+DEGENERATE = tuple(
+    kind
+    for kind in Kind
+    if kind not in (Kind.ORACLE, Kind.FORM, Kind.REPETITIVE, Kind.HOSTILE)
+)
 """The kinds that no verifier should pay for."""
 
 
@@ -54,6 +63,14 @@ CHANGES = ("-({})", "minus {}", "{}/2", "any number but {}", "<del>{}</del>")
 """What makes another number of a positive one."""
 HEDGES = ("maybe {}", "{}, I guess", "{} or something else")
 FORMS = (" {} ", "**{}**", "${}$", r"\boxed{{{}}}", "{}.", "```\n{}\n```")
+REPETITIVE = (
+    "1" * 40 + "x",
+    "a" * 40 + "!",
+    "1," * 20 + "x",
+    "1 " * 20 + "x",
+    "(" * 40 + "x",
+)
+"""Texts that a model may write, and that keep a pattern such as `(\\d+)+` busy for ever."""
 _IMPORT = "__import__"  # this module imports nothing by text
 EXECUTED = (
     _IMPORT + "('time').sleep(2)",
@@ -210,14 +227,34 @@ def near_misses(oracle: str) -> dict[str, str]:
     return {label: text for label, text in missed.items() if text.strip()}
 
 
+def within(text: str, label: str, tolerance: float) -> bool:
+    """Return whether both are numbers, no further apart than the tolerance, relative to the label.
+
+    Example:
+        >>> within("101", "100", 0.01), within("102", "100", 0.01), within("a", "a", 0.01)
+        (True, False, False)
+    """
+    try:
+        number = float(text)
+        right = float(label)
+    except ValueError:
+        return False
+    return abs(number - right) <= tolerance * abs(right)
+
+
 def probes_for(
     question: str,
     oracle: str | None,
     *,
     constants: Sequence[str],
     others: Sequence[str],
+    tolerance: float = 0.0,
 ) -> list[Probe]:
-    """Return all probes of one item; `oracle` is None where several answers are right."""
+    """Return all probes of one item; `oracle` is None where several answers are right.
+
+    Args:
+        tolerance: how far from the oracle, relative to it, a number is right.
+    """
     probes = constant_probes(constants, oracle)
     probes.append(Probe(kind=Kind.QUESTION, label="question", answer=question))
     for other in others[:1]:
@@ -234,7 +271,12 @@ def probes_for(
     if oracle is None:
         return probes
     near = [
-        Probe(kind=Kind.NEAR_MISS, label=label, answer=text)
+        Probe(
+            kind=Kind.NEAR_MISS,
+            label=label,
+            answer=text,
+            is_right=tolerance > 0 and within(text, oracle, tolerance),
+        )
         for label, text in near_misses(oracle).items()
     ]
     return [*oracle_probes(oracle), *probes, *near, *listing_probes(oracle, others)]
@@ -246,8 +288,11 @@ class Finding:
 
     Attributes:
         check: which of the checks it belongs to.
+        example: the question, the answer and the verdict.
         items: how many items show it.
-        explanation: why it is expected of the library's task; empty if it is not.
+        explanation: why it is expected of the library's task, or why its author waives it; empty
+            if neither.
+        verdict: what its check becomes by it.
     """
 
     check: str
@@ -257,10 +302,53 @@ class Finding:
     level: int | None = None
     items: int = 1
     explanation: str = ""
+    verdict: Literal["failed", "not_checked", "warning"] = "failed"
+
+    @property
+    def name(self) -> str:
+        """The name by which an author waives it."""
+        return finding_name(self.kind)
 
     @property
     def shown(self) -> str:
         return f"{self.detail} ({self.items} items)" if self.items > 1 else self.detail
+
+
+def finding_name(kind: str) -> str:
+    """Return the name by which an author waives findings of a kind.
+
+    Example:
+        >>> finding_name("other item's answer")
+        'other_items_answer'
+    """
+    return kind.replace("'", "").replace(" ", "_")
+
+
+WAIVABLE = frozenset(
+    map(
+        finding_name,
+        (
+            *(kind.value for kind in DEGENERATE),
+            *("labels", "degenerate", "reversed", "same level", "long"),
+            *("questions", "answers"),
+        ),
+    )
+)
+"""Findings that judge a task, and that its author may know better; all others are facts."""
+
+
+def shown_example(problem: Problem, answer: str, verdict: Verdict) -> str:
+    """Return an example of a finding: the question, the answer and the verdict."""
+    label = "" if answer == problem.oracle else f" (label {shorten(problem.oracle)})"
+    return (
+        f"{shorten(problem.question)} answered {shorten(answer)}{label}: "
+        f"{shown_verdict(verdict)}"
+    )
+
+
+def shown_verdict(verdict: Verdict) -> str:
+    """Return a verdict as a text."""
+    return f"{verdict.status.value} {verdict.score} {verdict.detail}".strip()
 
 
 KnownFindings = Mapping[str, Mapping[str, str]]

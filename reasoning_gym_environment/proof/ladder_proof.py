@@ -8,7 +8,7 @@ import json
 import math
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,13 +18,23 @@ from ..problems.seeds import evaluation_seed
 from ..problems.stream import skip_faulty
 from ..records import Problem, Recipe, Status, Verdict, recipe_text
 from ..sandbox.pool import Generate, TaskPool
+from ..scoring.grading import verify_in_tags
 from ..tasks.ladders import TaskLadder
+from ..tasks.modules import Declaration
 from ..tasks.recipes import read_recipe
 from ..util.values import shorten
-from .findings import Finding
+from .findings import Finding, shown_example, shown_verdict
+from .labels import written_forms
 
 DRAWS = 200
 """Draws of a level that show whether it is degenerate."""
+
+MOST_CHARACTERS = 30_000
+"""Mean characters of questions, or answers: a run caps its ladders by the model's own limit."""
+
+FEWEST_LATE = 5
+MOST_LATE = 0.2
+"""A level is given up when so many items, and this share of them, exceed the time."""
 
 KILLED = (Status.TIMEOUT, Status.OUT_OF_MEMORY, Status.CRASHED)
 """Statuses of an answer that cost its process."""
@@ -39,7 +49,7 @@ class LevelProof:
         tried: draws so far, with those that failed.
         questions, answers: by number of the draw; questions are hashes, long answers end in one.
         training: questions and answers of the training items with the neighboring seeds.
-        characters: of all questions.
+        characters, answer_characters: of all questions, and of all answers.
         seconds, verdict_seconds: to make each item, and to score its own answer.
         without_credit: items whose own answer has no full credit.
     """
@@ -52,6 +62,7 @@ class LevelProof:
     answers: dict[int, str | None] = field(default_factory=dict)
     training: dict[int, tuple[str, str | None]] = field(default_factory=dict)
     characters: int = 0
+    answer_characters: int = 0
     seconds: list[float] = field(default_factory=list)
     verdict_seconds: list[float] = field(default_factory=list)
     without_credit: int = 0
@@ -90,12 +101,22 @@ class LevelProof:
         ]
 
     @property
+    def is_given_up(self) -> bool:
+        """Whether so many of its items are late that drawing more would only take time."""
+        late = sum(finding.items for finding in self.findings if finding.kind == "late")
+        return late >= FEWEST_LATE and late > MOST_LATE * self.tried
+
+    @property
     def mean_seconds(self) -> float:
         return sum(self.seconds) / max(1, len(self.seconds))
 
     @property
     def mean_characters(self) -> float:
         return self.characters / max(1, len(self.questions))
+
+    @property
+    def mean_answer_characters(self) -> float:
+        return self.answer_characters / max(1, len(self.answers))
 
 
 async def prove_level(
@@ -105,7 +126,10 @@ async def prove_level(
     items: int,
     compared: int = 0,
     other: TaskPool | None = None,
+    shared: TaskPool | None = None,
+    declared: Declaration | None = None,
     deadline: float = math.inf,
+    now: Callable[[], float] = time.monotonic,
     seed: int = 7,
 ) -> None:
     """Draw the evaluation items up to number `items`, in sequence, and score their own answers.
@@ -113,10 +137,13 @@ async def prove_level(
     Args:
         compared: the first so many are also made from their stored recipes in the other pool, and
             beside each a training item.
-        deadline: monotonic time after which no other item is drawn.
+        shared: scores own answers in one process, for a verifier that keeps nothing.
+        declared: what an own task says of itself; None for the library's.
+        deadline: time after which no other item is drawn, by the clock `now`.
     """
-    generate = skip_faulty(pool.generate, Counter())
-    while proof.tried < items and time.monotonic() < deadline:
+    # The faults of the library's items are known; those of an own task are to be found.
+    generate = skip_faulty(pool.generate, Counter(), skip=declared is None)
+    while proof.tried < items and not proof.is_given_up and now() < deadline:
         number = proof.tried
         recipe = Recipe(
             task=proof.task,
@@ -130,23 +157,26 @@ async def prove_level(
             proof.seconds.append(time.perf_counter() - started)
             proof.questions[number], proof.answers[number] = _compact(problem)
             proof.characters += len(problem.question)
-            right = await _score_own_answer(proof, pool, problem)
+            proof.answer_characters += len(problem.oracle or "")
+            scorers = [pool] if shared is None else [shared, pool]
+            right = await _score_own_answer(proof, scorers, problem, declared)
             if number < compared and other is not None:
                 try:
                     await _compare(proof, pool, other, problem, right=right)
                 except GenerationError as error:
-                    proof.note(
-                        "reproducible",
-                        "differs",
-                        str(error),
-                        recipe_text(problem.recipe),
-                    )
+                    proof.note("reproducible", "differs", str(error), _place(recipe))
         if number < compared:
             twin = replace(recipe, seed=recipe.seed ^ 1)  # the lowest bit is the split
             problem = await _make(proof, generate, twin)
             if problem:
                 proof.training[number] = _compact(problem)
         proof.tried = number + 1
+
+
+def _place(recipe: Recipe) -> str:
+    """Return which item a recipe makes, for one that has no question to show."""
+    level = "" if recipe.level is None else f"level {recipe.level}, "
+    return f"{level}seed {recipe.seed}"
 
 
 def _compact(problem: Problem) -> tuple[str, str | None]:
@@ -165,38 +195,100 @@ async def _make(
     try:
         return await generate(recipe)
     except GenerationTimeoutError as error:
-        proof.note("bounded", "late", str(error), recipe_text(recipe))
+        proof.note("bounded", "late", str(error), _place(recipe))
     except GenerationError as error:
         check = "reproducible" if proof.level is None else "levels"
         kind = "generation"
         if isinstance(error.__context__, WorkerOutOfMemoryError):
             check = "bounded"
             kind = "memory"
-        proof.note(check, kind, str(error), recipe_text(recipe))
+        proof.note(check, kind, str(error), _place(recipe))
     return None
 
 
 async def _score_own_answer(
-    proof: LevelProof, pool: TaskPool, problem: Problem
+    proof: LevelProof,
+    scorers: Sequence[TaskPool],
+    problem: Problem,
+    declared: Declaration | None,
 ) -> bool:
-    """Score a problem's own answer; return whether it has full credit."""
+    """Score a problem's own answer as a completion; return whether it has full credit.
+
+    That of an own task is also scored as a model would write it, and compared with its solver's.
+
+    Args:
+        scorers: the last one counts where the first one finds the answer wrong.
+    """
+    pool = scorers[-1]
     answer = problem.oracle
-    example = recipe_text(problem.recipe)
     if answer is None:
-        proof.note("solvable", "no oracle", "an item has no answer of its own", example)
+        proof.note(
+            "solvable",
+            "no oracle",
+            "an item has no answer of its own",
+            shorten(problem.question),
+        )
         return False
     if not answer.strip():
         proof.note(
-            "solvable", "empty oracle", "an answer is empty: it can't be given", example
+            "solvable",
+            "empty oracle",
+            "an answer is empty: it can't be given",
+            shorten(problem.question),
         )
-    [verdict] = await pool.verify(problem, [answer])
+    for scorer in scorers:
+        [verdict] = await verify_in_tags(problem, [answer], scorer)
+        if verdict.score == 1.0:
+            break
     proof.verdict_seconds.append(verdict.seconds)
-    return _judge_own(proof, verdict, f"{example}: {shorten(answer)}")
+    right = _judge_own(proof, verdict, shown_example(problem, answer, verdict))
+    if right and declared is not None:
+        await _score_written_forms(proof, pool, problem, answer)
+    if declared is not None and declared.solve:
+        await _compare_with_solver(proof, pool, problem)
+    return right
+
+
+async def _score_written_forms(
+    proof: LevelProof, pool: TaskPool, problem: Problem, answer: str
+) -> None:
+    """Note if an answer earns less as a model would write it."""
+    forms = written_forms(answer)
+    verdicts = await verify_in_tags(problem, [*forms.values()], pool)
+    for (kind, text), verdict in zip(forms.items(), verdicts, strict=True):
+        if verdict.score != 1.0:
+            proof.note(
+                "solvable",
+                kind,
+                f"an item's own answer has {kind}: without, it is {shown_verdict(verdict)}",
+                shown_example(problem, text, verdict),
+            )
+
+
+async def _compare_with_solver(
+    proof: LevelProof, pool: TaskPool, problem: Problem
+) -> None:
+    """Note if the task's own solver has another answer than the label."""
+    try:
+        answer = await pool.second_answer(problem.recipe)
+    except GenerationError as error:
+        proof.note(
+            "solvable", "solver", f"solve fails: {error}", shorten(problem.question)
+        )
+        return
+    [verdict] = await verify_in_tags(problem, [answer], pool)
+    if verdict.score != 1.0:
+        proof.note(
+            "solvable",
+            "solver",
+            f"solve has another answer than the label: it is {shown_verdict(verdict)}",
+            shown_example(problem, answer, verdict),
+        )
 
 
 def _judge_own(proof: LevelProof, verdict: Verdict, example: str) -> bool:
     """Note what the verdict on an item's own answer shows; return whether it has full credit."""
-    verdict_text = _said(verdict)
+    verdict_text = shown_verdict(verdict)
     if "PermissionError" in verdict.detail:
         proof.note(
             "contained",
@@ -224,10 +316,6 @@ def _judge_own(proof: LevelProof, verdict: Verdict, example: str) -> bool:
     return verdict.score == 1.0
 
 
-def _said(verdict: Verdict) -> str:
-    return f"{verdict.status.value} {verdict.score} {verdict.detail}".strip()
-
-
 async def _compare(
     proof: LevelProof,
     pool: TaskPool,
@@ -241,13 +329,13 @@ async def _compare(
     again = await other.generate(read_recipe(json.loads(text)))
     difference = await find_difference(pool, other, problem, again)
     if difference:
-        proof.note("reproducible", "differs", difference[0], f"{text}: {difference[1]}")
+        proof.note("reproducible", "differs", *difference)
     elif right and problem.oracle is not None:
-        [verdict] = await other.verify(again, [problem.oracle])
+        [verdict] = await verify_in_tags(again, [problem.oracle], other)
         if verdict.score != 1.0:
-            [alone] = await pool.verify(again, [problem.oracle])
-            verdict_text = _said(verdict)
-            example = f"{text}: {shorten(problem.oracle)}"
+            [alone] = await verify_in_tags(again, [problem.oracle], pool)
+            verdict_text = shown_verdict(verdict)
+            example = shown_example(problem, problem.oracle, verdict)
             if alone.score == 1.0:
                 proof.note(
                     "contained",
@@ -369,13 +457,12 @@ def ladder_findings(proofs: Sequence[LevelProof]) -> list[Finding]:
         )
 
     for proof in proofs:
-        # A run caps its ladders by the model's own limit.
-        if proof.mean_characters > 30_000:
-            add(
-                proof.level,
-                "long",
-                f"questions of {proof.mean_characters:.0f} characters",
-            )
+        for what, characters in (
+            ("questions", proof.mean_characters),
+            ("answers", proof.mean_answer_characters),
+        ):
+            if characters > MOST_CHARACTERS:
+                add(proof.level, "long", f"{what} of {characters:.0f} characters")
         if len(proof.questions) >= DRAWS:
             for fault in level_faults(proof.questions.values(), proof.answers.values()):
                 add(proof.level, "degenerate", fault)

@@ -7,25 +7,29 @@ import contextlib
 import copy
 import logging
 import math
-import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from ..errors import ConfigurationError, GenerationError
 from ..sandbox.pool import PoolSettings, TaskPool
 from ..tasks.catalogue import Discovery, require_known
-from ..tasks.facts import EXECUTES_ANSWERS, LIBRARY, NOT_A_TASK
+from ..tasks.facts import LIBRARY, NOT_A_TASK
 from ..tasks.ladders import TaskLadder
+from ..tasks.modules import Declaration
 from ..util.files import read_regular, write_whole
 from ..util.progress import with_progress
-from .answers import prove_answers, sample_problems
+from ..util.values import shorten
+from .answers import AnswersProof, probed_items, prove_answers, sample_problems
 from .checks import Result, TaskProof, judge
-from .findings import Finding, KnownFindings
+from .clock import REFRESH_SECONDS, ProcessorClock
+from .findings import WAIVABLE, Finding, KnownFindings
 from .ladder_proof import DRAWS, LevelProof, level_proofs, prove_level
 
 logger = logging.getLogger(__name__)
@@ -83,16 +87,21 @@ async def prove_tasks(
 
     Args:
         items: of the default configuration; a tenth of them of each level, besides its draws.
-        seconds: for each task.
+        seconds: of processor time, for each task.
         files: where proofs go on from, and are kept.
 
     Raises UnknownTaskError, ConfigurationError, and WorkerStartError if workers don't start.
     """
+    # Texts that are tried on purpose are no news to an author.
+    settings = replace(settings, logs_errors=False)
+    clock = ProcessorClock()
     async with TaskPool(replace(settings, stateless=frozenset()), Counter()) as pool:
         own_tasks = frozenset(
             task for module in pool.modules.values() for task in module.categories
         )
         tasks = chosen_tasks(await pool.discover(), names, own_tasks)
+        for task in tasks:
+            require_waivable(task, declaration_of(pool, task))
         elsewhere = replace(settings, hash_seed=1, stateless=own_tasks)
         async with TaskPool(elsewhere, Counter()) as other:
             proofs = Proofs(versions=installed_versions() | pool.versions)
@@ -108,7 +117,11 @@ async def prove_tasks(
                     # a copy, so that an interrupted run loses nothing that is stored
                     proof = copy.deepcopy(proofs.unfinished.get(task))
                     proof = proof or new_proof(task, category, ladders.get(task), pool)
-                    await prove_task(pool, other, proof, items, seconds)
+                    clock.at_work += 1
+                    try:
+                        await prove_task(pool, other, proof, items, seconds, clock)
+                    finally:
+                        clock.at_work -= 1
                 proofs.tasks[task] = result = judge(proof, items=items, known=known)
                 proofs.unfinished.pop(task, None)
                 if any(
@@ -144,6 +157,25 @@ def chosen_tasks(
     return {name: category for name, category in tasks.items() if name in chosen}
 
 
+def declaration_of(pool: TaskPool, task: str) -> Declaration | None:
+    """Return what an own task says of itself; None for the library's."""
+    for module in pool.modules.values():
+        if task in module.categories:
+            # One that can't be built says nothing.
+            return module.declarations.get(task, Declaration())
+    return None
+
+
+def require_waivable(task: str, declared: Declaration | None) -> None:
+    """Raise ConfigurationError if a task waives what isn't a finding that can be waived."""
+    for name in declared.waive if declared else ():
+        if name not in WAIVABLE:
+            raise ConfigurationError(
+                f"{task} waives {shorten(name)}; only these findings can be waived: "
+                f"{', '.join(sorted(WAIVABLE))}"
+            )
+
+
 def new_proof(
     task: str,
     category: str,
@@ -156,6 +188,7 @@ def new_proof(
         category=category,
         default=LevelProof(task=task, level=None, parameters={}),
         levels=level_proofs(task, ladder or TaskLadder(levels=({},), origin="none")),
+        declared=declaration_of(pool, task),
     )
     for module in pool.modules.values():
         if task in module.categories:
@@ -176,51 +209,74 @@ async def prove_task(
     proof: TaskProof,
     items: int,
     seconds: float,
+    clock: ProcessorClock,
 ) -> None:
     """Try what is left to try of a task, as long as the seconds last.
 
     Args:
         other: starts its processes with another hash seed.
+        clock: counts the seconds.
     """
-    deadline = time.monotonic() + seconds
+    deadline = clock.now() + seconds
     fewest = math.ceil(items / 10)
-    await prove_level(
+    prove = partial(
+        prove_level,
         pool,
-        proof.default,
-        items=items,
-        compared=items,
-        other=other,
+        declared=proof.declared,
         deadline=deadline,
+        now=clock.now,
     )
+    await prove(proof.default, items=items, compared=items, other=other)
     if proof.default.questions and not proof.answers:
-        for problem in await sample_problems(pool, proof.task, 3):
-            # What can't be made again is noted by the comparison.
-            with contextlib.suppress(GenerationError):
-                inspected = await pool.inspect(problem.recipe)
-                proof.json_changes = proof.json_changes or inspected.json_changes
-                proof.memory = max(proof.memory, inspected.memory)
-        # Each answer that is executed has a process of its own.
-        probed = math.ceil(items * 0.15 / (4 if proof.task in EXECUTES_ANSWERS else 1))
-
-        async def answers() -> None:
-            problems = await sample_problems(pool, proof.task, 2 * probed)
-            proof.answers = await prove_answers(pool, other, problems)
-
-        with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(answers(), max(0.0, deadline - time.monotonic()))
+        await _inspect(pool, proof)
+        answers = _answers_proof(pool, other, proof, items)
+        proof.answers = await _until(deadline, clock, answers)
     for level in proof.levels:
-        await prove_level(
-            pool,
-            level,
-            items=fewest,
-            compared=fewest,
-            other=other,
-            deadline=deadline,
-        )
+        await prove(level, items=fewest, compared=fewest, other=other)
+    # A process of its own for each answer takes most of the time.
+    keeps_nothing = proof.answers is not None and proof.answers.stateless
     for level in proof.levels:
-        await prove_level(
-            pool,
-            level,
-            items=min(items, DRAWS),
-            deadline=deadline,
+        await prove(
+            level, items=min(items, DRAWS), shared=other if keeps_nothing else None
         )
+
+
+async def _inspect(pool: TaskPool, proof: TaskProof) -> None:
+    """Note what a few items' entries are like."""
+    sample = await sample_problems(pool, proof.task, 3, skip=proof.declared is None)
+    for problem in sample:
+        # What can't be made again is noted by the comparison.
+        with contextlib.suppress(GenerationError):
+            inspected = await pool.inspect(problem.recipe)
+            proof.json_changes = proof.json_changes or inspected.json_changes
+            proof.memory = max(proof.memory, inspected.memory)
+
+
+async def _answers_proof(
+    pool: TaskPool, other: TaskPool, proof: TaskProof, items: int
+) -> AnswersProof:
+    problems = await sample_problems(
+        pool,
+        proof.task,
+        2 * probed_items(proof.task, items),
+        skip=proof.declared is None,
+    )
+    return await prove_answers(pool, other, problems, proof.declared)
+
+
+async def _until(
+    deadline: float,
+    clock: ProcessorClock,
+    work: Coroutine[Any, Any, AnswersProof],
+) -> AnswersProof | None:
+    """Return what some work returns; cancel it and return None at the deadline."""
+    running = asyncio.ensure_future(work)
+    try:
+        while clock.now() < deadline:
+            done, _ = await asyncio.wait({running}, timeout=REFRESH_SECONDS)
+            if done:
+                return running.result()
+        return None
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)

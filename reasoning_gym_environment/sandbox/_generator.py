@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from ..records import Recipe
+from ..scoring.extraction import label_fault
 from ..tasks.catalogue import discover, read_registry
 from ..tasks.datasets import Datasets, json_changes, text_of
 from ..tasks.facts import NOT_A_TASK
@@ -25,7 +26,16 @@ from ..tasks.modules import ModuleTasks
 from ..util.values import describe_error, describe_origin, replace_surrogates
 from . import _limits as limits
 from . import _protocol as protocol
-from ._protocol import CheckEntry, Inspect, Inspection, MadeProblem, Reply, Request
+from ._protocol import (
+    CheckEntry,
+    Inspect,
+    Inspection,
+    MadeProblem,
+    Reply,
+    Request,
+    SecondAnswer,
+    Solve,
+)
 
 
 def _feed(requests: BinaryIO, inbox: queue.SimpleQueue[bytes]) -> None:
@@ -51,11 +61,19 @@ def answer(
         elif isinstance(request, Recipe):
             made = datasets.problem(request)
             message = MadeProblem(
-                question=made.question, oracle=made.oracle, fault=made.fault
+                question=made.question,
+                oracle=made.oracle,
+                fault=made.fault or label_fault(made.oracle),
             )
             entry = made.entry
         elif isinstance(request, CheckEntry):
-            message = MadeProblem(question="", oracle=None, fault=item_fault(*request))
+            label = request.entry.get("answer")
+            fault = item_fault(*request)
+            if fault is None and isinstance(label, str):
+                fault = label_fault(label)
+            message = MadeProblem(question="", oracle=None, fault=fault)
+        elif isinstance(request, Solve):
+            message = SecondAnswer(answer=datasets.second_answer(request.recipe))
         elif isinstance(request, Inspect):
             before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             found = datasets.entry(request.recipe)

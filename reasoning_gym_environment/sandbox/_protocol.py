@@ -43,6 +43,12 @@ class Inspect(NamedTuple):
     recipe: Recipe
 
 
+class Solve(NamedTuple):
+    """Asks a generator to answer the problem of a recipe by its task's own solver."""
+
+    recipe: Recipe
+
+
 class CheckEntry(NamedTuple):
     """Asks a generator for the fault of an entry from outside, as that of a `MadeProblem`."""
 
@@ -50,10 +56,17 @@ class CheckEntry(NamedTuple):
     entry: dict[str, Any]
 
 
-Request = Recipe | Inspect | CheckEntry | frozenset[str] | Literal["ladders", "module"]
-"""Asks a generator for the problem of a recipe, or what its entry is like; for a `Discovery`, where
-these tasks are known to build and not tried; for every task's `TaskLadder`; or for the
-`ModuleTasks` of its process."""
+Request = (
+    Recipe
+    | Inspect
+    | Solve
+    | CheckEntry
+    | frozenset[str]
+    | Literal["ladders", "module"]
+)
+"""Asks a generator for the problem of a recipe, what its entry is like, or its solver's answer; for
+a `Discovery`, where these tasks are known to build and not tried; for every task's `TaskLadder`; or
+for the `ModuleTasks` of its process."""
 
 Message = TypeVar("Message")
 
@@ -74,6 +87,13 @@ class Inspection:
     content: str
     json_changes: str
     memory: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SecondAnswer:
+    """What a task's own solver answers."""
+
+    answer: str
 
 
 @dataclass(frozen=True, kw_only=True)

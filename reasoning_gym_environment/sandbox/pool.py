@@ -49,6 +49,8 @@ from ._protocol import (
     Message,
     Reply,
     Request,
+    SecondAnswer,
+    Solve,
     unpack_verdicts,
 )
 from .worker_groups import StartWorker, WorkerGroup, WorkerPool
@@ -88,6 +90,7 @@ class PoolSettings:
         stateless: own tasks that keep no state: their answers share a process. None takes those
             that are proved to keep none.
         hash_seed: of Python in all workers.
+        logs_errors: whether errors of a user's verifier are warnings.
         others: as of `AsyncReasoningGym`.
     """
 
@@ -100,6 +103,7 @@ class PoolSettings:
     task_environment: Sequence[str] = ()
     stateless: frozenset[str] | None = None
     hash_seed: int = 0
+    logs_errors: bool = True
 
     def __post_init__(self) -> None:
         if self.processes < 1:
@@ -318,6 +322,10 @@ class TaskPool(WorkerPool):
         """Return what the entry of a recipe is like; raise GenerationError."""
         return await self._ask_of(recipe.task, Inspect(recipe), Inspection)
 
+    async def second_answer(self, recipe: Recipe) -> str:
+        """Answer a problem by the solver of its user's task; raise GenerationError."""
+        return (await self._ask_of(recipe.task, Solve(recipe), SecondAnswer)).answer
+
     async def fault_of(self, task: str, entry: dict[str, Any]) -> Fault | None:
         """Return the fault of an entry from outside; GenerationError if it can't be checked."""
         return (await self._ask_of(task, CheckEntry(task, entry), MadeProblem)).fault
@@ -424,7 +432,7 @@ class TaskPool(WorkerPool):
                 "%s: malformed reply of a verifier host: %s", request.task, error
             )
             raise WorkerLostError(str(error)) from error
-        if request.own:
+        if request.own and settings.logs_errors:
             for verdict in verdicts:
                 if verdict.status is Status.VERIFIER_ERROR:
                     self._raised[request.task] += 1

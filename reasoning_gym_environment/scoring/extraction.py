@@ -21,7 +21,7 @@ from decimal import Decimal
 from itertools import islice, pairwise
 from typing import NamedTuple
 
-from ..records import Status
+from ..records import Fault, FaultKind, Status
 from ..tasks.facts import PLAIN_NUMBERS, ladder_heights
 from .channels import Tag, find_tags, split_thought
 
@@ -121,6 +121,26 @@ def extract_answer(text: str) -> Extraction:
     if not answer:
         return Extraction(None, Status.NO_ANSWER, "nothing between the answer tags")
     return Extraction(answer)
+
+
+def label_fault(label: str | None) -> Fault | None:
+    """Return why no completion can give a label as its answer; None if one can.
+
+    Blanks around a label are left to its verifier.
+
+    Example:
+        >>> label_fault("a</think>b").kind.value, label_fault("12 ")
+        ('unanswerable', None)
+    """
+    if label is None:
+        return None
+    extraction = extract_answer(in_tags(label))
+    if extraction.answer == label.strip():
+        return None
+    why = (
+        extraction.detail or f"a part is read as its answer, {extraction.answer!r:.40}"
+    )
+    return Fault(FaultKind.UNANSWERABLE, f"the label can't be given: {why}")
 
 
 def _why_none(text: str, outside: str, tags: Sequence[Tag]) -> str:

@@ -122,6 +122,16 @@ class Datasets:
             raise TypeError(f"answer must be a text or None, got {shorten(answer)}")
         return {**entry}
 
+    def second_answer(self, recipe: Recipe) -> str:
+        """Answer a user's problem by the task's own solver; TypeError unless that gives a text."""
+        from reasoning_gym.factory import DATASETS  # only workers come here
+
+        dataset: Any = DATASETS[recipe.task][0]
+        answer = dataset.solve(self.entry(recipe))
+        if not isinstance(answer, str):
+            raise TypeError(f"solve must return a text, got {shorten(answer)}")
+        return answer
+
     def _seeded(self, task: str, parameters: Mapping[str, Any], seed: int) -> Any:
         if task == "pool_matrix":
             seed %= 2**32  # it seeds numpy, which takes 32 bits

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeVar
 
 from ..errors import ConfigurationError
 from ..util.values import shorten
@@ -13,10 +14,26 @@ from ..util.values import shorten
 Generate = Callable[[random.Random, int], tuple[str, str, Any]]
 Generator = TypeVar("Generator", bound=Generate)
 Verifier = Callable[[str, Any], float]
+Solver = Callable[[str, Any], str]
+
+
+class _Parts(NamedTuple):
+    """What a task is made of beside its generator."""
+
+    levels: int
+    verifier: Verifier | None
+    solve: Solver | None
+    tolerance: float
+    waive: Mapping[str, str]
 
 
 def task(
-    levels: int, *, verifier: Verifier | None = None
+    levels: int,
+    *,
+    verifier: Verifier | None = None,
+    solve: Solver | None = None,
+    tolerance: float = 0.0,
+    waive: Mapping[str, str] = MappingProxyType({}),
 ) -> Callable[[Generator], Generator]:
     """Register a function as a task of its name, with levels, in reasoning-gym's registry.
 
@@ -29,6 +46,11 @@ def task(
         levels: how many there are; the function gets 0, the easiest, to `levels - 1`.
         verifier: returns the score, in [0, 1], of an answer by the data. Without one, only a text
             that equals the answer is right.
+        solve: answers the question a second time, by another way than the function, from the
+            question and the data. `prove` compares its answers with the function's.
+        tolerance: how far from the answer, relative to it, the verifier takes a number for right.
+        waive: why findings of `prove` are right as they are, by their names, such as
+            {"near_miss": "1 % is near enough"}.
 
     Example:
         @task(levels=8)
@@ -40,26 +62,54 @@ def task(
         raise ConfigurationError(
             f"levels must be an integer ≥ 1, got {shorten(levels)}: write @task(levels=8)"
         )
-    if verifier is not None and not callable(verifier):
+    for argument, function in (("verifier", verifier), ("solve", solve)):
+        if function is not None and not callable(function):
+            raise ConfigurationError(
+                f"{argument} must be a function, got {shorten(function)}"
+            )
+    if not isinstance(tolerance, int | float) or not 0 <= tolerance < 1:
         raise ConfigurationError(
-            f"verifier must be a function, got {shorten(verifier)}"
+            f"tolerance must be a number from 0 to below 1, got {shorten(tolerance)}: "
+            "0.01 takes 101 for 100"
         )
+    if tolerance and verifier is None:
+        raise ConfigurationError(
+            "tolerance says what a verifier takes for right: add the verifier"
+        )
+    _require_reasons(waive)
+    parts = _Parts(levels, verifier, solve, float(tolerance), waive)
 
     def register(generator: Generator) -> Generator:
         if generator.__module__ not in ("__main__", "__mp_main__"):
-            _register(generator, levels, verifier)
+            _register(generator, parts)
         return generator
 
     return register
 
 
-def _register(generator: Generate, levels: int, verifier: Verifier | None) -> None:
+def _require_reasons(waive: object) -> None:
+    """Raise ConfigurationError unless each waived finding has a reason."""
+    if isinstance(waive, Mapping) and all(
+        isinstance(text, str) and text.strip()
+        for pair in waive.items()
+        for text in pair
+    ):
+        return
+    raise ConfigurationError(
+        'waive must map findings to reasons, such as {"near_miss": "1 % is near enough"}, got '
+        f"{shorten(waive)}"
+    )
+
+
+def _register(generator: Generate, parts: _Parts) -> None:
     # Heavy: only workers come here.
     from reasoning_gym.coaching import BaseCurriculum, ScalarAttributeDefinition
     from reasoning_gym.dataset import ProceduralDataset
     from reasoning_gym.factory import register_dataset
 
     name = generator.__name__
+    levels = parts.levels
+    verifier = parts.verifier
 
     @dataclass
     class Configuration:
@@ -108,6 +158,19 @@ def _register(generator: Generate, levels: int, verifier: Verifier | None) -> No
                 )
             )
 
+    _declare(Dataset, parts)
     # The task's origin and category come from the module's name.
     Dataset.__module__ = generator.__module__
     register_dataset(name, Dataset, Configuration, Curriculum)
+
+
+def _declare(dataset: Any, parts: _Parts) -> None:
+    """Give a task's class the attributes that `prove` reads, as a class of one's own may have."""
+    dataset.checks_labels = parts.verifier is not None
+    dataset.tolerance = parts.tolerance
+    dataset.waive = dict(parts.waive)
+    solver = parts.solve
+    if solver is not None:
+        dataset.solve = staticmethod(
+            lambda entry: solver(entry["question"], entry["metadata"]["data"])
+        )

@@ -23,6 +23,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from ..errors import ConfigurationError, WorkerStartError
@@ -37,6 +38,22 @@ from .recipes import require_valid_recipe
 logger = logging.getLogger(__name__)
 
 
+class Declaration(Struct):
+    """What an own task says of itself, as arguments of `task` or attributes of its class.
+
+    Attributes:
+        verifier: whether it has one of its own.
+        solve: whether it can answer a question by another way than the label was made.
+        tolerance: how far from the label, relative to it, its verifier takes a number for right.
+        waive: why findings of its proof are right as they are, by their names.
+    """
+
+    verifier: bool = True
+    solve: bool = False
+    tolerance: float = 0.0
+    waive: dict[str, str] = msgspec.field(default_factory=dict)
+
+
 class ModuleTasks(Struct):
     """What a worker process says of the module that it imported.
 
@@ -47,6 +64,7 @@ class ModuleTasks(Struct):
         categories: of its tasks, by name.
         failures: by task, why it can't be built.
         ladders: of the tasks that can.
+        declarations: what each of these tasks says of itself.
     """
 
     digest: str
@@ -55,6 +73,7 @@ class ModuleTasks(Struct):
     categories: dict[str, str]
     failures: dict[str, str]
     ladders: dict[str, TaskLadder]
+    declarations: dict[str, Declaration]
 
 
 def find_modules(entries: Sequence[str | Path]) -> list[ModuleSource]:
@@ -119,6 +138,7 @@ def load_module(source: ModuleSource) -> ModuleTasks:
         categories={},
         failures={},
         ladders={},
+        declarations={},
     )
     for name, dataset in datasets.items():
         declared = getattr(dataset, "category", None)
@@ -137,10 +157,27 @@ def load_module(source: ModuleSource) -> ModuleTasks:
             [ladder] = build_ladders([name]).values()
             for level in ladder.levels:
                 require_valid_recipe(Recipe(task=name, seed=0, parameters=level))
+            module_tasks.declarations[name] = _declaration(dataset)
             module_tasks.ladders[name] = ladder
         except Exception as error:  # noqa: BLE001 - any dataset may raise anything: it is reported
             module_tasks.failures[name] = f"can't be built: {describe_origin(error)}"
     return module_tasks
+
+
+def _declaration(dataset: Any) -> Declaration:
+    """Return what a task's class says of itself; raise ValueError if that can't be."""
+    from reasoning_gym.dataset import ProceduralDataset
+
+    compares_texts = dataset.score_answer is ProceduralDataset.score_answer
+    return msgspec.convert(
+        {
+            "verifier": getattr(dataset, "checks_labels", not compares_texts),
+            "solve": hasattr(dataset, "solve"),
+            "tolerance": getattr(dataset, "tolerance", 0.0),
+            "waive": getattr(dataset, "waive", {}),
+        },
+        Declaration,
+    )
 
 
 def _digest(module: ModuleType) -> str:

@@ -6,8 +6,15 @@ from typing import Any
 
 import pytest
 
+from reasoning_gym_environment.errors import ConfigurationError
 from reasoning_gym_environment.proof.answers import Observation, judge_answers
-from reasoning_gym_environment.proof.checks import CHECKS, Result, TaskProof, judge
+from reasoning_gym_environment.proof.checks import (
+    CHECKS,
+    Result,
+    TaskProof,
+    judge,
+    summaries,
+)
 from reasoning_gym_environment.proof.findings import (
     DEGENERATE,
     EXECUTED,
@@ -22,8 +29,10 @@ from reasoning_gym_environment.proof.findings import (
     probes_for,
 )
 from reasoning_gym_environment.proof.ladder_proof import DRAWS, LevelProof
-from reasoning_gym_environment.records import Status, Verdict
+from reasoning_gym_environment.proof.proving import require_waivable
+from reasoning_gym_environment.records import Problem, Recipe, Status, Verdict
 from reasoning_gym_environment.tasks.facts import known_categories
+from reasoning_gym_environment.tasks.modules import Declaration
 
 LEVEL_KINDS = {"generation", "oracle", "no oracle", "differs"}
 ANSWER_KINDS = {
@@ -80,7 +89,7 @@ def judged(
 ) -> Result:
     """The result of a sound task but for what is given."""
     values: dict[str, Any] = {
-        "answers": judge_answers([*seen(Kind.FORM, 1.0), *observations], items=1),
+        "answers": judge_answers([*seen(Kind.FORM, 1.0), *observations], items=30),
         "default": default or proof(),
         "levels": [*levels] or [proof(0, tried=DRAWS)],
     }
@@ -97,7 +106,8 @@ def verdicts(result: Result, verdict: str) -> list[str]:
 
 
 def test_every_kind_of_answer_is_tried() -> None:
-    assert {probe.kind for probe in probes()} | {Kind.HOSTILE} == set(Kind)
+    of_few_items = {Kind.HOSTILE, Kind.REPETITIVE, Kind.COPY}
+    assert {probe.kind for probe in probes()} | of_few_items == set(Kind)
 
 
 def test_labels_tell_probes_of_one_kind_apart() -> None:
@@ -177,10 +187,150 @@ def test_the_most_frequent_answers_are_constants() -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", [kind for kind in DEGENERATE if kind is not Kind.NEAR_MISS]
+    "kind",
+    [kind for kind in DEGENERATE if kind not in (Kind.NEAR_MISS, Kind.COPY)],
 )
 def test_what_is_not_right_and_solves_items_is_a_finding(kind: Kind) -> None:
     assert found(judged(*seen(kind, 0.5, 0.5, 1.0, 0.0))) == [(kind.value, None)]
+
+
+def test_an_answer_is_copied_if_a_place_has_it_more_often_than_a_choice_of_two() -> (
+    None
+):
+    assert found(judged(*seen(Kind.COPY, *[1.0] * 8, 0.0, 0.0))) == [
+        ("copied from the question", None)
+    ]
+    assert found(judged(*seen(Kind.COPY, *[1.0] * 15, *[0.0] * 5))) == []
+
+
+def test_a_paid_answer_is_shown_with_its_question_its_text_and_its_verdict() -> None:
+    problem = Problem(
+        recipe=Recipe(task="gcd", seed=0), question="Add 2.", oracle="12", entry=b""
+    )
+    paid = [replace(one, problem=problem) for one in seen(Kind.DENIED, 1.0, 1.0, 1.0)]
+    example = judged(*paid).checks["not_payable"].example
+    assert example == "'Add 2.' answered 'x' (label '12'): solved 1.0"
+
+
+def test_a_near_miss_within_the_declared_tolerance_is_right() -> None:
+    def misses(tolerance: float) -> dict[str, bool]:
+        tried = probes_for("?", "120", constants=(), others=(), tolerance=tolerance)
+        return {p.answer: p.is_right for p in tried if p.kind is Kind.NEAR_MISS}
+
+    assert misses(0.0) == {"12": False, "121": False, "210": False}
+    assert misses(0.01) == {"12": False, "121": True, "210": False}
+
+
+OWN = Declaration()
+
+
+def test_labels_without_a_verifier_or_a_second_answer_are_not_checked() -> None:
+    alone = judged(declared=Declaration(verifier=False))
+    assert (alone.verdict, verdicts(alone, "not_checked")) == (
+        "not_checked",
+        ["solvable"],
+    )
+    assert alone.checks["solvable"].reason == "no verifier: labels not checked [labels]"
+    solved = judged(declared=Declaration(verifier=False, solve=True))
+    assert (solved.verdict, judged(declared=OWN).verdict) == ("proved", "proved")
+    assert "solve has the same answers" in solved.checks["solvable"].reason
+
+
+def test_an_author_waives_a_judgement_with_a_reason_that_is_kept() -> None:
+    near = seen(Kind.NEAR_MISS, 1.0, 1.0, 1.0)
+    assert verdicts(judged(*near, declared=OWN), "failed") == ["not_payable"]
+    waive = {"near_miss": "1 % is near enough", "constant": "there is one"}
+    result = judged(*near, declared=Declaration(waive=waive))
+    assert (result.verdict, result.checks["not_payable"].verdict) == (
+        "proved",
+        "waived",
+    )
+    assert result.checks["not_payable"].reason == "near miss: 1 % is near enough"
+    assert [one.explanation for one in result.findings] == ["1 % is near enough"]
+    assert result.unseen == ["constant"]
+
+
+def test_only_judgements_can_be_waived() -> None:
+    require_waivable("own", Declaration(waive={"near_miss": "so it is"}))
+    with pytest.raises(ConfigurationError, match="own waives 'oracle'; only these"):
+        require_waivable("own", Declaration(waive={"oracle": "so it is"}))
+
+
+def test_few_questions_at_the_first_level_are_a_warning_below_a_large_ladder() -> None:
+    large = [proof(level, tried=DRAWS) for level in range(1, 3)]
+    result = judged(default=REPEATED, levels=[FEW_QUESTIONS, *large], declared=OWN)
+    assert (result.verdict, verdicts(result, "warning")) == ("proved", ["disjoint"])
+    assert "289 or more are wanted [questions]" in result.checks["disjoint"].reason
+
+
+@pytest.mark.parametrize(
+    ("characters", "answers", "verdict"),
+    [
+        ((100, 200, 300), (3, 3, 3), "passed"),
+        ((300, 200, 100), (3, 3, 3), "warning"),
+        ((300, 200, 100), (3, 2, 1), "failed"),
+        ((300, 100, 290), (3, 1, 3), "passed"),
+    ],
+)
+def test_levels_that_become_easier_are_found_by_their_lengths(
+    characters: Sequence[int], answers: Sequence[int], verdict: str
+) -> None:
+    levels = [
+        proof(
+            level,
+            tried=DRAWS,
+            characters=DRAWS * characters[level],
+            answer_characters=DRAWS * answers[level],
+        )
+        for level in range(3)
+    ]
+    result = judged(levels=levels, declared=OWN)
+    assert result.checks["levels"].verdict == verdict
+    assert judged(levels=levels).checks["levels"].verdict == "passed"
+
+
+def test_levels_whose_answers_become_easier_to_guess_are_told() -> None:
+    levels = [
+        proof(
+            level,
+            tried=DRAWS,
+            answers={n: str(n % (100, 10, 2)[level]) for n in range(DRAWS)},
+        )
+        for level in range(3)
+    ]
+    check = judged(levels=levels, declared=OWN).checks["levels"]
+    assert check.verdict == "warning"
+    assert "one answer is right for 1% of level 0 and 50% of level 2" in check.reason
+
+
+def test_a_question_with_two_answers_needs_a_verifier() -> None:
+    twice = proof(questions=dict.fromkeys(range(20), "the same"))
+    labels = judged(default=twice, declared=Declaration(verifier=False, solve=True))
+    assert verdicts(labels, "failed") == ["solvable"]
+    assert "has the answers '0' and '1'" in labels.checks["solvable"].reason
+    assert judged(default=twice, declared=OWN).verdict == "proved"
+
+
+def test_answers_that_no_completion_holds_are_a_finding() -> None:
+    long = proof(0, tried=DRAWS, answer_characters=DRAWS * 40_000)
+    check = judged(levels=[long]).checks["levels"]
+    assert check.reason == "level 0: answers of 40000 characters"
+
+
+def test_levels_show_one_line_for_each_kind_of_finding() -> None:
+    levels = [
+        proof(n, tried=DRAWS, findings=[finding("levels", "generation", level=n)])
+        for n in range(3)
+    ]
+    result = judged(levels=levels)
+    assert summaries(result.findings) == [("level 0, 1, 2: it was so (3 items)", "")]
+
+
+def test_few_items_leave_the_answers_untried() -> None:
+    answers = judge_answers(seen(Kind.FORM, 1.0), items=3)
+    check = judged(answers=answers).checks["not_payable"]
+    assert check.verdict == "not_tried"
+    assert check.reason == "answers were tried on 3 items, and 30 are wanted"
 
 
 def test_small_credit_and_rare_luck_are_no_findings() -> None:
@@ -253,6 +403,14 @@ def finding(check: str, kind: str, **more: Any) -> Finding:
     return Finding(check=check, kind=kind, detail="it was so", **more)
 
 
+REPEATED = proof(tried=DRAWS, training=dict.fromkeys(range(20), ("None 1", "")))
+FEW_QUESTIONS = proof(
+    0,
+    tried=DRAWS,
+    questions={number: f"0 {number % 100}" for number in range(DRAWS)},
+)
+
+
 @pytest.mark.parametrize(
     ("more", "failed", "said"),
     [
@@ -288,9 +446,13 @@ def finding(check: str, kind: str, **more: Any) -> Finding:
             "(3 items)",
         ),
         (
-            {"default": proof(training=dict.fromkeys(range(20), ("None 1", "")))},
+            {
+                "default": REPEATED,
+                "levels": [FEW_QUESTIONS],
+            },
             "disjoint",
-            "100%",
+            "100% of the training questions are also evaluation questions: about 200 "
+            "different ones are drawn, 289 or more are wanted",
         ),
         (
             {

@@ -108,3 +108,43 @@ def test_it_is_imported_in_no_time_and_registers_nothing_in_the_program_that_is_
     )
     assert done.returncode == 0, done.stderr
     assert not {"pydantic", "reasoning_gym", "numpy"} & set(done.stdout.split())
+
+
+def test_a_task_says_what_its_proof_needs_to_know() -> None:
+    def within(answer: str, data: Any) -> float:
+        return float(abs(float(answer) - data[0]) <= data[0] / 100)
+
+    task(
+        levels=1,
+        verifier=within,
+        solve=lambda question, data: f"{question}: {data[0]}",
+        tolerance=0.01,
+        waive={"near_miss": "1 % is near enough"},
+    )(doubled)
+    dataset: Any = DATASETS["doubled"][0]
+    assert (dataset.checks_labels, dataset.tolerance) == (True, 0.01)
+    assert dataset.waive == {"near_miss": "1 % is near enough"}
+    entry = {"question": "What?", "metadata": {"data": [3]}}
+    assert dataset.solve(entry) == "What?: 3"
+    DATASETS.pop("doubled")
+    task(levels=1)(doubled)
+    plain: Any = DATASETS["doubled"][0]
+    assert (plain.checks_labels, hasattr(plain, "solve")) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({"solve": "7"}, "solve must be a function, got '7'"),
+        ({"tolerance": "1 %"}, "tolerance must be a number from 0 to below 1"),
+        ({"tolerance": float("nan")}, "tolerance must be a number from 0 to below 1"),
+        ({"tolerance": 0.01}, "add the verifier"),
+        ({"waive": {"near_miss": " "}}, "waive must map findings to reasons"),
+        ({"waive": ["near_miss"]}, "waive must map findings to reasons"),
+    ],
+)
+def test_what_a_task_says_wrongly_is_refused(
+    arguments: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=reason):
+        task(levels=1, **arguments)
