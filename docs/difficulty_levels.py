@@ -21,11 +21,13 @@ from typing import Any
 from reasoning_gym_environment.proof.ladder_proof import (
     DRAWS,
     LevelProof,
+    level_proofs,
+    prove_level,
+)
+from reasoning_gym_environment.proof.levels import (
     count_answers,
     is_open,
     ladder_findings,
-    level_proofs,
-    prove_level,
 )
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
 from reasoning_gym_environment.tasks.ladders import TaskLadder

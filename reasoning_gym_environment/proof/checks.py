@@ -13,8 +13,8 @@ from ..tasks.modules import Declaration
 from ..util.values import group_by, shorten
 from .answers import AnswersProof, Share, probed_items
 from .findings import WAIVABLE, Finding, KnownFindings
-from .ladder_proof import DRAWS, LevelProof, count_answers, is_open, ladder_findings
-from .order import order_findings
+from .ladder_proof import DRAWS, LevelProof
+from .levels import count_answers, is_open, ladder_findings, order_findings
 
 CHECKS = {
     "reproducible": "a recipe gives the same question, answer and entry in two processes, under "

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -28,9 +27,6 @@ from .labels import written_forms
 
 DRAWS = 200
 """Draws of a level that show whether it is degenerate."""
-
-MOST_CHARACTERS = 30_000
-"""Mean characters of questions, or answers: a run caps its ladders by the model's own limit."""
 
 FEWEST_LATE = 5
 MOST_LATE = 0.2
@@ -391,89 +387,3 @@ def level_proofs(task: str, ladder: TaskLadder) -> list[LevelProof]:
         LevelProof(task=task, level=level, parameters=parameters)
         for level, parameters in enumerate(ladder.levels)
     ]
-
-
-def changed_share(lower: LevelProof, upper: LevelProof) -> float:
-    """Return the share of common draws whose questions differ, in [0, 1]."""
-    below = lower.questions
-    above = upper.questions
-    common = below.keys() & above.keys()
-    return sum(below[number] != above[number] for number in common) / max(
-        1, len(common)
-    )
-
-
-def level_faults(questions: Iterable[str], answers: Iterable[str | None]) -> list[str]:
-    """Return why a level is degenerate, judged by DRAWS draws, one sentence each.
-
-    Where several answers are right, they are None, and only the questions count.
-
-    Example:
-        >>> level_faults(map(str, range(200)), ["Yes"] * 180 + ["No"] * 20)
-        ["'Yes' answers 90% of the items, more than chance among 2 answers and 15%"]
-    """
-    distinct = len(set(questions))
-    faults = [f"only {distinct} distinct questions of {DRAWS}"] if distinct < 50 else []
-    counted = count_answers(answers)
-    if not counted:
-        return faults
-    [(answer, times)] = counted.most_common(1)
-    total = counted.total()
-    if times / total > 1 / max(2, len(counted)) + 0.15:
-        faults.append(
-            f"{shorten(answer)} answers {times / total:.0%} of the items, more than chance among "
-            f"{len(counted)} answers and 15%"
-        )
-    if len(counted) < 50 and is_open(counted):
-        faults.append(f"only {len(counted)} distinct answers of {total}")
-    return faults
-
-
-def count_answers(answers: Iterable[str | None]) -> Counter[str]:
-    """Count the answers that there are, without the blanks around them."""
-    return Counter(answer.strip() for answer in answers if answer is not None)
-
-
-def is_open(counted: Counter[str]) -> bool:
-    """Return whether most of the counted answers are longer than a number, a name or a choice."""
-    long = sum(
-        n for text, n in counted.items() if len(text) > 16 or len(text.split()) > 2
-    )
-    return 2 * long > counted.total()
-
-
-def ladder_findings(proofs: Sequence[LevelProof]) -> list[Finding]:
-    """Return what the items of a ladder show, and its levels beside each other."""
-    findings = [finding for proof in proofs for finding in proof.weighty]
-
-    def add(level: int | None, kind: str, detail: str) -> None:
-        findings.append(
-            Finding(
-                check="levels",
-                kind=kind,
-                detail=detail,
-                level=level,
-            )
-        )
-
-    for proof in proofs:
-        for what, characters in (
-            ("questions", proof.mean_characters),
-            ("answers", proof.mean_answer_characters),
-        ):
-            if characters > MOST_CHARACTERS:
-                add(proof.level, "long", f"{what} of {characters:.0f} characters")
-        if len(proof.questions) >= DRAWS:
-            for fault in level_faults(proof.questions.values(), proof.answers.values()):
-                add(proof.level, "degenerate", fault)
-    # For equal seeds, neighboring levels must differ in a tenth of the questions.
-    for lower, upper in itertools.pairwise(proofs):
-        if lower.parameters == upper.parameters:
-            add(upper.level, "same level", f"the parameters of level {lower.level}")
-        if lower.questions and upper.questions and changed_share(lower, upper) < 0.1:
-            add(
-                upper.level,
-                "same level",
-                f"nearly the questions of level {lower.level}",
-            )
-    return findings

@@ -7,6 +7,7 @@ import pytest
 
 from reasoning_gym_environment.proof.copies import copies_for
 from reasoning_gym_environment.proof.labels import written_forms
+from reasoning_gym_environment.sandbox.pool import TaskPool
 
 Item = tuple[str, str]
 
@@ -91,3 +92,18 @@ def test_an_answer_that_has_to_be_found_is_not(
     ask: Callable[[random.Random], Item],
 ) -> None:
     assert share_copied(ask) < 0.75
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_an_entry_whose_label_no_completion_can_give_is_faulty(
+    pool: TaskPool,
+) -> None:
+    entry = {"question": "What is 3 + 4?", "metadata": {"source_dataset": "gcd"}}
+    for answer, detail in (
+        ("<answer>7</answer>", "the label can't be given: 4 answer tags"),
+        ("<think>7</think>8", "a part is read as its answer, '8'"),
+    ):
+        fault = await pool.fault_of("gcd", {**entry, "answer": answer})
+        assert fault is not None
+        assert (fault.kind.value, detail in fault.detail) == ("unanswerable", True)
+    assert await pool.fault_of("gcd", {**entry, "answer": "7 "}) is None

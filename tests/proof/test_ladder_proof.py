@@ -11,10 +11,9 @@ from reasoning_gym_environment.errors import GenerationError, GenerationTimeoutE
 from reasoning_gym_environment.proof.ladder_proof import (
     DRAWS,
     LevelProof,
-    changed_share,
-    level_faults,
     prove_level,
 )
+from reasoning_gym_environment.proof.levels import changed_share, level_faults
 from reasoning_gym_environment.records import Problem, Recipe, Status, Verdict
 from reasoning_gym_environment.sandbox._protocol import Inspection
 from reasoning_gym_environment.sandbox.pool import TaskPool
