@@ -1,4 +1,5 @@
-"""Three tasks of one's own: a function for each, and a verifier for the two that need one.
+"""Three tasks of one's own: a function for each, a verifier for the two that need one, and a solver
+for the one whose labels `prove` can't check without.
 
 `python examples/own_tasks.py` prints a problem of each.
 """
@@ -23,7 +24,13 @@ FIRMS = [
 PEOPLE = ["Ada", "Ben", "Cleo", "Dan", "Eve", "Finn", "Gus", "Hana"]
 
 
-@task(levels=8)
+def signed_sum(question, data):
+    """Return the sum of all numbers, those to subtract negated: a second way to the answer."""
+    found = re.findall(r"(Start with|Add|Subtract) (\d+)", question)
+    return str(sum(int(f"-{n}" if word == "Subtract" else n) for word, n in found))
+
+
+@task(levels=8, solve=signed_sum)
 def running_total(random, level):
     """Ask for the result of several additions and subtractions. Only the number is right."""
     total = random.randrange(100, 1000)

@@ -20,7 +20,7 @@ from ..scoring.grading import verify_in_tags
 from ..tasks.facts import EXECUTES_ANSWERS
 from ..tasks.modules import Declaration
 from ..util.values import group_by, shorten
-from .copies import Copy, copies_for
+from .copies import Copy, copies_for, excerpt
 from .findings import (
     DEGENERATE,
     EXECUTED,
@@ -175,10 +175,9 @@ async def prove_answers(
     half = len(problems) // 2
     sources = problems[:half]
     examined = problems[half:]
-    known = [(one.question, one.oracle) for one in sources if one.oracle is not None]
-    oracles = [oracle for _, oracle in known]
+    oracles = [problem.oracle for problem in sources if problem.oracle is not None]
     constants = constants_for(oracles)
-    copies = copies_for(known) if declared else {}
+    copies = _copies(sources) if declared else {}
     observations: list[Observation] = []
     changed: list[tuple[Observation, Verdict]] = []
     for index, problem in enumerate(examined):
@@ -205,9 +204,19 @@ async def prove_answers(
     return judge_answers(observations, items=len(examined), changed=changed)
 
 
+def _copies(problems: Sequence[Problem]) -> dict[str, Copy]:
+    return copies_for(
+        [
+            (excerpt(problem.question), problem.oracle)
+            for problem in problems
+            if problem.oracle is not None
+        ]
+    )
+
+
 def _copy_probes(problem: Problem, copies: Mapping[str, Copy]) -> list[Probe]:
     """Return what the ways to copy an answer find in a question, which may well be right."""
-    copied = {label: copy(problem.question) for label, copy in copies.items()}
+    copied = {label: copy(excerpt(problem.question)) for label, copy in copies.items()}
     return [
         Probe(kind=Kind.COPY, label=label, answer=text)
         for label, text in copied.items()

@@ -34,6 +34,17 @@ _MARKED_PLACES = 3
 """Places of the answer in such an item."""
 
 
+_MOST_CHARACTERS = 20_000
+
+
+def excerpt(question: str) -> str:
+    """Return a question of ordinary length, or the beginning and the end of a longer one."""
+    if len(question) <= _MOST_CHARACTERS:
+        return question
+    half = _MOST_CHARACTERS // 2
+    return question[:half] + question[-half:]
+
+
 def _match(pattern: str, place: int, question: str) -> str | None:
     found = re.findall(pattern, question)
     return found[place] if found else None
@@ -54,7 +65,7 @@ PLACES: Mapping[str, Copy] = {
 
 
 def copies_for(known: Sequence[tuple[str, str]]) -> dict[str, Copy]:
-    """Return the best ways to copy an answer, by the known questions and their answers.
+    """Return the best ways to copy an answer, by excerpts of known questions and their answers.
 
     Example:
         >>> items = [("2 + 3 [key=5]", "5"), ("4 + 4 [key=8]", "8")]

@@ -289,7 +289,7 @@ class Finding:
     Attributes:
         check: which of the checks it belongs to.
         example: the question, the answer and the verdict.
-        items: how many items show it.
+        items: how many items show it; 0 if all of a level do.
         explanation: why it is expected of the library's task, or why its author waives it; empty
             if neither.
         verdict: what its check becomes by it.

@@ -83,6 +83,7 @@ def ladder_findings(proofs: Sequence[LevelProof]) -> list[Finding]:
                 kind=kind,
                 detail=detail,
                 level=level,
+                items=0,
             )
         )
 

@@ -144,6 +144,7 @@ def test_a_module_is_proved_in_a_file_beside_it(
     assert (proof.proved, proof.stateless) == (set(), {"own_sums"})
     assert proof.chance == {"own_sums": result["chance"]["solved"]}
     assert read_proof(source, "sha256:another") == Proof()
+    assert main(["prove", *options, "--items", "14", "--strict"]) == 1
 
 
 def test_a_task_that_does_not_exist_is_named() -> None:
