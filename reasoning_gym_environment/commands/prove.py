@@ -143,9 +143,8 @@ def _check_lines(
 ) -> Iterator[Sequence[str]]:
     """Yield a check's verdict, and below it all that was found, with examples."""
     verdict = check.verdict.replace("_", " ")
-    found = summaries(
-        [one for one in findings if one.check == name and not one.explanation]
-    )
+    news = [one for one in findings if one.check == name and not one.explanation]
+    found = summaries(sorted(news, key=lambda one: one.verdict != check.verdict))
     [(reason, example), *others] = found or [(check.reason, check.example)]
     if check.verdict == "not_tried":
         others = found

@@ -171,7 +171,7 @@ def _check(
             return Check(verdict=verdict, reason=left)
         if news:
             [(first, example), *more] = summaries(news)
-            others = f", and {len(more)} more findings" if more else ""
+            others = f", and {len(more)} more" if more else ""
             return Check(verdict=verdict, reason=first + others, example=example)
     if findings:
         why = dict.fromkeys(f"{one.kind}: {one.explanation}" for one in findings)

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-WAITING = 4
-"""Seconds of the wall clock that count as one: what hangs uses no processor."""
+WAITING = 10
+"""Seconds of the wall clock that count as one: what sleeps uses no processor."""
 
 REFRESH_SECONDS = 0.5
 """How long a reading is used: it takes a millisecond."""

@@ -33,6 +33,17 @@ def written_forms(label: str) -> dict[str, str]:
     return {name: text for name, text in forms.items() if text != label}
 
 
+def odd_character(label: str, written: str) -> str:
+    """Return the name of a character, but for a digit, that only the label has; "" if none is.
+
+    Example:
+        >>> odd_character("1\\u00a0000", "1 000")
+        'NO-BREAK SPACE'
+    """
+    odd = next((one for one in label if one not in written and not one.isdigit()), "")
+    return unicodedata.name(odd, f"U+{ord(odd):04X}") if odd else ""
+
+
 def _with_usual_characters(label: str) -> str:
     """Compose letters with their accents, replace odd blanks, and drop what can't be seen."""
     composed = unicodedata.normalize("NFC", _INVISIBLE.sub("", label))

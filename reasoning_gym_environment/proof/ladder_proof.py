@@ -23,7 +23,7 @@ from ..tasks.modules import Declaration
 from ..tasks.recipes import read_recipe
 from ..util.values import shorten
 from .findings import Finding, shown_example, shown_verdict
-from .labels import written_forms
+from .labels import odd_character, written_forms
 
 DRAWS = 200
 """Draws of a level that show whether it is degenerate."""
@@ -253,10 +253,12 @@ async def _score_written_forms(
     verdicts = await verify_in_tags(problem, [*forms.values()], pool)
     for (kind, text), verdict in zip(forms.items(), verdicts, strict=True):
         if verdict.score != 1.0:
+            odd = odd_character(answer, text)
+            named = f" ({odd})" if odd else ""
             proof.note(
                 "solvable",
                 kind,
-                f"an item's own answer has {kind}: without, it is {shown_verdict(verdict)}",
+                f"an item's own answer has {kind}{named}: without, it is {shown_verdict(verdict)}",
                 shown_example(problem, text, verdict),
             )
 
