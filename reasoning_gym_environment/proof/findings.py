@@ -381,5 +381,7 @@ def known_findings() -> KnownFindings:
                 row.get("reason") or f"Accepted: {accepted}."
             )
     for task, reason in PAYS_ANY_ANSWER.items():
-        reasons[task] = {kind.value: reason for kind in (*DEGENERATE, Kind.HOSTILE)}
+        # Copies of the question are tried on own tasks alone.
+        paid = {*DEGENERATE, Kind.HOSTILE} - {Kind.COPY}
+        reasons[task] = {kind.value: reason for kind in paid}
     return reasons

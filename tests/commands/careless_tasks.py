@@ -221,6 +221,15 @@ def wrong_now_and_then(random, level):
     return f"What is {' + '.join(map(str, values))}?", str(total), None
 
 
+def added_up(question, data):
+    return str(sum(map(int, re.findall("[0-9]+", question))))
+
+
+@task(levels=8, solve=added_up)
+def wrong_beside_a_solver(random, level):
+    return wrong_now_and_then(random, level)
+
+
 @task(levels=8)
 def odd_space_in_label(random, level):
     values = [1000 * value for value in numbers(random, level)]

@@ -34,6 +34,7 @@ FAULTS = {
     "level_forgotten": ("levels", "nearly the questions of level 0"),
     "raises_at_the_top": ("levels", "ZeroDivisionError"),
     "wrong_now_and_then": ("solvable", "no verifier: labels not checked"),
+    "wrong_beside_a_solver": ("solvable", "solve has another answer than the label"),
     "odd_space_in_label": ("solvable", "has unusual characters (NO-BREAK SPACE)"),
     "five_points": ("solvable", "the verifier must return a score in [0, 1], got 5"),
     "closing_tag_in_label": ("solvable", "an item's own answer is several_answers"),
@@ -51,7 +52,7 @@ WARNINGS = {
 
 WITHOUT_SECOND_ANSWER = ("small_first_level",)
 SOUND_TOO = ("raises_on_words",)  # what raises is a wrong answer
-QUICK = ("hint_at_end", "tagged_label", "slow_pattern")
+QUICK = ("hint_at_end", "tagged_label", "slow_pattern", "wrong_beside_a_solver")
 
 pytestmark = pytest.mark.processes
 
@@ -95,9 +96,9 @@ def require_sound(name: str, result: dict[str, Any]) -> None:
 
 @pytest.mark.nightly
 def test_a_few_careless_tasks_are_refused_for_their_faults(tmp_path: Path) -> None:
-    for name, result in prove(
-        tmp_path, "careless_tasks.py", *QUICK, "--items", "20"
-    ).items():
+    proved = prove(tmp_path, "careless_tasks.py", *QUICK, "--items", "20")
+    assert proved.keys() == {*QUICK}
+    for name, result in proved.items():
         require_its_fault(name, result)
 
 
