@@ -79,11 +79,11 @@ def by_remainder(question, data):
     return "no" if number % divisor else "yes"
 
 
-@task(levels=8, solve=by_remainder)
+@task(levels=5, solve=by_remainder)
 def is_divisible(random, level):
-    divisor = random.randrange(3, 10 ** (level // 2 + 1))
+    divisor = random.randrange(3, 10 ** (level + 1))
     right = random.random() < 0.5
-    number = divisor * random.randrange(10, 10 ** (level // 2 + 3))
+    number = divisor * random.randrange(10, 10 ** (level + 3))
     if not right:
         number += random.randrange(1, divisor)
     text = f"Is {number} divisible by {divisor}? Answer yes or no."
