@@ -1,6 +1,7 @@
 """Own tasks without a fault that checks might take for faulty.
 
-They were written as `careless_tasks` was; solvers and a tolerance came when `prove` asked for them.
+They were written as `careless_tasks` was. Solvers, a tolerance and a waiver came when `prove` asked
+for them.
 """
 
 import functools
@@ -197,9 +198,13 @@ def walks_to(answer, data):
     return float((x, y) == tuple(goal))
 
 
-@task(levels=5, verifier=walks_to)
+@task(
+    levels=5,
+    verifier=walks_to,
+    waive={"near_miss": "another order of the same moves may be another way"},
+)
 def way_around(random, level):
-    size = level + 4
+    size = level + 7
     x = y = 0
     path = ""
     free = {(0, 0)}
@@ -210,7 +215,7 @@ def way_around(random, level):
             y, path = y + 1, path + "D"
         free.add((x, y))
     blocked = [(a, b) for a in range(size) for b in range(size) if (a, b) not in free]
-    walls = sorted(random.sample(blocked, len(blocked) // 2))
+    walls = sorted(random.sample(blocked, len(blocked) // 3))
     text = (
         f"On a grid of {size} by {size} fields, go from (0, 0) to ({size - 1}, {size - 1})"
         f" without entering {walls}. Write the moves as letters, U, D, L or R, without spaces."

@@ -50,6 +50,7 @@ WARNINGS = {
 }
 """What is a warning: shorter questions may be harder, and few may be enough at one level."""
 
+WAIVED = {"way_around": "not_payable"}
 WITHOUT_SECOND_ANSWER = ("small_first_level",)
 SOUND_TOO = ("raises_on_words",)  # what raises is a wrong answer
 QUICK = ("hint_at_end", "tagged_label", "slow_pattern", "wrong_beside_a_solver")
@@ -89,6 +90,8 @@ def require_sound(name: str, result: dict[str, Any]) -> None:
     expected = dict.fromkeys(verdicts, "passed")
     if name in WARNINGS:
         expected[WARNINGS[name]] = "warning"
+    if name in WAIVED:
+        expected[WAIVED[name]] = "waived"
     if name in WITHOUT_SECOND_ANSWER:
         expected["solvable"] = "not_checked"
     assert verdicts == expected, (name, result["findings"])
