@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..evaluation.comparison import (
+from ..evaluation.leaderboard import (
     encode_standings,
     leaderboard_table,
     standing,

@@ -6,18 +6,20 @@ came since, so that a page can follow a run.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from hashlib import blake2b
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from msgspec import structs
 
 from ..errors import FixableError
+from ..evaluation.comparison import Item
 from ..evaluation.store import METRICS, RUN, settings_in
 from ..records import FORMAT_FAILURES, Signal, Status
 from ..storage.rows import StoredGroup, StoredRollout
@@ -31,6 +33,9 @@ LAYOUT_VERSION = 1
 
 PROBLEM_HASH_BYTES = 8
 """Of the hash that stands for a problem's key, which may be as long as its parameters."""
+
+ALL = ""
+"""The label of all difficulties together."""
 
 _STATUSES = list(Status)
 _LABELS = {
@@ -205,6 +210,7 @@ class GroupIndex:
         self._run_numbers: dict[str, int] = {}
         self._tasks: dict[str, dict[str, Any]] = {}
         self._task_numbers: dict[str, int] = {}
+        self._names: list[str] = []  # of the tasks, by number
         self._problems: dict[bytes, int] = {}
         self._copies: Counter[str] = Counter()  # groups by identifier
         # By group; the last one is the number of all rollouts.
@@ -264,6 +270,34 @@ class GroupIndex:
             "rollouts": rollouts,
         }
 
+    def items(self, run: str) -> dict[str, dict[int, Item | None]]:
+        """Return an evaluation's items by problem, at each difficulty; ALL has those of all."""
+        groups = self._groups
+        number = self._run_numbers[run]
+        items: defaultdict[str, dict[int, Item | None]] = defaultdict(dict)
+        for group in range(len(self)):
+            if groups["run"][group] != number:
+                continue
+            difficulty = groups["difficulty"][group]
+            label = "default" if difficulty is None else f"{difficulty:g}"
+            item = self._item(group)
+            for each in (ALL, label):
+                items[each][groups["problem"][group]] = item
+        return dict(items)
+
+    def _item(self, group: int) -> Item | None:
+        """Return the means of a group; None without a scored rollout."""
+        own = range(self._first_rollouts[group], self._first_rollouts[group + 1])
+        columns = self._rollouts
+        scored = [each for each in own if columns["score"][each] is not None]
+        if not scored:
+            return None
+        return Item(
+            task=self._names[self._groups["task"][group]],
+            solved=fmean(columns["solved"][each] for each in scored),
+            score=fmean(columns["score"][each] for each in scored),
+        )
+
     def set_record(self, record: RunRecord, folder: Path) -> None:
         """Replace the record of a run, which may have no groups yet."""
         if record.run not in self.runs:
@@ -300,6 +334,7 @@ class GroupIndex:
         if name not in self._tasks:
             task_floors = floors().get(name)  # None for a user's own task
             self._task_numbers[name] = len(self._tasks)
+            self._names.append(name)
             self._tasks[name] = {
                 "name": name,
                 "category": category_of(group),

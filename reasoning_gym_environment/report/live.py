@@ -31,6 +31,7 @@ from .files import FollowedFile, Place, parse_group
 from .health import RunHealth
 from .identity import TRAINING, group_id, run_of
 from .index import GroupIndex
+from .pairs import compare_pair
 from .search import matches
 from .times import seconds_of
 
@@ -287,6 +288,14 @@ class LiveIndex:
         if not identifier.startswith(group_id(group)):
             raise GoneError(f"{path} was replaced")
         return group
+
+    def compare(self, before: str, after: str) -> dict[str, Any]:
+        """Return the comparison of two evaluations; raises GoneError for an unknown one."""
+        with self._lock:
+            for run in (before, after):
+                if run not in self._index.runs:
+                    raise GoneError(f"no such evaluation: {shorten(run)}")
+            return compare_pair(self._index, before, after)
 
     def search(
         self, text: str, *, after: int = 0, seconds: float = 0.5

@@ -79,6 +79,7 @@ class LiveServer:
             Route("/api/index", self._index),
             Route("/api/group/{id}", self._group),
             Route("/api/search", self._search),
+            Route("/api/comparison", self._comparison),
             Route("/healthz", self._healthz),
         ]
         names = {"localhost", socket.gethostname(), host, *allowed_hosts}
@@ -173,6 +174,11 @@ class LiveServer:
         return await self._reply(
             request, partial(self._live.search, text, after=int(after))
         )
+
+    async def _comparison(self, request: Request) -> Response:
+        before = request.query_params.get("before", "")
+        after = request.query_params.get("after", "")
+        return await self._reply(request, partial(self._live.compare, before, after))
 
     async def _reply(self, request: Request, make: Callable[[], Any]) -> Response:
         """Read files and make the reply in a thread; compress it if it is long."""

@@ -28,6 +28,7 @@ from .data import ReportData, read_report_data
 from .health import RunHealth
 from .identity import TRAINING, run_of
 from .index import GroupIndex
+from .pairs import embedded_pairs
 
 
 def write_report(paths: Sequence[Path], output: Path) -> list[str]:
@@ -83,7 +84,7 @@ def embed(data: ReportData) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         "recorded": data.recorded,
         "held": " ".join(_held(data, len(lengths), longest, cut)),
     }
-    batch = {**index.batch(), **about}
+    batch = {**index.batch(), **about, "pairs": embedded_pairs(index)}
     for run in batch["runs"]:
         record = index.runs[run["id"]].record
         trains = run["kind"] == TRAINING

@@ -11,7 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from reasoning_gym_environment.errors import ConfigurationError, FixableError
-from reasoning_gym_environment.evaluation.comparison import encode_standings
+from reasoning_gym_environment.evaluation.leaderboard import encode_standings
 from reasoning_gym_environment.evaluation.store import EvaluationStore, read_results
 from reasoning_gym_environment.problems.suites import built_in, load_suite
 from reasoning_gym_environment.sandbox.pool import (

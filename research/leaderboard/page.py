@@ -14,7 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from reasoning_gym_environment.evaluation.comparison import common_items, rank
+from reasoning_gym_environment.evaluation.leaderboard import common_items, rank
 from reasoning_gym_environment.evaluation.store import read_results
 from reasoning_gym_environment.problems.suites import Suite, load_suite
 from reasoning_gym_environment.records import FORMAT_FAILURES, Status, recipe_key

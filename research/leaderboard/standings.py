@@ -12,7 +12,7 @@ from statistics import fmean
 from msgspec import Struct
 
 from reasoning_gym_environment.errors import FixableError
-from reasoning_gym_environment.evaluation.comparison import (
+from reasoning_gym_environment.evaluation.leaderboard import (
     Standing,
     common_items,
     leaderboard_table,

@@ -6,11 +6,10 @@ import pytest
 from evaluation_values import item
 
 from reasoning_gym_environment.errors import FixableError
-from reasoning_gym_environment.evaluation.comparison import (
+from reasoning_gym_environment.evaluation.comparison import compare, comparison_table
+from reasoning_gym_environment.evaluation.leaderboard import (
     Standing,
     common_items,
-    compare,
-    comparison_table,
     leaderboard_table,
 )
 from reasoning_gym_environment.storage.rows import StoredGroup

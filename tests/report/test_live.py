@@ -8,14 +8,18 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
 import aiohttp
 import pytest
+from invented_run import write_invented_evaluations
 from report_files import row
 
 from reasoning_gym_environment.errors import FixableError
+from reasoning_gym_environment.evaluation.comparison import compare
 from reasoning_gym_environment.report.live import LiveIndex
 from reasoning_gym_environment.report.live_server import LiveServer
+from reasoning_gym_environment.storage.dumps import read_groups
 
 DUMP = "reasoning_gym_environment_rollouts_r_0000.jsonl"
 TOKEN = "a-token-of-24-characters"
@@ -111,6 +115,26 @@ async def test_long_replies_are_compressed_for_those_who_take_it(
     assert packed.headers["Content-Encoding"] == "gzip"
     assert gzip.decompress(packed.body) == plain.body
     assert len(packed.body) < len(plain.body) / 2
+
+
+async def test_two_evaluations_are_compared_as_compare_does(tmp_path: Path) -> None:
+    write_invented_evaluations(tmp_path, steps=(0, 40))
+    before, after = (tmp_path / "evaluation_invented" / f"step-{n}" for n in (0, 40))
+    expected = compare(
+        *(read_groups(folder / "samples.jsonl")[0] for folder in (before, after))
+    )
+    assert expected is not None
+    async with serving(tmp_path) as client:
+        await client.index(360)
+        query = urlencode({"before": before, "after": after})
+        pair = (await client.get(f"api/comparison?{query}")).json
+        unknown = await client.get("api/comparison?before=a&after=b")
+    assert set(pair["by_difficulty"]) == {"", "default", "0.25", "0.75"}
+    whole = pair["by_difficulty"][""]
+    tasks = expected.to_json()["tasks"]
+    assert whole["tasks"] == tasks
+    assert whole["said"].endswith(expected.excluded)
+    assert unknown.status == 404
 
 
 async def test_what_is_not_there_or_not_valid_is_refused_and_it_only_reads(

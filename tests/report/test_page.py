@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from invented_run import write_invented_evaluations
 from report_files import row, write
 
 from reasoning_gym_environment.cli import main
@@ -27,6 +28,7 @@ from reasoning_gym_environment.report.page import (
     pack,
     row_of,
     thin_out,
+    write_report,
 )
 from reasoning_gym_environment.scoring.grading import ScoringSettings
 
@@ -225,3 +227,19 @@ def test_the_command_that_scores_again_has_every_setting_of_scores() -> None:
     assert re.findall(r'"(\w+)"', script[1]) == [
         field.name for field in fields(ScoringSettings)
     ]
+
+
+def test_a_page_has_the_pairs_of_the_first_evaluation_and_the_last_ones(
+    tmp_path: Path,
+) -> None:
+    steps = range(0, 80, 10)
+    write_invented_evaluations(tmp_path, steps=steps, difficulties=(None,), items=1)
+    write_report([tmp_path], tmp_path / "report.html")
+    pairs = index_of((tmp_path / "report.html").read_text())["pairs"]
+    embedded = {
+        int(pair[side][-2:].strip("-"))
+        for pair in pairs
+        for side in ("before", "after")
+    }
+    assert embedded == {0, 30, 40, 50, 60, 70}
+    assert len(pairs) == 15

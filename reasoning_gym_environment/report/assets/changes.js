@@ -84,8 +84,8 @@ function reasonsOf(task) {
 /** Return the standard error of a mean, clustered by group, at least that of a group that differs. */
 function errorOf(rows) {
   const groups = [...groupBy(rows, ({ group }) => group).values()];
-  const { error } = overTasks([groups.map((own) => [own.length, own.length * meanValue(own)])]);
-  return error === null ? null : Math.max(error, 1 / groups.length);
+  const { variance } = clusteredMean(groups.map((own) => [own.length, own.length * meanValue(own)]));
+  return variance === null ? null : Math.max(Math.sqrt(variance), 1 / groups.length);
 }
 
 /** Return the tasks' contributions to the change of a measure, the largest first. */

@@ -1,4 +1,4 @@
-// Two evaluations, paired by item: what `compare` prints, as a table, and the items that changed.
+// Two evaluations, paired by item: what `compare` finds, as tables, and the items that changed.
 
 const MOST_ITEMS = 100; // rows of the table of items
 
@@ -45,73 +45,25 @@ function scoredMean(group, column) {
   return values.length ? sum(values) / values.length : null;
 }
 
-function pairsOf(common, column) {
-  return common.map(([before, after]) => ({
-    task: taskOf(before).name,
-    category: taskOf(before).category,
-    before: scoredMean(before, column),
-    after: scoredMean(after, column),
-  }));
+/** Return the items scored in both evaluations, each as its two groups. */
+function scoredPairs(one, other) {
+  const common = [...one].filter(([problem]) => other.has(problem));
+  const pairs = common.map(([problem, group]) => [group, other.get(problem)]);
+  return pairs.filter((pair) => pair.every((group) => scoredMean(group, "score") !== null));
 }
 
-const differences = (pairs) => pairs.map((pair) => pair.after - pair.before);
-const mean = (pairs, side) => sum(pairs.map((pair) => pair[side])) / pairs.length;
+const lastAsked = { key: "", answer: null };
 
-function changeOf(name, pairs, estimate = meanDifference(differences(pairs))) {
-  return {
-    name,
-    items: pairs.length,
-    before: mean(pairs, "before"),
-    after: mean(pairs, "after"),
-    ...estimate,
-  };
+/** Return what `compare` finds of two evaluations; null where this page doesn't have it. */
+function comparisonOf(before, after) {
+  const [one, other] = [before, after].map((run) => data.runs[run].id);
+  const key = JSON.stringify([one, other, data.order[before].length, data.order[after].length]);
+  if (lastAsked.key !== key)
+    Object.assign(lastAsked, { key, answer: source.comparison(one, other) });
+  return lastAsked.answer;
 }
 
-/** Pair two evaluations' items; null when no item is scored in both. */
-function compare(one, other) {
-  const common = [...one]
-    .filter(([problem]) => other.has(problem))
-    .map(([problem, group]) => [group, other.get(problem)]);
-  const scored = common.filter((pair) =>
-    pair.every((group) => scoredMean(group, "score") !== null),
-  );
-  if (!scored.length) return null;
-  const solved = pairsOf(scored, "solved");
-  const tasks = groupBy(solved, (pair) => pair.task);
-  const found = discoveries(
-    new Map([...tasks].map(([task, pairs]) => [task, signFlipP(differences(pairs))])),
-  );
-  const byTask = [...tasks].map(([task, pairs]) => ({
-    ...changeOf(task, pairs),
-    category: pairs[0].category,
-    beyond: found.has(task),
-  }));
-  const macro = {
-    ...changeOf(
-      "solved, mean over tasks",
-      solved,
-      meanDifference(...[...tasks.values()].map(differences)),
-    ),
-    before: sum(byTask.map((each) => each.before)) / byTask.length,
-    after: sum(byTask.map((each) => each.after)) / byTask.length,
-  };
-  return {
-    pairs: scored,
-    overall: [
-      changeOf("solved, mean over items", solved),
-      macro,
-      changeOf("score, mean over items", pairsOf(scored, "score")),
-    ],
-    tasks: byTask,
-    excluded: [
-      `${one.size - common.length} items only before`,
-      `${other.size - common.length} only after`,
-      `${common.length - scored.length} unscored in one`,
-    ].join(", "),
-  };
-}
-
-function showComparison() {
+async function showComparison() {
   const runs = evaluations();
   const section = byId("comparison");
   section.hidden = runs.length < 2;
@@ -125,38 +77,50 @@ function showComparison() {
   const names = runs.map((run) => [String(run), line(data.runs[run].name)]);
   fillOptions(byId("before"), names, String(before));
   fillOptions(byId("after"), names, String(after));
-  const said = byId("comparison-said");
-  const result =
-    data.runs[before].rules === data.runs[after].rules
-      ? compare(items.get(before), items.get(after))
-      : null;
-  for (const name of ["overall-table", "change-table", "item-part"]) byId(name).hidden = !result;
-  if (!result) {
-    said.textContent =
-      data.runs[before].rules === data.runs[after].rules
-        ? "Not compared: no item is scored in both."
-        : "Not compared: they count different scores as solved. Rescore the older one.";
-    return;
+  let pair;
+  try {
+    pair = await comparisonOf(before, after);
+  } catch (error) {
+    lastAsked.key = ""; // it is asked for again
+    pair = { refused: error.message, by_difficulty: {} };
   }
-  said.textContent = `${testedChanges(result.tasks)} Excluded: ${result.excluded}.`;
+  pair ??= { refused: "this page has other pairs; `compare` pairs any two", by_difficulty: {} };
+  const result = pair.by_difficulty[state.difficulty];
+  for (const name of ["overall-table", "change-table", "item-part"]) byId(name).hidden = !result;
+  const nothing = `Not compared: ${pair.refused ?? "no item of this difficulty is scored in both"}.`;
+  byId("comparison-said").textContent = result?.said ?? nothing;
+  if (!result) return;
+  showChangeTables(result);
+  showItems(scoredPairs(items.get(before), items.get(after)), [before, after], items);
+}
+
+function showChangeTables(result) {
   const columns = changeColumns();
-  const sorting = { sort: state.changes, onSort: (changes) => change({ changes }) };
+  const rowOfChange = ([name, { difference, beyond_noise: beyond, ...change }]) => ({
+    ...{ name, ...change, ...difference, beyond },
+    category: data.tasks.find((task) => task.name === name)?.category ?? "",
+  });
+  const overall = [
+    ["solved, mean over items", result.by_items],
+    ["solved, mean over tasks", result.by_tasks],
+    ["score, mean over items", result.score],
+  ];
+  byId("overall-table").hidden = Boolean(state.category); // it is of all categories
   showTable(byId("overall-table"), {
     label: "Overall changes",
     columns: columns.map((each) => ({ ...each, value: null })).slice(0, -2),
-    rows: result.overall,
+    rows: overall.map(rowOfChange),
     sort: "",
   });
-  const onRow = ({ name }) => change({ task: state.task === name ? "" : name });
+  const rows = Object.entries(result.tasks).map(rowOfChange);
   showTable(byId("change-table"), {
     label: "Changes by task",
     columns,
-    rows: result.tasks,
-    ...sorting,
-    onRow,
+    rows: rows.filter(({ category }) => !state.category || category === state.category),
+    ...{ sort: state.changes, onSort: (changes) => change({ changes }) },
+    onRow: ({ name }) => change({ task: state.task === name ? "" : name }),
     current: ({ name }) => name === state.task,
   });
-  showItems(result.pairs, [before, after], items);
 }
 
 /** Show the items whose solved share fell or rose, with both answers. */
@@ -269,14 +233,6 @@ function showHistory(problem, items) {
       },
     ],
   });
-}
-
-function testedChanges(tasks) {
-  if (tasks.every((each) => each.items < MIN_ITEMS)) {
-    return `Too few items per task for a test (at least ${MIN_ITEMS}).`;
-  }
-  const beyond = tasks.filter((each) => each.beyond).length;
-  return `${beyond} of ${plural(tasks.length, "task")} changed beyond noise.`;
 }
 
 function changeColumns() {

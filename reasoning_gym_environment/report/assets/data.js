@@ -12,7 +12,7 @@ function takeIn(batch) {
   if (batch.version !== 1)
     throw new Error(`index version ${batch.version} is unknown: reload the page`);
   if (batch.restart) forget();
-  for (const name of ["runs", "tasks", "statuses", "files", "recorded", "held", "notes", "reading"])
+  for (const name of ["runs", "tasks", "statuses", "files", "recorded", "held", "notes", "reading", "pairs"])
     data[name] = batch[name] ?? data[name];
   data.ended = batch.ended ?? "";
   data.flags = data.runs.flatMap(({ id, flags }) => flags.map((flag) => ({ ...flag, run: id })));
@@ -302,10 +302,7 @@ function sortedLengths(groups) {
 // For the tests, which compare the figures with Python's on the same rollouts.
 globalThis.reportFigures = Object.freeze({
   share,
-  macroShare,
   studentQuantile,
-  meanDifference,
-  signFlipP,
   discoveries,
   figuresOf,
   groupsLeft,

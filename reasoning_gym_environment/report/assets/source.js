@@ -1,7 +1,7 @@
 // Where the index and the texts come from: this file, or the server that follows a run.
 //
-// A source gives `first()`, `group(id)` and `search(text, onProgress)`, a live one `next()` too. A
-// search returns the identifiers of groups whose question has the text, and ID.N of rollouts.
+// A source gives `first()`, `group(id)`, `comparison(before, after)` and `search(text, onProgress)`, a
+// live one `next()` too. A search returns the identifiers of groups whose question has the text, and ID.N of rollouts.
 
 const KEPT_CHUNKS = 8;
 
@@ -24,6 +24,11 @@ class FileSource {
   async group(id) {
     const chunk = data.group.at[data.numberOf.get(id)];
     return chunk === null ? null : (await this.#unpack(chunk))[id];
+  }
+
+  comparison(before, after) {
+    const own = data.pairs.find((pair) => pair.before === before && pair.after === after);
+    return own ?? null;
   }
 
   async search(text, onProgress) {
@@ -72,6 +77,10 @@ class HttpSource {
 
   async group(id) {
     return this.#get(`api/group/${encodeURIComponent(id)}`);
+  }
+
+  async comparison(before, after) {
+    return this.#get(`api/comparison?${new URLSearchParams({ before, after })}`);
   }
 
   async search(text, onProgress) {
