@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -26,11 +27,13 @@ def main(arguments: Sequence[str]) -> int:
         type=Path,
         default=Path("report.html"),
     )
+    parser.flag("--json", "print what changed as JSON instead of text")
     options = parser.parse(arguments)
     changes = write_report(options.files, options.output)
-    print(
-        f"{options.output.resolve()} ({options.output.stat().st_size / 1e6:.1f} MB)",
-        *changes,
-        sep="\n",
-    )
+    path = options.output.resolve()
+    if options.json:
+        print(json.dumps({"report": str(path), "changes": changes}, indent=2))
+        return 0
+    size = f"{path.stat().st_size / 1e6:.1f} MB"
+    print(f"{path} ({size})", *(change["text"] for change in changes), sep="\n")
     return 0

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from ..records import Signal, Status
 from ..rollouts.answer_check import GROUPS, NEARLY_ALL, AnswerCheck
-from ..rollouts.changes import CHECKED, DriftCheck
+from ..rollouts.changes import DriftCheck
+from ..rollouts.measures import CHECKED
 from ..storage.dumps import counted
 from ..storage.rows import StoredGroup, StoredRollout
 from ..storage.run_record import RECORD_SECONDS, RunRecord
@@ -141,25 +142,41 @@ class RunHealth:
             ended: when it has ended; empty while it goes, and where nothing says so.
             now: seconds since the epoch; None leaves out what is only true while a run goes.
         """
+        changes = self.changes.flags() if trains else []
+        lasting_changes = [each for each in changes if each["until"] is None]
+        over_changes = [each for each in changes if each["until"] is not None]
+        over = [("past", change["text"]) for change in over_changes]
         findings = list(self._state(record, None if ended else now))
-        findings += self._findings(trains=trains)
+        findings += [("warning", change["text"]) for change in lasting_changes]
+        findings += self._findings(lasting_changes, trains=trains)
         if unreadable:
             findings.append(
                 ("warning", f"Skipped {unreadable} torn or unreadable lines")
             )
+        checked = self._checked(over_changes)
         if ended:
-            findings.insert(0, ("past", f"Ended {minute(seconds_of(ended))}"))
+            text = f"Ended {minute(seconds_of(ended))}"
+            findings.insert(0, ("past", text if findings else f"{text}; {checked}"))
         elif (
             not record and now is not None and now - (self._last or now) > PAST_SECONDS
         ):
             text = f"Last group {minute(self._last)}; no record tells whether the run goes on"
             findings.insert(0, ("past", text))
         elif not findings:
-            findings.append(("ok", self._sound(now)))
-        return [{"level": level, "text": text} for level, text in findings]
+            findings.append(("ok", self._sound(now, checked)))
+        return [{"level": level, "text": text} for level, text in [*findings, *over]]
 
-    def _sound(self, now: float | None) -> str:
-        checked = f"no change found in {counted(self._groups)}: {CHECKED}"
+    def _checked(self, over: Sequence[Mapping[str, Any]]) -> str:
+        """Say what was looked at where no change lasts."""
+        groups = counted(self._groups)
+        if not over:
+            return f"no change found in {groups}: {CHECKED}"
+        last = max(change["until"] for change in over)
+        return (
+            f"no change lasts in {groups}, the last was over at group {last}: {CHECKED}"
+        )
+
+    def _sound(self, now: float | None, checked: str) -> str:
         if now is None or not self._last:
             return checked.capitalize()
         ago = lasting(now - self._last)
@@ -195,12 +212,11 @@ class RunHealth:
                 f"No group for {lasting(now - last_group)}, since {minute(last_group)}",
             )
 
-    def _findings(self, *, trains: bool) -> Iterator[tuple[str, str]]:
-        """Yield what has changed, and what is wrong with the last groups."""
+    def _findings(
+        self, changes: Sequence[Mapping[str, Any]], *, trains: bool
+    ) -> Iterator[tuple[str, str]]:
+        """Yield what is wrong with the last groups, but for what changes say of them."""
         outcomes = self._outcomes
-        changes = self.changes.flags() if trains else []
-        for change in changes:
-            yield "warning", change["text"]
         if len(outcomes) < LEAST_GROUPS:
             return
         subject = f"the last {len(outcomes)} groups"

@@ -31,8 +31,10 @@ from .index import GroupIndex
 from .pairs import embedded_pairs
 
 
-def write_report(paths: Sequence[Path], output: Path) -> list[str]:
+def write_report(paths: Sequence[Path], output: Path) -> list[dict[str, Any]]:
     """Write a page from dumps, evaluation samples and metrics.json files; return what changed.
+
+    Each change has its `run`, and what `DriftCheck.flags` says of it.
 
     Raises:
         FixableError: a file can't be read, has other content, or no file holds rollouts; or the
@@ -50,7 +52,9 @@ def write_report(paths: Sequence[Path], output: Path) -> list[str]:
     page = _page("file", data, connects="'none'")
     with replacing(output) as partial:
         partial.write_text(page, encoding="utf-8", errors="replace")
-    return [flag["text"] for run in index["runs"] for flag in run["flags"]]
+    return [
+        {"run": run["id"], **flag} for run in index["runs"] for flag in run["flags"]
+    ]
 
 
 def live_page() -> str:

@@ -8,89 +8,37 @@ others of their task and level, so that neither the mix of tasks nor a level exp
 from __future__ import annotations
 
 import functools
-import math
 from array import array
-from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..records import recipe_key
 from ..storage.rows import StoredGroup
 from ..util.values import group_by
 from .change_points import Episode, episodes, least_sigmas, noise
+from .change_texts import ToldChange, condition, means, tell
+from .measures import (
+    COLLAPSE,
+    COLLAPSED,
+    COLUMNS,
+    LEVEL,
+    MEASURES,
+    NUMBER,
+    SOLVED,
+    Measure,
+    PastProblems,
+    measured,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Rows = NDArray[Any]
 
-NUMBER, LEVEL, SOLVED, NO_ANSWER, TRUNCATED, LENGTH, REPEATS, UNSCORED, REWARD = range(
-    9
-)
-"""Columns of a task's rows: a group's number and level; shares of its rollouts that are solved,
-without an answer, truncated; the mean logarithm of their tokens; how often answers to two problems
-with different right answers are the same; the unscored share; the mean reward. NaN is unknown."""
-
-COLUMNS = 9
-
-NO_LEVEL = -1.0
-
-LEVEL_STEP = 0.5
-"""A mean level that moves by less is the same."""
-
-COMPARED_PROBLEMS = 2
-"""Earlier problems of its task to whose answers those of a group are compared: with more, a change
-would show only after as many groups."""
-
-GROUPS_BEFORE = 200
-"""The most groups before a change with which a sentence compares."""
-
 SAME_PLACE = 0.03
 """Changes begin together within this share of a series, or within two of its groups."""
 
 SHOWN_BY_TASKS = 0.5
 """Of a change of several tasks, the median task must show at least this share."""
-
-
-class Measure(NamedTuple):
-    """What may change for the worse, and by how much at least.
-
-    Attributes:
-        sign: 1 if a rise is worse, -1 if a fall is.
-        least_rise: the least difference of means.
-        least_deviation: the least standard deviation of a group: a few may be equal by chance.
-        by_level: whether groups are compared within their level.
-    """
-
-    kind: str
-    column: int
-    sign: int
-    least_rise: float
-    least_deviation: float
-    by_level: bool = True
-
-
-COLLAPSE = Measure("solved", SOLVED, -1, 0.3, 0.2, by_level=False)
-COLLAPSED = 0.1
-"""Up to this share next to nothing is solved, and no level explains it: a curriculum lowers it."""
-
-MEASURES = (
-    Measure("repeats", REPEATS, 1, 0.3, 0.15, by_level=False),
-    Measure("truncated", TRUNCATED, 1, 0.15, 0.15),
-    Measure("shorter", LENGTH, -1, math.log(2), 0.3, by_level=False),
-    Measure("longer", LENGTH, 1, math.log(2), 0.3),
-    Measure("no_answer", NO_ANSWER, 1, 0.15, 0.15, by_level=False),
-    Measure("unscored", UNSCORED, 1, 0.1, 0.15, by_level=False),
-    COLLAPSE,
-    Measure("solved", SOLVED, -1, 0.1, 0.2),
-)
-"""In the order in which a sentence names what changes together."""
-
-CHECKED = (
-    "solved, unscored and truncated rollouts, lengths, missing and repeated answers"
-)
-"""What a sentence says where nothing was found."""
 
 
 class _Scope(NamedTuple):
@@ -113,7 +61,7 @@ class _Found(NamedTuple):
     since: int
     until: int | None
     size: int
-    text: str
+    told: ToldChange
 
 
 class DriftCheck:
@@ -130,7 +78,7 @@ class DriftCheck:
         self._flags: list[dict[str, Any]] | None = None
         self._categories: dict[str, str] = {}
         self._rows: dict[str, array[float]] = {}  # COLUMNS numbers a group
-        self._past: dict[str, deque[tuple[str, Counter[int], int]]] = {}
+        self._past: dict[str, PastProblems] = {}
 
     @property
     def groups(self) -> int:
@@ -142,28 +90,8 @@ class DriftCheck:
         self._added += 1
         self._flags = None
         self._categories[group.task] = category
-        completed = [rollout for rollout in group.rollouts if rollout.tokens]
-        scored = [rollout for rollout in completed if rollout.scored]
-        past = self._past.setdefault(group.task, deque(maxlen=COMPARED_PROBLEMS))
-        oracle = group.oracle or recipe_key(group.recipe)
-        answers = Counter(
-            hash(rollout.answer) for rollout in completed if rollout.answer
-        )
-        repeats = _repeated_share(oracle, answers, len(completed), past)
-        if completed:
-            past.append((oracle, answers, len(completed)))
-        level = group.recipe.level
-        logarithms = [math.log(max(1, r.completion_tokens)) for r in completed]
-        row = [0.0] * COLUMNS
-        row[NUMBER] = group.number or self._added
-        row[LEVEL] = NO_LEVEL if level is None else level
-        row[SOLVED] = _mean([rollout.solved for rollout in scored])
-        row[NO_ANSWER] = _mean([rollout.answer is None for rollout in scored])
-        row[TRUNCATED] = _mean([rollout.truncated for rollout in completed])
-        row[LENGTH] = _mean(logarithms)
-        row[REPEATS] = repeats
-        row[UNSCORED] = 1 - len(scored) / len(group.rollouts)
-        row[REWARD] = _mean([rollout.score for rollout in scored])
+        past = self._past.setdefault(group.task, PastProblems())
+        row = measured(group, past, number=self._added)
         rows = self._rows.setdefault(group.task, array("d"))
         rows.extend(row)
         del rows[: -COLUMNS * self._keep]
@@ -171,8 +99,9 @@ class DriftCheck:
     def flags(self) -> list[dict[str, Any]]:
         """Return each change, those that last and the clearest first.
 
-        Each has its task or category (None for all), `kind`, `since`, `until` (None if it lasts)
-        and a `text`.
+        Each has its task or category (None for all), `kind`, `since`, `until` (None if it lasts),
+        the numbers of its `measures`, the condition `where` that selects its rollouts, and a
+        `text`.
         """
         if self._flags is None:
             self._flags = self.search()()
@@ -222,28 +151,6 @@ def _find(tables: Mapping[str, Rows], scopes: Sequence[_Scope]) -> list[dict[str
     return [flag for _, flag in sorted(flags, key=lambda ranked: ranked[0])]
 
 
-def _mean(values: Sequence[float]) -> float:
-    return fmean(values) if values else math.nan
-
-
-def _repeated_share(
-    oracle: str,
-    answers: Counter[int],
-    size: int,
-    past: Iterable[tuple[str, Counter[int], int]],
-) -> float:
-    """Return how often an answer equals one to an earlier problem with another right answer.
-
-    NaN if there is no such problem.
-    """
-    shares = []
-    for past_oracle, past_answers, past_size in past:
-        if past_oracle != oracle and size:
-            equal_pairs = sum(n * past_answers[answer] for answer, n in answers.items())
-            shares.append(equal_pairs / (size * past_size))
-    return _mean(shares)
-
-
 def _changes(scope: _Scope, tables: Mapping[str, Rows], *, series: int) -> list[_Found]:
     """Return the changes of a scope's tasks, by measure; `series` are looked at in all."""
     import numpy as np  # slow, not for help
@@ -274,7 +181,7 @@ def _changes(scope: _Scope, tables: Mapping[str, Rows], *, series: int) -> list[
                 since=int(shown[episode.begin, NUMBER]),
                 until=None if episode.end is None else int(shown[end - 1, NUMBER]),
                 size=len(shown),
-                text=_describe(measure, shown, episode),
+                told=tell(measure, shown, episode),
             )
             # A collapse is told once.
             if not any(_is_same(change, other) for other in found):
@@ -314,7 +221,7 @@ def _is_shown(
     measure: Measure, rows: Rows, values: Rows, tasks: Rows, episode: Episode
 ) -> bool:
     """Return whether the groups themselves, and most of several tasks, show a change."""
-    old, new = _means(rows, episode)
+    old, new = means(rows, episode)
     rise = measure.sign * (new[measure.column] - old[measure.column])
     if rise < measure.least_rise / 2:
         return False  # only a change of levels makes it one
@@ -324,26 +231,6 @@ def _is_shown(
     return not several or _shown_by_most(values, tasks, episode)
 
 
-def _means(rows: Rows, episode: Episode) -> tuple[list[float], list[float]]:
-    """Return the mean row before an episode, and within it."""
-    first = max(0, episode.begin - GROUPS_BEFORE)
-    return (
-        _column_means(rows[first : episode.begin]),
-        _column_means(rows[episode.begin : episode.end]),
-    )
-
-
-def _column_means(rows: Rows) -> list[float]:
-    """Return the mean of what is known of each column; NaN if nothing is."""
-    import numpy as np  # slow, not for help
-
-    known = ~np.isnan(rows)
-    sums = np.where(known, rows, 0.0).sum(axis=0).tolist()
-    counts = known.sum(axis=0).tolist()
-    pairs = zip(sums, counts, strict=True)
-    return [total / count if count else math.nan for total, count in pairs]
-
-
 def _is_same(change: _Found, other: _Found) -> bool:
     """Return whether two changes of a kind overlap."""
     if change.measure.kind != other.measure.kind:
@@ -351,30 +238,6 @@ def _is_same(change: _Found, other: _Found) -> bool:
     begins_in_it = other.until is None or change.since <= other.until
     ends_after_its_begin = change.until is None or change.until >= other.since
     return begins_in_it and ends_after_its_begin
-
-
-def _describe(measure: Measure, rows: Rows, episode: Episode) -> str:
-    """Return what is so since a change, with what was before in brackets."""
-    old, new = _means(rows, episode)
-    column = measure.column
-    if column == LENGTH:
-        text = (
-            f"{math.exp(new[LENGTH]):.0f} tokens ({math.exp(old[LENGTH]):.0f} before)"
-        )
-        if measure.kind == "shorter":
-            text += f", reward {new[REWARD]:.2f} ({old[REWARD]:.2f} before)"
-        return text
-    words = {
-        SOLVED: "solved",
-        NO_ANSWER: "without an answer",
-        TRUNCATED: "truncated",
-        REPEATS: "of answers repeat another problem's",
-        UNSCORED: "unscored",
-    }
-    text = f"{new[column]:.0%} {words[column]} ({old[column]:.0%} before)"
-    if measure is COLLAPSE and abs(new[LEVEL] - old[LEVEL]) >= LEVEL_STEP:
-        text += f" while the level goes from {old[LEVEL]:.1f} to {new[LEVEL]:.1f}"
-    return text
 
 
 def _is_part(found: _Found, scope: _Scope, wider: _Found, tasks: set[str]) -> bool:
@@ -407,14 +270,22 @@ def _flag(
     span = f"since group {first.since}"
     if first.until is not None:
         span = f"from group {first.since} to {first.until}, over since then"
-    texts = "; ".join(found.text for found in together)
+    texts = "; ".join(found.told.text for found in together)
     rank = (first.until is not None, -clearest)
     return rank, {
         "task": scope.task,
         "category": scope.category,
         "kind": first.measure.kind,
         "kinds": [found.measure.kind for found in together],
+        "measures": [found.told._asdict() for found in together],
         "since": first.since,
         "until": first.until,
         "text": f"{scope.name}: {texts}, {span}",
+        "where": condition(
+            task=scope.task,
+            category=scope.category,
+            kind=first.measure.kind,
+            since=first.since,
+            until=first.until,
+        ),
     }

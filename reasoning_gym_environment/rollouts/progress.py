@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import threading
 import time
 from collections import Counter
@@ -61,7 +62,8 @@ class ProgressReporter:
         self._waiting = waiting
         self._answers = AnswerCheck()
         self._drift = DriftCheck(keep=96)
-        self._warned = set[str]()
+        self._told: dict[tuple[str, str], int] = {}  # changes, and at which group
+        self._told_at = -math.inf
         self._last = statistics.total
         self._last_time = clock()
         self._delivered = 0
@@ -103,16 +105,24 @@ class ProgressReporter:
         if number % max(GROUPS, 2 * len(self._statistics.categories)) == 0:
             search = self._drift.search()
             threading.Thread(
-                target=lambda: self._warn(search()), name="changes", daemon=True
+                target=lambda: self._warn(search(), number), name="changes", daemon=True
             ).start()
 
-    def _warn(self, flags: Sequence[Mapping[str, Any]]) -> None:
-        """Log each change once."""
+    def _warn(self, flags: Sequence[Mapping[str, Any]], number: int) -> None:
+        """Log the first change that was not logged, unless one was within LOG_INTERVAL.
+
+        A change of the same kind is another one if it began after the group of the message.
+        """
+        if self._clock() - self._told_at < LOG_INTERVAL:
+            return
         for flag in flags:
-            what = f"{flag['kind']} {flag['task']} {flag['category']}"
-            if what not in self._warned:
-                self._warned.add(what)
+            place = flag["task"] or flag["category"] or ""
+            names = [(place, kind) for kind in flag["kinds"]]
+            if all(flag["since"] > self._told.get(name, 0) for name in names):
+                self._told.update(dict.fromkeys(names, number))
+                self._told_at = self._clock()
                 logger.warning("Look at the rollouts: %s", flag["text"])
+                return
 
     def line(self) -> str:
         """Describe the groups since the last line; empty before the first group or wait."""

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import json
 import math
 from collections.abc import Iterable
 from pathlib import Path
@@ -20,8 +21,10 @@ from invented_run import (
 from msgspec.structs import replace
 
 from reasoning_gym_environment.commands import report
+from reasoning_gym_environment.report.filter import filter_rollouts
 from reasoning_gym_environment.report.live import LiveIndex
-from reasoning_gym_environment.rollouts.changes import COLUMNS, DriftCheck
+from reasoning_gym_environment.rollouts.changes import DriftCheck
+from reasoning_gym_environment.rollouts.measures import COLUMNS
 from reasoning_gym_environment.storage.rows import StoredGroup
 
 CATEGORIES = {task: category for category, tasks in TASKS.items() for task in tasks}
@@ -126,7 +129,10 @@ def test_a_level_explains_what_differs_between_levels() -> None:
     assert not kinds & {"truncated", "longer", "shorter"}
     # That nothing at all is solved is told with the level.
     [text] = [flag["text"] for flag in changes.flags() if "solved" in flag["kinds"]]
-    assert "while the level goes from 1.0 to 3.0" in text
+    told = "while the level goes from 1.0 to 3.0: level or ability, no common level ("
+    assert told in text
+    expected = int(text.partition(told)[2].partition("%")[0])
+    assert 0 < expected < 15, "from half of them at level 1, down by two levels"
 
 
 def test_few_groups_of_a_task_are_kept_where_memory_counts() -> None:
@@ -144,6 +150,10 @@ def test_a_report_and_the_live_page_tell_of_changes(
     write_invented_run(dumps)
     assert report.main([str(dumps), "-o", str(tmp_path / "report.html")]) == 0
     printed = capsys.readouterr().out.splitlines()[1:]
+    assert report.main([str(dumps), "-o", str(tmp_path / "report.html"), "--json"]) == 0
+    as_json = json.loads(capsys.readouterr().out)
+    assert [change["text"] for change in as_json["changes"]] == printed
+    assert as_json["report"] == str(tmp_path / "report.html")
     live = LiveIndex([dumps])
     while live.update():
         pass
@@ -159,3 +169,30 @@ def test_a_report_and_the_live_page_tell_of_changes(
     warnings = [line["text"] for line in run["health"] if line["level"] == "warning"]
     assert warnings[: len(told)] == told
     assert run["health"][0]["text"].startswith("Ended 2026-01-01")
+
+
+def test_a_change_has_its_numbers_and_a_condition_that_selects_its_rollouts() -> None:
+    groups = list(invented_groups())
+    [games] = [flag for flag in check(groups).flags() if flag["category"] == "games"]
+    assert games["where"] == f"category:games group:>={games['since']}"
+    selected = list(filter_rollouts(groups, games["where"]))
+    assert {CATEGORIES[group.task] for group, _ in selected} == {"games"}
+    assert min(group.number for group, _ in selected) >= games["since"]
+    [truncated] = [each for each in games["measures"] if each["kind"] == "truncated"]
+    change = truncated["new"] - truncated["old"]
+    assert truncated["low"] < change < truncated["high"] < truncated["low"] + 0.3
+    points = f"{100 * change:+.0f} ± {50 * (truncated['high'] - truncated['low']):.0f}"
+    assert f"{points} points)" in truncated["text"]
+
+
+def test_what_the_servers_filter_withholds_is_a_change() -> None:
+    def withheld(group: StoredGroup) -> StoredGroup:
+        cut = [replace(r, finish_reason="content_filter") for r in group.rollouts]
+        return replace(group, rollouts=cut)
+
+    sound = invented_groups(truncates=math.inf, hacked=math.inf)
+    groups = [withheld(each) if each.number > 500 else each for each in sound]
+    [flag] = check(groups).flags()
+    assert (flag["kind"], flag["task"], flag["category"]) == ("withheld", None, None)
+    assert "100% withheld by the server's filter (0% before, " in flag["text"]
+    assert abs(flag["since"] - 501) <= 10

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from report_files import row
 
 from reasoning_gym_environment.report.health import RunHealth
-from reasoning_gym_environment.rollouts.changes import CHECKED
+from reasoning_gym_environment.rollouts.measures import CHECKED
 from reasoning_gym_environment.storage.rows import StoredGroup
 from reasoning_gym_environment.storage.run_record import RunRecord
 
@@ -57,9 +57,23 @@ def test_a_sound_run_says_how_fast_it_is_and_an_ended_one_that_it_ended() -> Non
         ("ok", f"8.0 rollouts per second, last group 5 s ago; {checked}")
     ]
     assert lines(health(*MIXED), ended=iso(NOW)) == [
-        ("past", "Ended 2027-01-15 08:00 UTC")
+        ("past", f"Ended 2027-01-15 08:00 UTC; {checked}")
     ]
     assert lines(health(*MIXED), now=None) == [("ok", checked.capitalize())]
+
+
+def test_a_change_that_is_over_is_past_and_named_with_its_end() -> None:
+    groups = [
+        numbered(of(0.0 if 100 < number <= 150 else 1.0, 0.0), number)
+        for number in range(1, 301)
+    ]
+    (sound, text), (over, change) = lines(health(*groups))
+    assert (sound, over) == ("ok", "past")
+    assert (
+        f"no change lasts in 300 groups, the last was over at group 150: {CHECKED}"
+        in text
+    )
+    assert change.endswith("from group 101 to 150, over since then")
 
 
 def test_dumps_of_long_ago_without_a_record_are_neither_fast_nor_sound() -> None:
@@ -112,7 +126,7 @@ def test_a_clock_that_is_set_back_does_not_freeze_the_health_of_a_run() -> None:
             ["last group", "5 s ago"],
         ]
         (_, change), (_, last) = lines(run)
-        assert "0% solved (50% before), since group 61" in change
+        assert "0% solved (50% before, -50 ± 7 points), since group 61" in change
         assert "100% of the last 50 groups are all unsolved" in last
 
 

@@ -14,6 +14,7 @@ from reasoning_gym_environment.records import GroupResult, Status
 from reasoning_gym_environment.rollouts.accounting import Statistics
 from reasoning_gym_environment.rollouts.answer_check import GROUPS, AnswerCheck, excerpt
 from reasoning_gym_environment.rollouts.progress import ProgressReporter
+from reasoning_gym_environment.util.outages import LOG_INTERVAL
 
 
 class Reported:
@@ -73,25 +74,58 @@ def test_a_line_describes_the_groups_since_the_last_one() -> None:
     assert " 100% solved" in reported.line()  # of those that were scored
 
 
-async def test_a_change_of_a_task_is_warned_of_once(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    reported, sound, cut = Reported(), group(1.0, 0.0), group(0.0, 0.0)
+def cut() -> GroupResult:
+    """A group of two truncated completions."""
     attempts = (
-        replace(a, completion=completion(finish_reason="length")) for a in cut.attempts
+        replace(each, completion=completion(finish_reason="length"))
+        for each in group(0.0, 0.0).attempts
     )
-    fault = replace(cut, attempts=tuple(attempts))
-    for number in range(1, 4 * GROUPS + 1):
-        reported.add(sound if number <= 120 else fault)
+    return replace(group(0.0, 0.0), attempts=tuple(attempts))
+
+
+def changes_told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The changes in the log, once all searches have ended."""
     for thread in threading.enumerate():
         if thread.name == "changes":
             thread.join()
-    changes = [
-        text for text in caplog.messages if text.startswith("Look at the rollouts")
-    ]
-    [said] = changes
-    assert said.startswith("Look at the rollouts: gcd: 100% truncated (0% before); ")
+    return [text for text in caplog.messages if text.startswith("Look at the rollouts")]
+
+
+async def test_a_change_of_a_task_is_warned_of_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    reported = Reported(clock := Clock(0.0))
+    for number in range(1, 4 * GROUPS + 1):
+        reported.add(group(1.0, 0.0) if number <= 120 else cut())
+        clock.now += LOG_INTERVAL
+    [said] = changes_told(caplog)
+    assert said.startswith(
+        "Look at the rollouts: gcd: 100% truncated (0% before, +100 ± "
+    )
     assert said.endswith(", since group 121")
+
+
+async def test_changes_are_told_at_most_once_a_minute_and_again_where_they_come_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    reported = Reported(clock := Clock(0.0))
+    begins = (121, 201, 321)  # it is over at the second
+
+    def add(first: int, last: int) -> None:
+        for number in range(first, last + 1):
+            bad = begins[0] <= number < begins[1] or begins[2] <= number
+            reported.add(cut() if bad else group(1.0, 0.0))
+
+    add(1, 200)
+    assert len(changes_told(caplog)) == 1
+    clock.now = LOG_INTERVAL - 1
+    add(201, 350)
+    assert len(changes_told(caplog)) == 1, "a minute has not passed"
+    clock.now = LOG_INTERVAL
+    add(351, 400)
+    first, second = changes_told(caplog)
+    assert first.endswith("since group 121")
+    assert second.endswith("since group 321")
 
 
 def test_after_a_minute_without_a_delivery_the_line_says_what_became_of_the_groups() -> (
