@@ -145,6 +145,7 @@ class RunEntry:
             "started": files.started,
             "updated": files.updated,
             "ended": files.ended,
+            "groups": self.groups,
             "warnings": list(files.warnings),
         }
 

@@ -30,6 +30,9 @@ logger = logging.getLogger(__name__)
 RECORD_SECONDS = 5.0
 """Interval between two writes of a run's record."""
 
+KEPT_WARNINGS = 50
+"""Warnings of the log in a record, the last ones."""
+
 
 class LoggedWarning(Struct, frozen=True):
     """A warning or error of the run's log, on one line, with its time in UTC as ISO 8601."""
@@ -93,7 +96,7 @@ class _WarningCollector(logging.Handler):
 
     def __init__(self, redactor: SecretRedactor) -> None:
         super().__init__(logging.WARNING)
-        self.kept: deque[LoggedWarning] = deque(maxlen=8)
+        self.kept: deque[LoggedWarning] = deque(maxlen=KEPT_WARNINGS)
         self._redactor = redactor
 
     def emit(self, record: logging.LogRecord) -> None:

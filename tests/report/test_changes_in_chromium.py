@@ -1,6 +1,9 @@
 """What changed, evaluations and two checkpoints in a real browser, on the invented run."""
 
+import json
+import re
 import shlex
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +12,8 @@ from browsing import WebDriverWait, choose, opened, record_copies, until, violat
 from chromium import needs_chromium
 from invented_run import (
     HACKED_TASK,
+    RUN,
+    START,
     TASKS,
     TRUNCATES,
     write_invented_evaluations,
@@ -18,6 +23,7 @@ from selenium.webdriver.common.action_chains import ActionChains
 
 from reasoning_gym_environment.commands.show import main as show
 from reasoning_gym_environment.report.page import write_report
+from reasoning_gym_environment.storage.run_record import record_path
 
 pytestmark = [needs_chromium, pytest.mark.nightly]
 
@@ -72,26 +78,84 @@ def test_tasks_that_no_longer_fit_their_limit_lead_what_changed(
     opened(browser, page)
     compare_around(browser, TRUNCATES)
     found = rows(browser, "contribution-table")
-    assert {row[0] for row in found} == {task for own in TASKS.values() for task in own}
+    within_noise = rows(browser, "noise-table")
+    assert {row[0] for row in found + within_noise} == {
+        task for own in TASKS.values() for task in own
+    }
     assert {row[0] for row in found[:4]} == set(TASKS["games"])
-    assert all(row[2].startswith("truncated ") and row[5] == "yes" for row in found[:4])
+    assert all(row[2].startswith("truncated ") for row in found[:4])
+    assert not browser.find_element("id", "noise-table").is_displayed()
+    said = browser.find_element("id", "changes-said").text
+    assert f"; {len(found)} of 12 tasks beyond noise." in said
+    assert " points, 95% \N{MINUS SIGN}" in said
     browser.execute_script("document.querySelector(`[data-key='read maze']`).click()")
     run = training_run(browser)
     until(browser, f"location.hash.includes('span={run}%3A720-919')")
     assert "task=maze" in browser.execute_script("return location.hash")
 
 
+def test_the_largest_change_is_compared_and_its_rollouts_are_read(
+    browser: Any, page: str
+) -> None:
+    opened(browser, page)
+    [first] = browser.find_elements("css selector", "#flags li")[:1]
+    assert first.text.startswith("games: 100% truncated (")
+    ends = [
+        int(browser.find_element("id", name).get_property("value"))
+        for name in ("before-first", "before-last", "after-first", "after-last")
+    ]
+    assert ends == pytest.approx([521, 720, 721, 920], abs=20)
+    assert ends[1] + 1 == ends[2]
+    read = first.find_element("css selector", "button:last-child")
+    browser.execute_script("arguments[0].click()", read)
+    until(browser, "location.hash.includes('where=category%3Agames+group')")
+    until(browser, "document.getElementById('found').textContent.includes(' of ')")
+    facet = browser.execute_script(
+        "return document.getElementById('facet-task').textContent"
+    )
+    assert all(task in facet for task in TASKS["games"])
+    assert "gcd" not in facet
+
+
+def test_what_the_log_warns_of_stands_on_the_same_line_of_time(
+    browser: Any, tmp_path: Path
+) -> None:
+    write_invented_run(tmp_path)
+    path = record_path(tmp_path, RUN)
+    record = json.loads(path.read_text())
+    hangs = {
+        "time": (START + timedelta(seconds=4 * 300)).isoformat(),
+        "level": "WARNING",
+        "text": "http://gpu:8000 hangs: <b>no answer</b> for 60 s",
+    }
+    told = {**hangs, "text": "Look at the rollouts: gcd: 12 tokens"}
+    path.write_text(json.dumps({**record, "warnings": [hangs, told]}))
+    write_report([tmp_path], tmp_path / "report.html")
+    opened(browser, (tmp_path / "report.html").as_uri())
+    events = browser.execute_script(
+        "return document.getElementById('event-list').textContent"
+    )
+    assert events == f"group 300, 00:20:00 WARNING: {hangs['text']}"
+    for section in ("changes", "time"):
+        lines = drawn(browser, section).find_elements(
+            "css selector", ".mark-rule.role-mark line"
+        )
+        assert len(lines) == 1
+    assert browser.get_log("browser") == []
+
+
 def test_a_flag_leads_to_the_windows_around_it(browser: Any, page: str) -> None:
     opened(browser, page)
     flags = browser.find_elements("css selector", "#flags button")
     (hacked,) = [
-        each for each in flags if "12 tokens" in str(each.get_dom_attribute("data-key"))
+        each
+        for each in flags
+        if re.match("flag .*12 tokens", str(each.get_dom_attribute("data-key")))
     ]
     browser.execute_script("arguments[0].click()", hacked)
     until(browser, "location.hash.includes('windows=')")
-    (row,) = [
-        row for row in rows(browser, "contribution-table") if row[0] == HACKED_TASK
-    ]
+    found = rows(browser, "contribution-table")
+    (row,) = [row for row in found if row[0] == HACKED_TASK]
     assert row[2].startswith("more right answers, length ")
     assert row[2].endswith(" → 12, answers repeat")
 

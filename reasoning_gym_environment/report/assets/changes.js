@@ -4,7 +4,7 @@ const WINDOW_FIELDS = ["before-first", "before-last", "after-first", "after-last
 const LEAST_WINDOW = 50; // groups of a default window, if a run has twice as many
 const NOTED_FACTOR = 1.5; // a length that changes less is not mentioned
 
-/** Return the windows of a run: those chosen, or its last fifth and the one before. */
+/** Return the windows of a run: those chosen, around its largest change, or its last fifths. */
 function windowsOf(run) {
   const found = /^(\d+):(\d+)-(\d+),(\d+)-(\d+)$/.exec(state.windows)?.slice(1).map(Number);
   const size = data.order[run].length;
@@ -12,10 +12,30 @@ function windowsOf(run) {
     const [, ...ends] = found.map((each) => Math.min(each, size - 1));
     return { before: { first: ends[0], last: ends[1] }, after: { first: ends[2], last: ends[3] } };
   }
-  const own = Math.min(Math.floor(size / 2), Math.max(LEAST_WINDOW, Math.ceil(size / 5)));
+  const [largest] = data.runs[run].flags ?? [];
+  if (largest) return windowsAround(run, largest);
+  const own = windowSize(size);
   return {
     before: { first: size - 2 * own, last: size - own - 1 },
     after: { first: size - own, last: size - 1 },
+  };
+}
+
+const windowSize = (size) =>
+  Math.min(Math.floor(size / 2), Math.max(LEAST_WINDOW, Math.ceil(size / 5)));
+
+/** Return the windows around a change: the groups before it, and its own. */
+function windowsAround(run, { since, until }) {
+  const numbers = data.order[run].map((group) => data.group.number[group]);
+  const size = numbers.length;
+  const begin = numbers.findIndex((number) => number >= since);
+  const first = begin > 0 ? begin : Math.min(Math.max(1, since - 1), size - 1); // without numbers
+  const over = until === null ? -1 : numbers.findIndex((number) => number > until);
+  const end = over > first ? over : size;
+  const own = windowSize(size);
+  return {
+    before: { first: Math.max(0, first - own), last: first - 1 },
+    after: { first, last: Math.min(end, first + own) - 1 },
   };
 }
 
@@ -103,17 +123,23 @@ function contributions(groupsBefore, groupsAfter, measure) {
   const rows = tasks.map(({ before: one, after: other, ...part }) => ({
     ...part,
     reasons: reasonsOf({ ...part, before: one, after: other }),
+    commonLevel: one.some(({ level }) => other.some((row) => row.level === level)),
     beyond: found.has(part.name),
     groupsBefore: [...new Set(one.map(({ group }) => group))],
     groupsAfter: [...new Set(other.map(({ group }) => group))],
   }));
   rows.sort((one, other) => Math.abs(other.value) - Math.abs(one.value));
-  return { from: meanValue(before), to: meanValue(after), rows };
+  const [one, other] = [errorOf(before), errorOf(after)];
+  const error = one === null || other === null ? null : Math.hypot(one, other);
+  return { from: meanValue(before), to: meanValue(after), error, rows };
 }
 
 const REASONS = {
   answers: ({ value }) => (value > 0 ? "more right answers" : "fewer right answers"),
-  level: (row) => `level ${fromTo(row, "level", decimal)}`,
+  level: (row) => {
+    const cause = row.commonLevel ? "level" : "level or ability: no common level,";
+    return `${cause} ${fromTo(row, "level", decimal)}`;
+  },
   mix: ({ gain }) => `${gain > 0 ? "more" : "fewer"} rollouts of it`,
   truncation: (row) => `truncated ${fromTo(row, "truncated", rounded)}`,
   format: (row) => `no answer ${fromTo(row, "format", rounded)}`,
@@ -153,27 +179,66 @@ function showChanges() {
   showContributions(run, series.groups, windows);
 }
 
-/** Show the changes that Python finds, each with the windows around its begin. */
+/** Show the changes that Python finds, each with the windows around it and its rollouts. */
 function showFlags(run) {
   const flags = data.runs[run].flags ?? [];
   byId("flags").hidden = !flags.length;
   byId("flags").replaceChildren(
-    ...flags.map(({ since, text }) => {
-      const place = data.order[run].findIndex((group) => data.group.number[group] >= since);
-      const around = () => chooseWindows(run, windowsAround(run, place));
-      const attributes = { "data-key": `flag ${text}` };
-      return make("li", {}, line(text), " ", makeButton("Compare around it", around, attributes));
+    ...flags.map((flag) => {
+      const around = () => chooseWindows(run, windowsAround(run, flag));
+      const read = () => {
+        change({ ...NO_FILTERS, runs: String(run), where: flag.where });
+        goTo("rollouts");
+      };
+      return make(
+        "li",
+        {},
+        ...[line(flag.text), " "],
+        makeButton("Compare around it", around, { "data-key": `flag ${flag.text}` }),
+        " ",
+        makeButton("Read its rollouts", read, { "data-key": `read ${flag.text}` }),
+      );
+    }),
+  );
+  showEvents(run);
+}
+
+const CHANGE_IN_LOG = "Look at the rollouts"; // what the log says of a change, which is shown anyway
+
+/** Return what the log of a run warned of, each with its place among the run's groups. */
+function eventsOf(run) {
+  const order = data.order[run] ?? [];
+  const events = data.runs[run].warnings.filter(({ text }) => !text.startsWith(CHANGE_IN_LOG));
+  return events.map((event) => {
+    const seconds = Date.parse(event.time) / 1000;
+    const after = order.findIndex((group) => data.group.time[group] >= seconds);
+    return { ...event, seconds, place: after < 0 ? order.length - 1 : after };
+  });
+}
+
+function showEvents(run) {
+  const events = eventsOf(run);
+  byId("events").hidden = !events.length;
+  byId("events-said").textContent = `The log: ${plural(events.length, "warning")}`;
+  byId("event-list").replaceChildren(
+    ...events.map(({ place, time, level, text }) => {
+      const at = `group ${whole(place + 1)}, ${line(time).slice(11, 19)} ${line(level)}: `;
+      return make("li", {}, at, make("bdi", {}, line(text)));
     }),
   );
 }
 
-function windowsAround(run, place) {
-  const size = data.order[run].length;
-  const own = Math.min(Math.max(LEAST_WINDOW, Math.ceil(size / 5)), Math.max(1, place), size - place);
-  return {
-    before: { first: Math.max(0, place - own), last: Math.max(0, place - 1) },
-    after: { first: place, last: place + own - 1 },
-  };
+/** Lines at what the log warned of, behind the points of a run. */
+function eventLayers(runs, x, axis) {
+  const values = runs.flatMap((run) =>
+    eventsOf(run).map(({ place, seconds, level, text }) => ({
+      x: axis === AXES.time ? 1000 * seconds : axis.of(data.order[run][place]),
+      said: line(`${level}: ${text}`).slice(0, 120),
+    })),
+  );
+  if (!values.length) return [];
+  const mark = { type: "rule", color: "var(--fault)", strokeDash: [3, 3], strokeWidth: 1.5, clip: true };
+  return [{ data: { values }, mark, encoding: { x, tooltip: [tip("said", "log")] } }];
 }
 
 /** The measure over time with both windows behind it, which one drags anew. */
@@ -204,39 +269,56 @@ function showWindows({ run, number, groups }, windows) {
   showCharts(byId("changes-chart"), make("figure", {}, caption, drawn));
 }
 
+/** Return the changes that begin among some groups of a run. */
+function flagsWithin(run, first, last) {
+  const [from, to] = [first, last].map((place) => data.group.number[data.order[run][place]]);
+  return (data.runs[run].flags ?? []).filter(({ since }) => since >= from && since <= to);
+}
+
 function showContributions(run, groups, { before, after }) {
   const within = ({ first, last }) =>
     groups.filter((group) => data.place[group] >= first && data.place[group] <= last);
   const measure = state.measure === "reward" ? "reward" : "solved";
   const found = contributions(within(before), within(after), measure);
-  byId("contribution-table").hidden = !found;
+  byId("contribution-table").hidden = byId("within-noise").hidden = !found;
   if (!found) {
     byId("changes-said").textContent = "No scored rollouts in one of the windows.";
     return;
   }
-  const { from, to } = found;
-  const metric = METRICS[measure];
-  const points = (value) => `${value >= 0 ? "+" : "−"}${Math.abs(100 * value).toFixed(1)}`;
-  byId("changes-said").textContent =
-    `${metric.label}: ${show(from, metric)} → ${show(to, metric)} (${points(to - from)} points).`;
-  const repeating = new Set(
-    (data.runs[run].flags ?? []).filter(({ kinds }) => kinds.includes("repeats")).map(({ task }) => task),
-  );
+  const flags = flagsWithin(run, before.first, after.last);
   const rows = found.rows.map((row) => ({
     ...row,
     figures: [figuresOf(row.groupsBefore), figuresOf(row.groupsAfter)],
-    repeats: repeating.has(row.task),
+    repeats: flags.some(({ task, kinds }) => task === row.task && kinds.includes("repeats")),
+    named: flags.some(({ task }) => task === row.task),
   }));
-  const most = Math.max(...rows.map(({ value }) => Math.abs(value)));
-  showTable(byId("contribution-table"), {
-    label: "What tasks contribute to the change",
-    columns: contributionColumns(run, after, metric, points, most),
-    rows,
-    sort: "",
-  });
+  const beyond = rows.filter((row) => row.beyond || row.named);
+  const noise = rows.filter((row) => !beyond.includes(row));
+  const metric = METRICS[measure];
+  byId("changes-said").textContent = describeTotal(found, metric);
+  const columns = contributionColumns(run, after, metric, rows);
+  const label = "What tasks contribute to the change";
+  byId("contribution-table").hidden = !beyond.length;
+  showTable(byId("contribution-table"), { label, columns, rows: beyond, sort: "" });
+  byId("within-noise").hidden = !noise.length;
+  byId("noise-said").textContent = `${plural(noise.length, "task")} within noise`;
+  showTable(byId("noise-table"), { label: `${label}, within noise`, columns, rows: noise, sort: "" });
 }
 
-function contributionColumns(run, { first, last }, metric, points, most) {
+const points = (value) => `${value >= 0 ? "+" : "−"}${Math.abs(100 * value).toFixed(1)}`;
+
+/** Return the change of the mean over all tasks with its interval, in words. */
+function describeTotal({ from, to, error, rows }, metric) {
+  const spread = NORMAL_QUANTILE * error;
+  const interval = error === null ? "" : `, 95% ${points(to - from - spread)} to ${points(to - from + spread)}`;
+  const total = `${metric.label}: ${show(from, metric)} → ${show(to, metric)}`;
+  const beyond = rows.filter((row) => row.beyond).length;
+  const tasks = `${beyond} of ${plural(rows.length, "task")} beyond noise`;
+  return `${total} (${points(to - from)} points${interval}); ${tasks}.`;
+}
+
+function contributionColumns(run, { first, last }, metric, rows) {
+  const most = Math.max(...rows.map(({ value }) => Math.abs(value)));
   const read = ({ task }) => {
     change({ task, span: `${run}:${first}-${last}` });
     goTo("rollouts");
@@ -263,13 +345,14 @@ function contributionColumns(run, { first, last }, metric, points, most) {
     { key: "reason", label: "Reason", text: true, cell: describeReasons },
     {
       ...{ key: "means", label: metric.label },
-      cell: ({ from, to }) => `${show(from, metric)} → ${show(to, metric)}`,
+      cell: (row) => {
+        const [from, to] = counts(row).map((count, side) =>
+          count === "0" ? "–" : show([row.from, row.to][side], metric),
+        );
+        return `${from} → ${to}`;
+      },
     },
     { key: "groups", label: "Groups", cell: (row) => counts(row).join(" → ") },
-    {
-      ...{ key: "beyond", label: "Beyond noise", text: true },
-      cell: (row) => (row.beyond ? "yes" : "no"),
-    },
     {
       ...{ key: "read", label: "Rollouts", text: true },
       cell: (row) =>

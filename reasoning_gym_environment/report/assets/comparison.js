@@ -236,7 +236,6 @@ function showHistory(problem, items) {
 }
 
 function changeColumns() {
-  const points = (value) => `${value >= 0 ? "+" : "−"}${Math.abs(100 * value).toFixed(1)}`;
   return [
     {
       key: "name",

@@ -85,6 +85,7 @@ const DEFAULTS = {
   rollout: "", // ID.N
   together: "", // "1": the group's rollouts side by side
 };
+const NO_FILTERS = { category: "", task: "", difficulty: "", problems: "", span: "" };
 const state = { ...DEFAULTS };
 const MOST_RUNS = 6;
 

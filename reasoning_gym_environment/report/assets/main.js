@@ -83,9 +83,7 @@ function showFilters() {
   const groups = groupsLeft();
   const rollouts = sum(groups.map((group) => data.group.size[group]));
   byId("left").textContent = `${plural(groups.length, "group")}, ${plural(rollouts, "rollout")}`;
-  byId("reset").disabled = !["category", "task", "difficulty", "problems", "span"].some(
-    (name) => state[name],
-  );
+  byId("reset").disabled = !Object.keys(NO_FILTERS).some((name) => state[name]);
 }
 
 /** Filter to the groups that are entered, of the first training run shown. */
@@ -168,9 +166,7 @@ function listen() {
   for (const name of WINDOW_FIELDS) byId(name).addEventListener("change", windowsFromFields);
   byId("reset-windows").addEventListener("click", () => change({ windows: "" }));
   byId("span").addEventListener("click", () => change({ span: "" }));
-  byId("reset").addEventListener("click", () =>
-    change({ category: "", task: "", difficulty: "", problems: "", span: "" }),
-  );
+  byId("reset").addEventListener("click", () => change(NO_FILTERS));
   byId("reset-list").addEventListener("click", () =>
     change({ where: "", sort: DEFAULTS.sort }),
   );

@@ -319,7 +319,8 @@ function showSettings(shown) {
 function settingsOf(number, folded) {
   const run = data.runs[number];
   const found = [];
-  if (run.warnings.length) {
+  if (run.warnings.length && !run.groups) {
+    // Of a run with groups, they stand on its line of time.
     const lines = run.warnings.map(({ time, level, text }) =>
       make("li", {}, `${line(time).slice(11, 19)} ${line(level)} `, make("bdi", {}, line(text))),
     );

@@ -101,8 +101,10 @@ function timeChart(title, metric, series, { axis, domain, most, height = 150, be
   const color = { field: "series", type: "nominal", legend: null, scale: colors };
   const means = own.flatMap(trailing);
   const brush = { name: "brush", select: { type: "interval", encodings: ["x"] } };
+  const runs = [...new Set(raw.map(({ run }) => run))];
   const layers = [
     ...(behind?.(x) ?? spanLayer(x, axis)),
+    ...eventLayers(runs, x, axis),
     {
       data: { values: means.filter(({ low }) => low !== undefined) },
       mark: { type: "area", opacity: 0.16, clip: true, interpolate: "monotone" },
