@@ -345,6 +345,15 @@ MAX_TASKS = 10
 """How many of the worst tasks the table shows, and of the best that are solved at all."""
 
 
+LEGEND = {
+    "chance": "what the best constant answer solves (!: the interval is not above it)",
+    "trivial": "what a copy from the question or a sum of its numbers solves",
+    "format": "no answer, or several",
+    "cut": "truncated",
+}
+"""What columns of the table mean."""
+
+
 def headline(report: EvaluationReport) -> str:
     """Return the main numbers of the default samples in one line; empty without any."""
     if report.default is None:
@@ -360,15 +369,9 @@ def headline(report: EvaluationReport) -> str:
 
 def evaluation_table(report: EvaluationReport) -> str:
     """Return a table: overall, by difficulty and category, and the worst and best tasks."""
-    least_telling = (
-        "trivial",
-        "unscored",
-        "score",
-        "format",
-        f"pass@{report.attempts}",
-        "cut",
-    )
-    return table(list(_table_rows(report)), drop=least_telling)
+    pass_at = f"pass@{report.attempts}"
+    least_telling = ("trivial", "unscored", "score", "format", pass_at, "cut")
+    return table(list(_table_rows(report)), drop=least_telling, legend=LEGEND)
 
 
 def _table_rows(report: EvaluationReport) -> Iterator[Sequence[str]]:
@@ -415,12 +418,6 @@ def _table_rows(report: EvaluationReport) -> Iterator[Sequence[str]]:
             else ()
         )
         yield from ("", f"best {len(best)}", *rows(best)) if best else ()
-    yield ""
-    yield (
-        "chance: what the best constant answer solves; trivial: what a copy from the question "
-        "or a sum of its numbers solves; !: the interval is not above it"
-    )
-    yield "format: no answer, or several; cut: truncated"
 
 
 def _row(title: str, own: Slice, k: int) -> list[str]:

@@ -103,7 +103,8 @@ def _parse(where: str, groups: Sequence[StoredGroup]) -> _Conditions:
     words = []
     # A term ends at a space outside of quotes; a quote that nothing closes is a term of its own.
     for term in re.findall(r'(?:"[^"]*"|[^\s"])+|"', where):
-        field, colon, listed = term.partition(":")
+        name, colon, listed = term.partition(":")
+        field = name.lower() if name.lower() in FIELDS else name
         if not colon or not re.fullmatch("[a-z]+", field):
             words.append(term.strip('"'))
             continue
@@ -146,6 +147,8 @@ def _name_test(
             in_files.add(str(FIELDS[field](group, rollout)))
     # A name that the package knows is valid, even if no file has such a rollout.
     names = {*fixed, *in_files}
+    if field == "status":
+        name = name.replace(" ", "_")  # as the page shows it
     if name not in names:
         listed = f"the files have {', '.join(sorted(in_files)) or 'none'}"
         hint = did_you_mean(name, sorted(names), otherwise=listed)

@@ -10,7 +10,7 @@ import sys
 import textwrap
 import traceback
 import unicodedata
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -70,10 +70,18 @@ def shorten(value: object) -> str:
         return "a list with a huge number"
 
 
-def table(rows: Sequence[Sequence[str]], *, drop: Sequence[str] = ()) -> str:
+def table(
+    rows: Sequence[Sequence[str]],
+    *,
+    drop: Sequence[str] = (),
+    legend: Mapping[str, str] | None = None,
+) -> str:
     """Align the cells of rows below the first one, the header; a text is a line between them.
 
     On a terminal that is too narrow, columns are dropped by name, in order, and the last one wraps.
+
+    Args:
+        legend: what columns mean, by name; those that are shown are explained below the table.
     """
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
     shown = []
@@ -86,8 +94,12 @@ def table(rows: Sequence[Sequence[str]], *, drop: Sequence[str] = ()) -> str:
         if sum(len(column[0]) + 2 for column in shown) - 2 > width:
             shown = [column for column in shown if column[0].strip() != name]
     aligned = zip(*shown, strict=True)
+    names = [column[0].strip() for column in shown]
+    explained = [
+        f"{name}: {text}" for name, text in (legend or {}).items() if name in names
+    ]
     lines = []
-    for row in rows:
+    for row in [*rows, *(["", "; ".join(explained)] if explained else [])]:
         *first, last = [row] if isinstance(row, str) else next(aligned)
         margin = "".join(f"{cell}  " for cell in first)
         indent = " " * (len(margin) or len(last) - len(last.lstrip()))

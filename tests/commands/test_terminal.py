@@ -47,6 +47,24 @@ def test_tables_fit_a_terminal_and_are_whole_in_a_pipe(
             assert shown[1].split()[0] == piped[1].split()[0]
 
 
+TABLE = """
+from reasoning_gym_environment.util.values import table
+
+print(table([["name", "chance", "cut"], ["a" * 60, "1%", "2%"]], drop=["cut"],
+    legend={"chance": "of a guess", "cut": "truncated", "tokens": "of a completion"}))
+"""
+
+
+@pytest.mark.processes
+def test_only_the_columns_that_are_shown_are_explained() -> None:
+    for columns, explained in (
+        (80, ["chance: of a guess; cut: truncated"]),
+        (70, ["chance: of a guess"]),
+    ):
+        shown = lines(in_terminal([sys.executable, "-c", TABLE], columns=columns))
+        assert [line for line in shown if ": " in line] == explained
+
+
 LOGGING = """
 import logging
 from reasoning_gym_environment.util.logs import SecretRedactor, configure_logging

@@ -29,6 +29,16 @@ def test_the_pages_are_few_and_short() -> None:
     assert sum(len(prose(text).split()) for text in texts) <= 15_000
 
 
+CODE_COLUMNS = 100
+"""What docs/stylesheets/site.css has room for in a window of 1,440 pixels."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_first_code_of_a_page_needs_no_scrolling(page: Path) -> None:
+    for block in blocks(page)[: 2 if page.name == "README.md" else 1]:
+        assert max(map(len, block.text.splitlines())) <= CODE_COLUMNS
+
+
 @pytest.mark.parametrize("page", ["README.md", "docs/train.md"])
 def test_the_server_beside_init_vllm_serves_the_model_of_that_configuration(
     page: str,

@@ -370,6 +370,8 @@ WHERES = (
     "level:none",
     'reward:0.5..1 "thought 3"',
     "step:none kind:training problems:fresh category:arithmetic run:r group:2..5",
+    'LEVEL:1 status:"wrong"',
+    'status:"solved",unscored Level:0',
 )
 
 
@@ -385,8 +387,11 @@ def test_conditions_select_what_show_selects(
         choose(browser, "where", where)
         until_text(browser, "found", f"{count} of 97")
     for where, said in (
-        ("taks:gcd", "Unknown field taks: fields are kind, run, task,"),
-        ("task:gdc", "Unknown task gdc: there are bf, gcd, lcm, sudoku."),
+        ("taks:gcd", "Unknown field taks: did you mean task? Quote the word"),
+        ("colour:gcd", "Unknown field colour: fields are kind, run, task,"),
+        ("task:gdc", "Unknown task gdc: did you mean gcd?"),
+        ("task:SUDOKUS", "Unknown task SUDOKUS: did you mean sudoku?"),
+        ("task:rotate", "Unknown task rotate: there are bf, gcd, lcm, sudoku."),
         ("level:high", "level must be a number, a comparison such as >=2"),
     ):
         choose(browser, "where", where)
@@ -398,6 +403,56 @@ def click_box(browser: Any, key: str) -> None:
     browser.execute_script(
         f"document.querySelector(`#facets [data-key='{key}']`).click()"
     )
+
+
+def test_a_status_is_found_as_it_is_displayed(browser: Any, tmp_path: Path) -> None:
+    rows = [row([0.0] * 3, texts=["nothing"] * 2 + ["<answer>1</answer>"])]
+    path = write(tmp_path, rows)
+    write_report([path], tmp_path / "report.html")
+    opened(browser, (tmp_path / "report.html").as_uri())
+    where = 'status:"no answer"'
+    choose(browser, "where", where)
+    until_text(browser, "found", "2 of 3")
+    [(_, places)] = filter_rollouts(read_groups(path)[0], where)
+    assert places == [0, 1]
+
+
+def test_rollouts_without_their_texts_on_the_page_are_counted(
+    browser: Any, tmp_path: Path
+) -> None:
+    rows = [
+        row([0.0] * 200, number=number, question=f"Question {number}?")
+        for number in range(60)
+    ]
+    write_report([write(tmp_path, rows)], tmp_path / "report.html")  # has 50 of them
+    opened(browser, (tmp_path / "report.html").as_uri())
+    for where, found, left_out in (
+        ("group:6", "0 of 10,000", "200 more that match: this page lacks their texts."),
+        ("group:7", "200 of 10,000", ""),
+        ("question", "10,000 of 10,000", "2,000 more that are not searched: this page"),
+    ):
+        choose(browser, "where", where)
+        text = f"{found} rollouts"
+        until(browser, f"document.getElementById('found').textContent === '{text}'")
+        said = texts(browser, "#left-out")[0]
+        assert said.startswith(left_out)
+        assert bool(said) == bool(left_out)
+
+
+def test_keys_act_on_what_is_in_view(browser: Any, training_page: str) -> None:
+    opened(browser, training_page)
+    body = browser.find_element("css selector", "body")
+    browser.execute_script("scrollTo(0, 0)")
+    body.send_keys("j")
+    assert "rollout=" not in fragment(browser)
+    browser.execute_script("document.getElementById('tasks').scrollIntoView()")
+    body.send_keys("/")
+    focused = browser.switch_to.active_element
+    assert focused.get_attribute("id") == "find"
+    focused.send_keys(Keys.ESCAPE)
+    browser.execute_script("document.getElementById('rollouts').scrollIntoView()")
+    body.send_keys("j")
+    until(browser, "location.hash.includes('rollout=')")
 
 
 def test_facets_count_and_choose_several_values(

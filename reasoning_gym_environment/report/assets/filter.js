@@ -35,18 +35,53 @@ const quoted = (value) => (/[\s",]/.test(value) ? `"${value}"` : value);
 function parseWhere(text) {
   const where = { values: new Map(), words: [], problem: "" };
   for (const [term] of text.matchAll(/(?:"[^"]*"|[^\s"])+|"/g)) {
-    const [field, given] = term.split(/:(.*)/s);
+    const [name, given] = term.split(/:(.*)/s);
+    const field = Object.hasOwn(FIELDS, name.toLowerCase()) ? name.toLowerCase() : name;
     if (given === undefined || !/^[a-z]+$/.test(field)) where.words.push(term);
     else if (!Object.hasOwn(FIELDS, field)) {
-      const fields = Object.keys(FIELDS).join(", ");
-      where.problem = `Unknown field ${field}: fields are ${fields}. Quote the word to search for it.`;
+      const fields = Object.keys(FIELDS);
+      const hint = didYouMean(field, fields, `fields are ${fields.join(", ")}.`);
+      where.problem = `Unknown field ${field}: ${hint} Quote the word to search for it.`;
     } else {
       const values = given.match(/"[^"]*"|[^,"]+/g) ?? [""];
       const known = where.values.get(field) ?? [];
-      where.values.set(field, [...known, ...values.map(unquoted)]);
+      const named = values.map(unquoted);
+      const stored = field === "status" ? named.map((value) => value.replaceAll(" ", "_")) : named;
+      where.values.set(field, [...known, ...stored]);
     }
   }
   return where;
+}
+
+const CLOSE = 3; // letters of a name for each that may be wrong
+
+/** Return the closest known name as a question, or the other hint if none is close. */
+function didYouMean(name, known, otherwise) {
+  const ranked = known
+    .map((each) => [editDistance(name.toLowerCase(), each.toLowerCase()), each])
+    .filter(([distance, each]) => CLOSE * distance <= Math.max(name.length, each.length))
+    .sort(([one], [other]) => one - other);
+  return ranked.length ? `did you mean ${line(ranked[0][1])}?` : otherwise;
+}
+
+/** Return how many letters have to be added, removed, replaced or swapped: Damerau's distance. */
+function editDistance(one, other) {
+  const rows = [Array.from({ length: other.length + 1 }, (_, column) => column)];
+  for (let row = 1; row <= one.length; row += 1) {
+    rows.push([row]);
+    for (let column = 1; column <= other.length; column += 1) {
+      const differs = Number(one[row - 1] !== other[column - 1]);
+      const steps = [
+        rows[row - 1][column] + 1,
+        rows[row][column - 1] + 1,
+        rows[row - 1][column - 1] + differs,
+      ];
+      const swapped = one[row - 1] === other[column - 2] && one[row - 2] === other[column - 1];
+      if (row > 1 && column > 1 && swapped) steps.push(rows[row - 2][column - 2] + 1);
+      rows[row].push(Math.min(...steps));
+    }
+  }
+  return rows[one.length][other.length];
 }
 
 /** Return the text of values by field and of other words: the inverse of `parseWhere`. */
@@ -69,7 +104,8 @@ function testOf(field, value, where) {
   if (field in NAMES) {
     const names = [...new Set(NAMES[field]())].sort();
     if (names.includes(value)) return (own) => own === value;
-    where.problem = `Unknown ${field} ${line(value)}: there are ${names.map(line).join(", ")}.`;
+    const hint = didYouMean(value, names, `there are ${names.map(line).join(", ")}.`);
+    where.problem = `Unknown ${field} ${line(value)}: ${hint}`;
     return null;
   }
   if (value === "none") return (own) => own === null;

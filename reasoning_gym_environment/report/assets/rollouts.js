@@ -121,13 +121,14 @@ async function showRollouts() {
   const rows = byId("rows");
   const top = list.found[Math.floor(rows.scrollTop / ROW_HEIGHT)];
   const offset = rows.scrollTop % ROW_HEIGHT;
-  const passes = [];
-  if (!source.live) passes.push((_, group) => data.group.at[group] !== null);
-  if (list.matches)
-    passes.push(
-      (each, group) => list.matches.has(data.group.id[group]) || list.matches.has(idOf(each)),
-    );
-  const { found, counts } = matching(groupsLeft(), tests, passes);
+  const passes = list.matches
+    ? [(each, group) => list.matches.has(data.group.id[group]) || list.matches.has(idOf(each))]
+    : [];
+  const hasText = (group) => source.live || data.group.at[group] !== null;
+  const groups = groupsLeft();
+  const { found, counts } = matching(groups.filter(hasText), tests, passes);
+  const others = groups.filter((group) => !hasText(group));
+  showLeftOut(others, tests, list.matches !== null);
   const has = (column) => data.group[column]?.some((value) => value !== null);
   list.columns = ROLLOUT_COLUMNS.filter(({ key }) => !["level", "step"].includes(key) || has(key));
   const descending = state.sort.startsWith("-");
@@ -147,6 +148,17 @@ async function showRollouts() {
   const kept = rows.scrollTop > 0 && top !== undefined ? list.found.indexOf(top) : -1;
   rows.scrollTop = kept >= 0 ? kept * ROW_HEIGHT + offset : 0;
   drawRows();
+}
+
+/** Say how many rollouts meet the conditions whose texts this page doesn't have. */
+function showLeftOut(groups, tests, isSearch) {
+  const count = isSearch
+    ? sum(groups.map((group) => data.group.size[group]))
+    : matching(groups, tests, []).found.length;
+  const more = isSearch ? "more that are not searched" : "more that match";
+  byId("left-out").textContent = count
+    ? `${whole(count)} ${more}: this page lacks their texts. See them with watch, or with the copied command.`
+    : "";
 }
 
 /** Search the texts, unless the same was searched and nothing has come since. */
@@ -250,7 +262,13 @@ function moveInList(event) {
   event.preventDefault();
 }
 
-/** Move by letter, wherever no text is typed; Escape leaves a field for text. */
+/** Return whether any of an element is in the window. */
+function isSeen(id) {
+  const { top, bottom, height } = byId(id).getBoundingClientRect();
+  return height > 0 && top < innerHeight && bottom > 0;
+}
+
+/** Move by letter among what is seen, wherever no text is typed; Escape leaves a field for text. */
 function moveByKey(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || byId("help").open) return;
   if (event.target.closest("input:not([type=checkbox]), select, textarea")) {
@@ -261,14 +279,17 @@ function moveByKey(event) {
     return;
   }
   const keys = {
+    "/": () => byId(isSeen("task-table") && !isSeen("rollouts") ? "find" : "where").focus(),
+    "?": () => byId("help").showModal(),
+  };
+  const keysOfRollouts = {
     j: () => choose(list.place + 1),
     k: () => choose(Math.max(0, list.place - 1)),
     h: () => chooseSibling(-1),
     l: () => chooseSibling(1),
     s: () => toggleTogether(),
-    "/": () => byId("where").focus(),
-    "?": () => byId("help").showModal(),
   };
+  if (isSeen("rollouts")) Object.assign(keys, keysOfRollouts);
   if (!(event.key in keys)) return;
   event.preventDefault();
   keys[event.key]();
