@@ -25,7 +25,15 @@ from ..records import FORMAT_FAILURES, Signal, Status
 from ..storage.rows import StoredGroup, StoredRollout
 from ..storage.run_record import RunRecord, read_run
 from ..tasks.facts import floors, ladder_heights, level_floors
-from .identity import TRAINING, category_of, group_id, run_of, split_of, training_name
+from .identity import (
+    RUN_NAME_LENGTH,
+    TRAINING,
+    category_of,
+    group_id,
+    run_of,
+    split_of,
+    training_name,
+)
 from .times import seconds_of
 
 LAYOUT_VERSION = 1
@@ -136,7 +144,8 @@ class RunEntry:
         return {
             "id": self.key,
             "kind": self.kind,
-            "name": self.name,
+            "name": self._named(files.settings),
+            "setting": _setting(files.settings),
             "folder": str(self.folder or ""),
             "header": header,
             "rules": rules,
@@ -148,6 +157,13 @@ class RunEntry:
             "groups": self.groups,
             "warnings": list(files.warnings),
         }
+
+    def _named(self, settings: Mapping[str, Any]) -> str:
+        """Return the name, which begins with the run's `wandb_name` if it has one."""
+        name = settings.get("name")
+        if self.kind != TRAINING or not isinstance(name, str) or not name:
+            return self.name
+        return f"{name} {self.key[:RUN_NAME_LENGTH]}"
 
     def _training(self) -> _RunFiles:
         record = self.record or RunRecord(run=self.key, started="", updated="")
@@ -186,6 +202,25 @@ class RunEntry:
             written = datetime.fromtimestamp(metrics_file.stat().st_mtime, timezone.utc)
             ended = written.isoformat(timespec="seconds")
         return _RunFiles(settings=settings or {}, lines=lines, ended=ended)
+
+
+MOST_TASK_NAMES = 3
+"""Tasks that the table of runs names; of more, it has the number."""
+
+
+def _setting(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Return by what runs are told apart in their table; without a record, nothing."""
+    tasks = settings.get("tasks")
+    named = {
+        "model": settings.get("model_name"),
+        "curriculum": settings.get("complexity_mode"),
+        "seed": settings.get("seed", settings.get("eval_seed")),
+    }
+    if isinstance(tasks, list):
+        names = sorted(map(str, tasks))
+        few = len(names) <= MOST_TASK_NAMES
+        named["tasks"] = ", ".join(names) if few else f"{len(names)} tasks"
+    return {name: str(value) for name, value in named.items() if value is not None}
 
 
 def _setting_lines(settings: Mapping[str, Any]) -> list[list[str]]:

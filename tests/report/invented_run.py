@@ -115,6 +115,7 @@ def invented_groups(
     hacked: float = HACKED,
     seed: int = 0,
     begin: datetime = START,
+    run: str = RUN,
 ) -> Iterator[StoredGroup]:
     """Groups of eight rollouts, in their order; a healthy run with `math.inf` for the faults."""
     rng = random.Random(seed)
@@ -136,19 +137,27 @@ def invented_groups(
             timespec="milliseconds"
         )
         yield stored(
-            recipe, own, right, number=number, step=(number - 1) // 8, time=time
+            recipe,
+            own,
+            right,
+            number=number,
+            step=(number - 1) // 8,
+            time=time,
+            run=run,
         )
 
 
-def write_invented_run(folder: Path, groups: int = 1000, **changes: Any) -> list[Path]:
+def write_invented_run(
+    folder: Path, groups: int = 1000, *, run: str = RUN, **changes: Any
+) -> list[Path]:
     """Write the dumps of an invented run, as training does, and its record; return the dumps."""
     written: Counter[Any] = Counter()
     paths = {}
     last = ""
-    for group in invented_groups(groups, **changes):
+    for group in invented_groups(groups, run=run, **changes):
         kind = dump_kind([rollout.score for rollout in group.rollouts], threshold=0.0)
         batch = written[kind] // kind.groups_per_file
-        name = f"reasoning_gym_environment_{kind.name}_{RUN}_{batch:04d}.jsonl"
+        name = f"reasoning_gym_environment_{kind.name}_{run}_{batch:04d}.jsonl"
         with paths.setdefault(name, folder / name).open("a") as file:
             file.write(group.line())
         written[kind] += 1
@@ -159,11 +168,11 @@ def write_invented_run(folder: Path, groups: int = 1000, **changes: Any) -> list
         "max_token_length": LIMIT,
     }
     record = {
-        "run": RUN,
+        "run": run,
         "started": changes.get("begin", START).isoformat(),
         "updated": last,
     }
-    record_path(folder, RUN).write_text(
+    record_path(folder, run).write_text(
         json.dumps({**record, "ended": last, "settings": settings})
     )
     return [*paths.values()]

@@ -1,6 +1,7 @@
 """What changed, evaluations and two checkpoints in a real browser, on the invented run."""
 
 import json
+import math
 import re
 import shlex
 from datetime import timedelta
@@ -295,4 +296,37 @@ def test_nothing_overflows_and_axe_finds_nothing(browser: Any, page: str) -> Non
     opened(browser, page)
     browser.execute_script("document.querySelector('#item-table tbody button').click()")
     assert violations(browser) == []
+    assert browser.get_log("browser") == []
+
+
+def test_runs_are_chosen_by_name_and_setting_and_compared_at_equal_steps(
+    browser: Any, tmp_path: Path
+) -> None:
+    for name, seed, truncates in (("base", 0, math.inf), ("tuned", 1, 200)):
+        folder = tmp_path / name
+        folder.mkdir()
+        write_invented_run(
+            folder, 400, run=f"{name}-0123456789", truncates=truncates, seed=seed
+        )
+        path = record_path(folder, f"{name}-0123456789")
+        record = json.loads(path.read_text())
+        record["settings"] |= {"name": name, "seed": seed, "tasks": ["gcd", "maze"]}
+        path.write_text(json.dumps(record))
+    write_report([tmp_path], tmp_path / "report.html")
+    opened(browser, (tmp_path / "report.html").as_uri())
+    assert browser.find_element("id", "title").text == "2 runs side by side"
+    head = browser.execute_script(
+        "return document.querySelector('#run-table thead').textContent"
+    )
+    assert head.startswith("RunSeedSolved"), "the model and the tasks are the same"
+    names = [row[:2] for row in rows(browser, "run-table")]
+    assert names == [["base base-012", "0"], ["tuned tuned-01", "1"]]
+    charts = browser.find_elements("css selector", "#time figure")
+    title, note = charts[-1].find_elements("css selector", "figcaption span")
+    assert title.text == "Solved share less that of base base-012"
+    assert re.match(r"at last \N{MINUS SIGN}\d", note.text)
+    browser.execute_script(
+        "document.querySelector(`#task-table [data-key='sort change']`).click()"
+    )
+    assert "table=-change" in browser.execute_script("return location.hash")
     assert browser.get_log("browser") == []

@@ -11,7 +11,7 @@ function showRuns() {
   const names = shown.map((run) => line(data.runs[run].name));
   document.title =
     names.length === 1 ? `${names[0]} · reasoning-gym rollouts` : "reasoning-gym rollouts";
-  byId("title").textContent = titleOf(names);
+  byId("title").textContent = titleOf(shown, names);
   byId("facts").textContent = factsOf(shown);
   replaceIfNew(
     byId("healths"),
@@ -24,9 +24,16 @@ function showRuns() {
   showSettings(shown);
 }
 
-function titleOf(names) {
+function titleOf(shown, names) {
   if (!names.length) return "Waiting for the first group";
-  return names.length === 1 ? names[0] : `${names.length} runs side by side`;
+  if (names.length === 1) return names[0];
+  const evaluated = shown.filter(isEvaluation).length;
+  const counts = [
+    [names.length - evaluated, "run"],
+    [evaluated, "evaluation"],
+  ];
+  const known = counts.filter(([count]) => count).map(([count, noun]) => plural(count, noun));
+  return `${known.join(" and ")} side by side`;
 }
 
 /** Who a single run is, when it went, and its pace unless the line of its health says it. */
@@ -189,6 +196,7 @@ function showRunTable(groups, shown) {
         value: ({ run, number }) => number + (run.kind === "training" ? 0 : data.runs.length),
         cell: (row) => runChoice(row, shown),
       },
+      ...settingColumns(),
       {
         key: "solved",
         label: "Solved",
@@ -229,6 +237,20 @@ function showRunTable(groups, shown) {
 }
 
 let runSort = "name";
+
+const SETTINGS = { model: "Model", tasks: "Tasks", curriculum: "Curriculum", seed: "Seed" };
+
+/** Return a column for each setting in which runs differ. */
+function settingColumns() {
+  const values = (key) => new Set(data.runs.map(({ setting }) => setting[key]));
+  return Object.entries(SETTINGS)
+    .filter(([key]) => values(key).size > 1)
+    .map(([key, label]) => ({
+      ...{ key, label, text: true },
+      value: ({ run }) => run.setting[key] ?? null,
+      cell: ({ run }) => line(run.setting[key] ?? "–"),
+    }));
+}
 
 /** Return the evaluations' steps, and a column for each of several difficulties. */
 function difficultyColumns(groups) {

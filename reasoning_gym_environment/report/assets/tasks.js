@@ -17,6 +17,7 @@ function taskRows() {
             training: data.runs[run].kind === "training",
             groups: ordered,
             figures: figuresOf(ordered),
+            change: changeOfTask(run, ordered),
           };
         }),
       };
@@ -25,6 +26,16 @@ function taskRows() {
       ({ task }) =>
         !wanted || task.name.toLowerCase().includes(wanted) || task.category.includes(wanted),
     );
+}
+
+/** Return by how much a task's solved share differs between the windows of its run; null if unknown. */
+function changeOfTask(run, groups) {
+  if (data.runs[run].kind !== "training") return null;
+  const { before, after } = windowsOf(run);
+  const within = ({ first, last }) =>
+    groups.filter((group) => data.place[group] >= first && data.place[group] <= last);
+  const [one, other] = [before, after].map((window) => figuresOf(within(window)).solved);
+  return one && other ? other.value - one.value : null;
 }
 
 function showTasks() {
@@ -83,6 +94,11 @@ function taskColumns(any, several) {
     any(({ training }) => training) && {
       ...{ key: "time", label: "Over time" },
       cell: ({ lines: own }) => lines(own, sparkOf),
+    },
+    any(({ change: by }) => by !== null) && {
+      ...{ key: "change", label: "Change", help: "Of the solved share, between the windows of What changed" },
+      value: ({ lines: [first] }) => first.change,
+      cell: ({ lines: own }) => lines(own, ({ change: by }) => (by === null ? "–" : points(by))),
     },
     leveled &&
       figureColumn("level", "Level now", (own) => own.lastLevel, String, "Of the last group"),

@@ -1,6 +1,7 @@
 // Over time: the figures of groups in the order of their run, as points behind a trailing mean.
 
 const MOST_POINTS = 60;
+const DIFFERENCES = 20; // parts of the steps at which runs are compared
 const TRAILING = 6; // points in a trailing mean: a tenth of a run
 
 /** What figures over time have as x: a group's value, null where it is unknown. */
@@ -216,7 +217,49 @@ function showTime() {
   return showCharts(
     container,
     ...(state.by ? chartsByCategory(runs, along) : chartsByMetric(runs, along)),
+    ...(runs.length > 1 && axis !== AXES.time ? [differenceChart(runs, axis)] : []),
   );
+}
+
+/** Return, for parts of an axis that two runs have in common, by how much the other's share differs. */
+function differences(one, other, axis) {
+  const [from, until] = [one, other]
+    .map((run) => extentOf(run.groups, axis))
+    .reduce(([low, high], [begin, end]) => [Math.max(low, begin), Math.min(high, end)]);
+  const number = Math.max(1, Math.min(DIFFERENCES, until - from + 1));
+  const partOf = (group) => {
+    const x = axis.of(group);
+    return x < from || x > until ? -1 : Math.floor((number * (x - from)) / (until - from + 1));
+  };
+  const parted = [one, other].map((run) => groupBy(run.groups, partOf));
+  return Array.from({ length: Math.ceil(number) }, (_, part) => part).flatMap((part) => {
+    const [base, own] = parted.map((groups) => figuresOf(groups.get(part) ?? []).solved);
+    if (!base || !own) return [];
+    const value = own.value - base.value;
+    const spread = NORMAL_QUANTILE * Math.hypot(base.error ?? 1, own.error ?? 1);
+    const x = from + ((part + 0.5) * (until - from + 1)) / number - 0.5;
+    return [{ series: other.number, x, value, low: Math.max(-1, value - spread), high: Math.min(1, value + spread) }];
+  });
+}
+
+/** The solved shares of runs less that of the first one, at equal steps. */
+function differenceChart(runs, axis) {
+  const [first, ...others] = runs;
+  const values = others.flatMap((other) => differences(first, other, axis));
+  const title = `Solved share less that of ${line(data.runs[first.run].name)}`;
+  if (!values.length) return figure(title, "", make("p", { class: "none soft" }, "no step in common"));
+  const x = xAlong(axis, [values[0].x, values.at(-1).x]);
+  const y = (field) => quantity(field, { axis: PERCENT });
+  const colors = { domain: SERIES.map((_, number) => number), range: SERIES };
+  const color = { field: "series", type: "nominal", legend: null, scale: colors };
+  const layer = [
+    { data: { values: [{ y: 0 }] }, mark: { type: "rule", color: "var(--soft)" }, encoding: { y: y("y") } },
+    { mark: { type: "area", opacity: 0.16 }, encoding: { x, y: y("low"), y2: { field: "high" }, color } },
+    { mark: { type: "line", strokeWidth: 2.2, point: true }, encoding: { x, y: y("value"), color } },
+  ];
+  const last = values.at(-1);
+  const said = `at last ${points(last.value)} points, 95% ${points(last.low)} to ${points(last.high)}`;
+  return figure(title, said, chart(`${title} by ${axis.label}: ${said}`, 150, { data: { values }, layer }));
 }
 
 function chartsByMetric(runs, along) {
