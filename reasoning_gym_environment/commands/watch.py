@@ -80,7 +80,7 @@ def build_parser() -> Parser:
     parser = Parser(
         "watch",
         "Show the report's page of runs and evaluations while they write, at an "
-        "address on this machine. It only reads.",
+        "address on this machine. It writes nothing but notes of readers.",
     )
     parser.option(
         "files",

@@ -1,7 +1,8 @@
 """Who may read the page of running runs.
 
-The page is read-only, and for those who may read it: the loopback address needs no token, and a
-browser's page of another site can't read from it, since the Host header has to name this machine.
+The page is for those who may read it: the loopback address needs no token, and a browser's page of
+another site can't read from it, since the Host header has to name this machine. Readers write
+nothing but notes.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from ..util.values import shorten
 
 HTTP_PORT = 80
 """The port of a Host header that names none."""
+
+NOTE_PATH = "/api/note"
+"""The only path that takes a POST."""
 
 SECURITY_HEADERS = {
     "Cache-Control": "no-store",
@@ -71,10 +75,13 @@ class LocalOnlyMiddleware:
             return error_reply(
                 403, f"the host {shorten(host)} is not this machine's: {hint}"
             )
-        if request.method not in ("GET", "HEAD"):
+        is_note = request.method == "POST" and path == NOTE_PATH
+        if request.method not in ("GET", "HEAD") and not is_note:
             return error_reply(
                 405, f"only GET is served, got {shorten(request.method)}"
             )
+        if is_note and not _is_from_this_page(request, host):
+            return error_reply(403, "only this page's own script may write notes")
         # Links from other sites may open the page itself.
         site = request.headers.get("sec-fetch-site", "")
         if path != "/" and site in ("cross-site", "same-site"):
@@ -104,6 +111,18 @@ class LocalOnlyMiddleware:
         return error_reply(
             401, "open the address that `watch` has printed, with its token"
         )
+
+
+def _is_from_this_page(request: Request, host: str) -> bool:
+    """Return whether no other site can have sent a request.
+
+    A browser names the origin with each POST, and sends JSON to another site only after a
+    preflight, which is never granted here.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    origin = request.headers.get("origin")
+    same_origin = origin is None or origin.partition("://")[2] == host
+    return kind == "application/json" and same_origin
 
 
 def error_reply(status: int, message: str) -> Response:

@@ -22,6 +22,7 @@ from ..errors import FixableError
 from ..evaluation.comparison import Item
 from ..evaluation.store import METRICS, RUN, settings_in
 from ..records import FORMAT_FAILURES, Signal, Status
+from ..storage.notes import read_notes
 from ..storage.rows import StoredGroup, StoredRollout
 from ..storage.run_record import RunRecord, read_run
 from ..tasks.facts import floors, ladder_heights, level_floors
@@ -154,9 +155,15 @@ class RunEntry:
             "started": files.started,
             "updated": files.updated,
             "ended": files.ended,
+            "notes": read_notes(self.folder, self.notes_name) if self.folder else {},
             "groups": self.groups,
             "warnings": list(files.warnings),
         }
+
+    @property
+    def notes_name(self) -> str:
+        """Under which the run's notes are stored in its folder."""
+        return self.key if self.kind == TRAINING else ""
 
     def _named(self, settings: Mapping[str, Any]) -> str:
         """Return the name, which begins with the run's `wandb_name` if it has one."""

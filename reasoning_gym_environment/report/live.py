@@ -23,6 +23,7 @@ from typing import Any
 from ..errors import FixableError
 from ..evaluation.store import PARTIAL_SAMPLES, SAMPLES
 from ..storage.dumps import distinct_files, holds_groups
+from ..storage.notes import write_note
 from ..storage.rows import StoredGroup
 from ..storage.run_record import is_record, read_record
 from ..util.files import named_below, open_regular, stays_below
@@ -296,6 +297,20 @@ class LiveIndex:
                 if run not in self._index.runs:
                     raise GoneError(f"no such evaluation: {shorten(run)}")
             return compare_pair(self._index, before, after)
+
+    def note(self, run: str, about: str, text: str) -> None:
+        """Store a reader's note beside the run's files.
+
+        Raises:
+            GoneError: the run is not in the index, or has no folder.
+            ValueError: another name, thing or text.
+            OSError: the disk is full, or the folder can't be written.
+        """
+        with self._lock:
+            entry = self._index.runs.get(run)
+        if entry is None or entry.folder is None:
+            raise GoneError(f"no such run: {shorten(run)}")
+        write_note(entry.folder, entry.notes_name, about, text)
 
     def search(
         self, text: str, *, after: int = 0, seconds: float = 0.5

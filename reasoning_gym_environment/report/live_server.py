@@ -15,6 +15,7 @@ from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
+import msgspec
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
@@ -22,7 +23,7 @@ from starlette.routing import Route
 
 from ..service.server import HttpServer
 from ..util.values import shorten
-from .access import LocalOnlyMiddleware, error_reply, is_address
+from .access import NOTE_PATH, LocalOnlyMiddleware, error_reply, is_address
 from .live import GoneError, LiveIndex
 from .page import row_of
 
@@ -43,10 +44,21 @@ LONGEST_SEARCH = 1000
 
 LARGEST_COUNT_DIGITS = 9
 
+LARGEST_NOTE = 2**15
+"""Bytes of a request that stores a note."""
+
 SMALLEST_COMPRESSED = 1024
 """Bytes of a reply; a shorter one fits into one packet anyway."""
 
 COMPRESSION_LEVEL = 4
+
+
+class _NoteRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A reader's note on a rollout or a step of a run."""
+
+    run: str
+    about: str
+    text: str
 
 
 class LiveServer:
@@ -80,6 +92,7 @@ class LiveServer:
             Route("/api/group/{id}", self._group),
             Route("/api/search", self._search),
             Route("/api/comparison", self._comparison),
+            Route(NOTE_PATH, self._note, methods=["POST"]),
             Route("/healthz", self._healthz),
         ]
         names = {"localhost", socket.gethostname(), host, *allowed_hosts}
@@ -179,6 +192,24 @@ class LiveServer:
         before = request.query_params.get("before", "")
         after = request.query_params.get("after", "")
         return await self._reply(request, partial(self._live.compare, before, after))
+
+    async def _note(self, request: Request) -> Response:
+        """Store a note; `LocalOnlyMiddleware` has refused what other sites send."""
+        body = bytearray()
+        async for part in request.stream():
+            body += part
+            if len(body) > LARGEST_NOTE:
+                return error_reply(413, f"a note has at most {LARGEST_NOTE} bytes")
+        try:
+            note = msgspec.json.decode(bytes(body), type=_NoteRequest)
+            await asyncio.to_thread(self._live.note, note.run, note.about, note.text)
+        except ValueError as error:
+            return error_reply(422, str(error))
+        except GoneError as error:
+            return error_reply(404, str(error))
+        except OSError as error:
+            return error_reply(507, f"the note can't be written: {error.strerror}")
+        return Response(status_code=204)
 
     async def _reply(self, request: Request, make: Callable[[], Any]) -> Response:
         """Read files and make the reply in a thread; compress it if it is long."""

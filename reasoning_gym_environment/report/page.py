@@ -198,6 +198,7 @@ def _page(source: str, data: str, *, connects: str) -> str:
         ),
         *(
             "time",
+            "notes",
             "changes",
             "evaluations",
             "distributions",

@@ -17,8 +17,10 @@ from report_files import row
 
 from reasoning_gym_environment.errors import FixableError
 from reasoning_gym_environment.evaluation.comparison import compare
+from reasoning_gym_environment.report.data import read_report_data
 from reasoning_gym_environment.report.live import LiveIndex
 from reasoning_gym_environment.report.live_server import LiveServer
+from reasoning_gym_environment.report.page import embed
 from reasoning_gym_environment.storage.dumps import read_groups
 
 DUMP = "reasoning_gym_environment_rollouts_r_0000.jsonl"
@@ -54,6 +56,13 @@ class Client:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         async with self._session.request(
             method, self.url + path, headers=named, allow_redirects=False
+        ) as response:
+            return Reply(response.status, response.headers, await response.read())
+
+    async def post(self, path: str, body: str, **headers: str) -> Reply:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        async with self._session.post(
+            self.url + path, data=body, headers=named
         ) as response:
             return Reply(response.status, response.headers, await response.read())
 
@@ -164,6 +173,61 @@ async def test_what_is_not_there_or_not_valid_is_refused_and_it_only_reads(
                 405,
                 f"only GET is served, got '{method}'",
             )
+
+
+async def test_a_note_is_stored_beside_the_dumps_and_shown_to_all(
+    tmp_path: Path,
+) -> None:
+    append(tmp_path, row([1.0]))
+    async with serving(tmp_path) as client:
+        batch = await client.index(1)
+        about = f"{batch['groups']['id'][0]}.1"
+        note = json.dumps({"run": "r", "about": about, "text": "a shortcut?"})
+        json_type = {"Content_Type": "application/json"}
+        reply = await client.post("api/note", note, **json_type)
+        assert (reply.status, reply.body) == (204, b"")
+        [run] = (await client.get("api/index")).json["runs"]
+        assert run["notes"] == {about: "a shortcut?"}
+        for body, status, said in (
+            (note.replace(about, "x"), 422, "about must be a rollout or a step"),
+            (note.replace('"r"', '"s"'), 404, "no such run: 's'"),
+            ("{", 422, ""),
+            ('"' + "x" * 2**16, 413, "a note has at most 32768 bytes"),
+        ):
+            reply = await client.post("api/note", body, **json_type)
+            assert (reply.status, said in reply.json["error"]) == (status, True)
+    assert index_of(tmp_path)["runs"][0]["notes"] == {about: "a shortcut?"}
+
+
+def index_of(folder: Path) -> Any:
+    """The index of a report on a folder."""
+    return embed(read_report_data([folder]))[0]
+
+
+async def test_no_other_site_writes_notes(tmp_path: Path) -> None:
+    append(tmp_path, row([1.0]))
+    note = json.dumps({"run": "r", "about": "step 1", "text": "x"})
+    own = {"Content_Type": "application/json"}
+    async with serving(tmp_path, token=TOKEN) as client:
+        bearer = {"Authorization": f"Bearer {TOKEN}"}
+        for headers, status in (
+            (own, 401),
+            ({**bearer, "Content_Type": "text/plain"}, 403),
+            ({**bearer, **own, "Origin": "https://evil.example"}, 403),
+            ({**bearer, **own, "Origin": "null"}, 403),
+            ({**bearer, **own, "Sec_Fetch_Site": "cross-site"}, 403),
+        ):
+            reply = await client.post("api/note", note, **headers)
+            assert reply.status == status, headers
+        own_origin = client.url.removesuffix("/")
+        while True:  # until the run is read
+            reply = await client.post(
+                "api/note", note, **bearer, **own, Origin=own_origin
+            )
+            if reply.status != 404:
+                break
+            await asyncio.sleep(0.02)
+    assert reply.status == 204
 
 
 OWN_HOSTS = (

@@ -14,9 +14,11 @@ from typing import Any
 import pytest
 from browsing import WebDriverWait, choose, until
 from chromium import needs_chromium
+from invented_run import write_invented_run
 from process_tree import PROC, descendants
 from report_files import row
 
+from reasoning_gym_environment.report.page import write_report
 from reasoning_gym_environment.report.process import WatchProcess
 from reasoning_gym_environment.storage.run_record import record_path
 
@@ -128,6 +130,38 @@ def test_a_run_is_waited_for_and_the_next_one_appears_and_says_that_it_fails(
         write(tmp_path, range(3), "next")
         until(browser, has("left", "6 groups"))
         assert "run next" in text_of(browser, "run-table")
+    assert complaints(browser) == []
+
+
+def test_notes_on_a_rollout_and_a_step_are_stored_and_stand_in_a_report(
+    browser: Any, tmp_path: Path
+) -> None:
+    write_invented_run(tmp_path, 40)
+    hostile = "<img src=x onerror='window.hacked = 1'> a shortcut?"
+
+    def store(opens: str, text: str) -> None:
+        browser.execute_script("document.querySelector(arguments[0]).click()", opens)
+        browser.find_element("id", "note-text").send_keys(text)
+        browser.find_element("id", "note-save").click()
+        until(browser, "!document.getElementById('note').open")
+
+    with watching(tmp_path) as (url, _):
+        open_page(browser, url, 40)
+        browser.execute_script("document.querySelector('#rollout-body tr[id]').click()")
+        until(browser, has("detail", "Add a note"))
+        store("#detail [data-key^='note ']", hostile)
+        until(browser, has("detail", f"Note: {hostile}"))
+        choose(browser, "note-step", "3")
+        store("#note-open", "the server restarted")
+        opened_rollout = browser.execute_script("return location.hash")
+    assert complaints(browser) == []
+    write_report([tmp_path], tmp_path / "report.html")
+    browser.get((tmp_path / "report.html").as_uri() + opened_rollout)
+    until(browser, has("detail", f"Note: {hostile}"))
+    told = "document.getElementById('event-list').textContent"
+    assert browser.execute_script(f"return {told}") == "step 3: the server restarted "
+    assert not browser.find_element("id", "note-form").is_displayed()
+    assert browser.execute_script("return window.hacked") is None
     assert complaints(browser) == []
 
 

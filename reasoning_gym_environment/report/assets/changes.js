@@ -218,9 +218,18 @@ function eventsOf(run) {
 
 function showEvents(run) {
   const events = eventsOf(run);
-  byId("events").hidden = !events.length;
-  byId("events-said").textContent = `The log: ${plural(events.length, "warning")}`;
+  const steps = notedSteps(run);
+  byId("note-form").hidden = !source.live || data.runs[run].step === null;
+  byId("events").hidden = !events.length && !steps.length;
+  const counts = [
+    events.length && `${plural(events.length, "warning")} of the log`,
+    steps.length && plural(steps.length, "note"),
+  ];
+  byId("events-said").textContent = counts.filter(Boolean).join(", ");
   byId("event-list").replaceChildren(
+    ...steps.map(({ about, text }) =>
+      make("li", {}, `${about}: `, make("bdi", {}, line(text)), " ", noteButton(run, about)),
+    ),
     ...events.map(({ place, time, level, text }) => {
       const at = `group ${whole(place + 1)}, ${line(time).slice(11, 19)} ${line(level)}: `;
       return make("li", {}, at, make("bdi", {}, line(text)));
@@ -228,7 +237,7 @@ function showEvents(run) {
   );
 }
 
-/** Lines at what the log warned of, behind the points of a run. */
+/** Lines at what the log warned of and at noted steps, behind the points of a run. */
 function eventLayers(runs, x, axis) {
   const values = runs.flatMap((run) =>
     eventsOf(run).map(({ place, seconds, level, text }) => ({
@@ -236,9 +245,13 @@ function eventLayers(runs, x, axis) {
       said: line(`${level}: ${text}`).slice(0, 120),
     })),
   );
+  for (const run of runs) {
+    for (const { about, text, place } of notedSteps(run))
+      values.push({ x: axis.of(data.order[run][place]), said: line(`${about}: ${text}`).slice(0, 120) });
+  }
   if (!values.length) return [];
   const mark = { type: "rule", color: "var(--fault)", strokeDash: [3, 3], strokeWidth: 1.5, clip: true };
-  return [{ data: { values }, mark, encoding: { x, tooltip: [tip("said", "log")] } }];
+  return [{ data: { values }, mark, encoding: { x, tooltip: [tip("said", "event")] } }];
 }
 
 /** The measure over time with both windows behind it, which one drags anew. */

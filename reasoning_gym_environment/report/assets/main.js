@@ -175,6 +175,9 @@ function listen() {
   );
   byId("copy-command").addEventListener("click", copySelection);
   byId("keys").addEventListener("click", () => byId("help").showModal());
+  byId("note-save").addEventListener("click", saveNote);
+  byId("note-close").addEventListener("click", () => byId("note").close());
+  byId("note-open").addEventListener("click", noteStep);
   byId("help-close").addEventListener("click", () => byId("help").close());
   for (const field of FACETS) byId(`facet-${field}`).open = innerWidth > 832; // 52rem: else folded
   for (const link of document.querySelectorAll("[data-goto]")) {

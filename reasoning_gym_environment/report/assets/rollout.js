@@ -55,6 +55,8 @@ async function showDetail() {
     siblings(group, rollout),
     actions(rollout, row, number),
   ];
+  const note = noteOn(data.group.run[group], idOf(rollout));
+  if (note) parts.push(make("p", { class: "note" }, make("b", {}, "Note: "), make("bdi", {}, line(note))));
   if (state.together) parts.push(...prompts(row), together(row, number));
   else parts.push(...alone(row, number));
   detail.replaceChildren(...parts);
@@ -165,7 +167,7 @@ function actions(rollout, row, number) {
     rescore.disabled = true;
     rescore.title = "This page holds a part of the text alone.";
   }
-  box.append(rescore, said);
+  box.append(rescore, noteButton(data.group.run[data.groupOf[rollout]], idOf(rollout)), said);
   return box;
 }
 

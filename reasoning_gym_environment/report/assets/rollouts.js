@@ -270,7 +270,7 @@ function isSeen(id) {
 
 /** Move by letter among what is seen, wherever no text is typed; Escape leaves a field for text. */
 function moveByKey(event) {
-  if (event.ctrlKey || event.metaKey || event.altKey || byId("help").open) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || byId("help").open || byId("note").open) return;
   if (event.target.closest("input:not([type=checkbox]), select, textarea")) {
     if (event.key !== "Escape" || event.target.type !== "search") return;
     event.preventDefault(); // the text stays

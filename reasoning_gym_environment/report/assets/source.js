@@ -79,6 +79,15 @@ class HttpSource {
     return this.#get(`api/group/${encodeURIComponent(id)}`);
   }
 
+  /** Store a note; an empty one removes it. */
+  async note(run, about, text) {
+    await this.#ask("api/note", {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify({ run, about, text }),
+    });
+  }
+
   async comparison(before, after) {
     return this.#get(`api/comparison?${new URLSearchParams({ before, after })}`);
   }
@@ -105,10 +114,14 @@ class HttpSource {
   }
 
   async #get(address) {
-    const response = await fetch(address, { cache: "no-store" }).catch(() => {
+    return (await this.#ask(address, {})).json();
+  }
+
+  async #ask(address, options) {
+    const response = await fetch(address, { cache: "no-store", ...options }).catch(() => {
       throw new Error(data.ended || "The server doesn't answer."); // not "Failed to fetch"
     });
-    if (response.ok) return response.json();
+    if (response.ok) return response;
     const reply = await response.json().catch(() => ({}));
     throw new Error(reply.error ?? `${address.split("?")[0]}: ${response.status} ${response.statusText}`);
   }
