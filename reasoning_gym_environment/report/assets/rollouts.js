@@ -157,7 +157,7 @@ function showLeftOut(groups, tests, isSearch) {
     : matching(groups, tests, []).found.length;
   const more = isSearch ? "more that are not searched" : "more that match";
   byId("left-out").textContent = count
-    ? `${whole(count)} ${more}: this page lacks their texts. See them with watch, or with the copied command.`
+    ? `; ${whole(count)} ${more}: this page lacks their texts. See them with watch, or with the copied command.`
     : "";
 }
 
