@@ -3,7 +3,8 @@
 A series is split where the means of both sides differ the most in standard errors, then each side
 again (Scott and Knott 1974, Biometrics 30, 507-512; Vostrikova 1981, Soviet Mathematics Doklady 24,
 55-59). The noise is estimated from the differences of neighbors, which a trend hardly changes. What
-changes gradually has no place, so a split counts only if most of it happens around that place.
+changes gradually has no place, so a split counts only if most of it happens around that place, and
+a step explains the segment as well as a straight line does.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ LOCAL_SHARE = 8
 
 ABRUPT = 0.5
 """The least share of a change that the values around its place must show."""
+
+SURE = 2.0
+"""Standard errors by which a rise around a place must exceed the least one, if the means don't."""
 
 NORMAL_MEDIAN_DEVIATION = 0.6745
 """Median of |x| for a standard normal x."""
@@ -99,12 +103,37 @@ def _clearest(values: Series, deviation: float, sigmas: float) -> int | None:
     if statistics[clearest] < sigmas:
         return None
     place = int(places[clearest])
-    around = max(LOCAL_VALUES, size // LOCAL_SHARE)
     rise = float(right[clearest] - left[clearest])
+    is_local = _local_rise(values, place) * rise >= ABRUPT * rise**2
+    return place if is_local and _is_step(values, place) else None
+
+
+def _reach(values: Series) -> int:
+    """Return how many values on each side are around a place."""
+    return max(LOCAL_VALUES, len(values) // LOCAL_SHARE)
+
+
+def _local_rise(values: Series, place: int) -> float:
+    """Return by how much the values around a place differ: those after it less those before."""
+    around = _reach(values)
     before = values[max(0, place - around) : place]
     after = values[place : place + around]
-    local_rise = float(after.mean() - before.mean())
-    return place if local_rise * rise >= ABRUPT * rise**2 else None
+    return float(after.mean() - before.mean())
+
+
+def _is_step(values: Series, place: int) -> bool:
+    """Return whether a step at a place explains values at least as well as a straight line does.
+
+    Around a place of a short series there is nearly all of it, which tells no step from a slope.
+    """
+    import numpy as np  # slow, not for help
+
+    size = len(values)
+    along = np.arange(size) - (size - 1) / 2
+    by_line = float(along @ values) ** 2 / float(along @ along)
+    rise = float(values[place:].mean() - values[:place].mean())
+    by_step = rise**2 * place * (size - place) / size
+    return by_step >= by_line
 
 
 def episodes(
@@ -124,14 +153,19 @@ def episodes(
     number = 1
     while number < len(segments):
         base = means[number - 1]
-        if means[number] - base < least_rise:
+        begin = segments[number][0]
+        both = values[segments[number - 1][0] : segments[number][1]]
+        # A policy that learns on both sides of a fall may be nearly as good on the whole.
+        least_local = least_rise + SURE * deviation * (2 / _reach(both)) ** 0.5
+        local = _local_rise(both, begin - segments[number - 1][0])
+        rises = means[number] - base >= least_rise or local >= least_local
+        if not rises or means[number] <= base:
             number += 1
             continue
         last = number
         middle = (base + means[number]) / 2
         while last + 1 < len(segments) and means[last + 1] >= middle:
             last += 1
-        begin = segments[number][0]
         end = segments[last][1]
         within = float(values[begin:end].mean())
         left = segments[number - 1][1] - segments[number - 1][0]

@@ -37,6 +37,10 @@ if TYPE_CHECKING:
 SAME_PLACE = 0.03
 """Changes begin together within this share of a series, or within two of its groups."""
 
+LEAST_TASKS = 4
+"""Of so many tasks, or all of fewer, a change of several must have groups: two in a row may be of
+the same sick task."""
+
 SHOWN_BY_TASKS = 0.5
 """Of a change of several tasks, the median task must show at least this share."""
 
@@ -54,12 +58,17 @@ class _Scope(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """An episode of a measure, in numbers of groups."""
+    """An episode of a measure, in numbers of groups.
+
+    Attributes:
+        place: of its first group among the `size` groups of its tasks.
+    """
 
     measure: Measure
     episode: Episode
     since: int
     until: int | None
+    place: int
     size: int
     told: ToldChange
 
@@ -180,7 +189,8 @@ def _changes(scope: _Scope, tables: Mapping[str, Rows], *, series: int) -> list[
                 episode=episode,
                 since=int(shown[episode.begin, NUMBER]),
                 until=None if episode.end is None else int(shown[end - 1, NUMBER]),
-                size=len(shown),
+                place=int(np.flatnonzero(known)[episode.begin]),
+                size=len(raw),
                 told=tell(measure, shown, episode),
             )
             # A collapse is told once.
@@ -203,7 +213,7 @@ def _centered(rows: Rows, tasks: Rows, measure: Measure) -> Rows:
 
 
 def _shown_by_most(values: Rows, tasks: Rows, episode: Episode) -> bool:
-    """Return whether the median task with groups on both sides shows half of a change."""
+    """Return whether several tasks have groups on both sides, and their median half of a change."""
     import numpy as np  # slow, not for help
 
     rise = episode.within - episode.before
@@ -214,7 +224,8 @@ def _shown_by_most(values: Rows, tasks: Rows, episode: Episode) -> bool:
         within = values[episode.begin : episode.end][own[episode.begin : episode.end]]
         if len(before) and len(within):
             rises.append(float(within.mean() - before.mean()))
-    return bool(rises) and float(np.median(rises)) >= SHOWN_BY_TASKS * rise
+    least = min(LEAST_TASKS, len(np.unique(tasks)))
+    return len(rises) >= least and float(np.median(rises)) >= SHOWN_BY_TASKS * rise
 
 
 def _is_shown(
@@ -254,7 +265,7 @@ def _together(changes: Sequence[_Found]) -> Iterator[list[_Found]]:
         group = [
             found
             for found in left
-            if abs(found.episode.begin - first.episode.begin) <= reach
+            if abs(found.place - first.place) <= reach
             and (found.until is None) == (first.until is None)
         ]
         left = [found for found in left if found not in group]

@@ -76,3 +76,22 @@ def test_any_series_is_cut_into_its_values(values: list[float]) -> None:
     for one in found:
         assert 0 < one.begin < (one.end or len(values)) <= len(values)
         assert one.within > one.before
+
+
+def test_what_changes_gradually_is_no_step_however_short_the_series() -> None:
+    rng = np.random.default_rng(3)
+    for size in (24, 60, 240):
+        slope = np.linspace(0.0, 2.0, size) + rng.normal(0, 0.2, size)
+        assert splits(slope, deviation=0.2, sigmas=4.5) == []
+        step = np.where(np.arange(size) < size // 2, 0.0, 2.0)
+        assert splits(step + rng.normal(0, 0.2, size), deviation=0.2, sigmas=4.5)
+
+
+def test_a_fall_between_two_rises_is_measured_around_its_place() -> None:
+    rng = np.random.default_rng(4)
+    rising = np.linspace(0.0, 0.3, 600)
+    values = -np.concatenate([rising + 0.3, rising + 0.2]) + rng.normal(0, 0.1, 1200)
+    means = values[600:].mean() - values[:600].mean()
+    assert means < 0.15
+    [episode] = episodes(values, least_rise=0.15, deviation=0.1, sigmas=5.0)
+    assert abs(episode.begin - 600) <= 10

@@ -225,3 +225,30 @@ def test_twenty_healthy_runs_have_at_most_one_change() -> None:
         )[0]
     ]
     assert len(found) <= 1, found
+
+
+def a_third_less(number: int, task: str, category: str, policy: Policy) -> None:
+    if number >= FAULT:
+        policy.skill *= 0.65
+
+
+def test_a_fall_of_a_policy_that_learns_before_and_after_it_is_named() -> None:
+    flags, _ = told(a_third_less, tasks=20, seed=31)
+    [flag] = flags
+    assert (flag["kind"], flag["task"], flag["category"]) == ("solved", *EVERYTHING)
+    assert abs(flag["since"] - FAULT) <= 0.03 * GROUPS
+
+
+def two_faults(number: int, task: str, category: str, policy: Policy) -> None:
+    if task == "t0" and number >= 300:
+        policy.skill, policy.words = 1.0, 12
+    if category == "c1" and number >= 900:
+        policy.silent = 0.9
+
+
+def test_two_groups_of_a_sick_category_in_a_row_are_no_change_of_all_tasks() -> None:
+    flags, _ = told(two_faults, tasks=20, seed=31)
+    assert {(flag["task"], flag["category"]) for flag in flags} == {
+        ONE_TASK,
+        (None, "c1"),
+    }
