@@ -4,6 +4,8 @@ function taskRows() {
   const shown = shownRuns();
   const found = groupsLeft("task");
   const wanted = state.find.trim().toLowerCase();
+  const trained = shown.filter((run) => data.runs[run].kind === "training");
+  const windows = new Map(trained.map((run) => [run, windowsOf(run)]));
   return [...groupBy(found, (group) => data.group.task[group])]
     .map(([number, groups]) => {
       const own = byRun(groups);
@@ -17,7 +19,7 @@ function taskRows() {
             training: data.runs[run].kind === "training",
             groups: ordered,
             figures: figuresOf(ordered),
-            change: changeOfTask(run, ordered),
+            change: changeOfTask(windows.get(run), ordered),
           };
         }),
       };
@@ -28,14 +30,13 @@ function taskRows() {
     );
 }
 
-/** Return by how much a task's solved share differs between the windows of its run; null if unknown. */
-function changeOfTask(run, groups) {
-  if (data.runs[run].kind !== "training") return null;
-  const { before, after } = windowsOf(run);
+/** Return by how much a task's solved share differs between two windows; null if unknown. */
+function changeOfTask(windows, groups) {
+  if (!windows) return null;
   const within = ({ first, last }) =>
     groups.filter((group) => data.place[group] >= first && data.place[group] <= last);
-  const [one, other] = [before, after].map((window) => figuresOf(within(window)).solved);
-  return one && other ? other.value - one.value : null;
+  const [before, after] = [windows.before, windows.after].map((each) => figuresOf(within(each)).solved);
+  return before && after ? after.value - before.value : null;
 }
 
 function showTasks() {
