@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from argparse import SUPPRESS, ArgumentTypeError, Namespace
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain, pairwise
@@ -18,15 +18,16 @@ from ..evaluation.store import read_results
 from ..inference.prompts import build_messages, resolve_system_prompt
 from ..integrations.nemo_gym import nemo_gym_row
 from ..integrations.shared import demonstration_row, problem_row
-from ..problems.held_out import held_out_hashes
+from ..problems.repeats import repeat_warnings
 from ..problems.selection import select
-from ..problems.sets import make_problems, set_recipes
+from ..problems.sets import make_problems, training_recipes
 from ..problems.stream import skip_faulty
 from ..records import Ladder, Problem, Recipe, recipe_key
-from ..sandbox.pool import TaskPool, generate_with_retry
+from ..sandbox.pool import Generate, TaskPool, generate_with_retry
 from ..settings import (
     EnvironmentSettings,
     add_settings,
+    parse_difficulties,
     pool_settings,
     read_environment,
 )
@@ -41,10 +42,15 @@ from ..storage.rows import StoredGroup
 from ..util.command_line import Parser, number
 from ..util.progress import Progress, with_progress
 from ..util.values import escape_control_characters, group_by
+from ._evaluation_items import (
+    evaluation_problems,
+    planned_items,
+    reserved_questions,
+)
 from .export import add_output_options, require_jsonl_for_nemo_gym
 
 if TYPE_CHECKING:
-    from ..evaluation.planning import EvaluationSet
+    pass
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -56,6 +62,8 @@ def main(arguments: Sequence[str]) -> int:
         raise ConfigurationError(
             "--levels: --from-evaluation chooses the levels; give one of them"
         )
+    if options.difficulties and (options.split == "train" or options.levels):
+        raise ConfigurationError("--difficulties needs --split eval, and no --levels")
     if options.target is not None and options.from_evaluation is None:
         raise ConfigurationError("--target needs --from-evaluation")
     if options.output is not None:
@@ -97,28 +105,11 @@ def build_parser() -> Parser:
         type=number(int, ge=1),
         required=True,
     )
-    parser.option(
-        "--levels",
-        "levels of each task, 0 is the easiest (default: the library's configuration)",
-        type=read_levels,
-        metavar="N,N",
-    )
-    parser.option(
-        "--from-evaluation",
-        "instead: each task at the level where this evaluation's model solves the --target share; "
-        "its tasks that are always or never solved are left out, and their category's others get "
-        "their problems",
-        type=Path,
-        metavar="DIR",
-    )
-    parser.option(
-        "--target",
-        "share of solved attempts to aim at (default: 0.5)",
-        type=number(float, gt=0, lt=1),
-    )
+    _add_levels(parser)
     parser.option(
         "--split",
-        "train uses env.seed; eval uses env.eval_seed and seeds that are never trained on",
+        "train uses env.seed; eval has the items that evaluate asks with env.eval_seed: training "
+        "holds out env.num_eval_samples_per_task of each level",
         choices=("train", "eval"),
         default="train",
     )
@@ -148,6 +139,36 @@ def build_parser() -> Parser:
         "generation_timeout",
     )
     return parser
+
+
+def _add_levels(parser: Parser) -> None:
+    """Add the options that choose the levels."""
+    parser.option(
+        "--levels",
+        "levels of each task, 0 is the easiest (default: the library's configuration)",
+        type=read_levels,
+        metavar="N,N",
+    )
+    parser.option(
+        "--difficulties",
+        "instead, with --split eval: difficulties of each task, as env.eval_difficulties",
+        type=parse_difficulties,
+        default=[],
+        metavar="D,D",
+    )
+    parser.option(
+        "--from-evaluation",
+        "instead: each task at the level where this evaluation's model solves the --target share; "
+        "its tasks that are always or never solved are left out, and their category's others get "
+        "their problems",
+        type=Path,
+        metavar="DIR",
+    )
+    parser.option(
+        "--target",
+        "share of solved attempts to aim at (default: 0.5)",
+        type=number(float, gt=0, lt=1),
+    )
 
 
 def read_levels(text: str) -> list[int]:
@@ -190,13 +211,17 @@ async def make(
                 for level in levels
             ]
         reserved = await reserved_questions(
-            pool, config, ladders if trains else {}, evaluated
+            pool, config, ladders if trains else {}, parts, evaluated
         )
         counts: Counter[str] = Counter()
-        problems = await generate_parts(
-            pool, config, options.split, parts, reserved, counts
-        )
-        replaced = replacements(counts)
+        generate = skip_faulty(pool.generate, counts, skip=config.skip_faulty_items)
+        if trains:
+            problems = await generate_parts(generate, config, parts, reserved, counts)
+        else:
+            planned = planned_items(options, config, ladders, parts)
+            problems, few = await evaluation_problems(generate, planned, reserved)
+            skipped += [*few, *_left_to_training(options.count, config)]
+        replaced = [*replacements(counts), *repeat_warnings(problems)]
         if options.demonstrations:
             rows, left_out = await demonstrate(problems, config.system_prompt, pool)
             tasks = {row["task"] for row in rows}
@@ -208,32 +233,34 @@ async def make(
     return rows, len(tasks), [*skipped, *replaced]
 
 
+def _left_to_training(count: int, config: EnvironmentSettings) -> list[str]:
+    """Return a line if training holds out fewer items of a level than are written."""
+    held_out = config.num_eval_samples_per_task
+    if count <= held_out:
+        return []
+    return [
+        f"training holds out only {held_out} of the {count} items of a level: train with "
+        f"--env.num_eval_samples_per_task {count}, and write training rows with it"
+    ]
+
+
 async def generate_parts(
-    pool: TaskPool,
+    generate: Generate,
     config: EnvironmentSettings,
-    split: str,
     parts: Sequence[tuple[Recipe, int]],
     reserved: frozenset[bytes],
     counts: Counter[str],
 ) -> list[Problem]:
-    """Generate the problems of each part, none of which asks a reserved question.
+    """Generate the training problems of each part, none of which asks a reserved question.
 
-    `counts` counts what was drawn again, and why.
+    `counts` counts those that would.
     """
-    trains = split == "train"
-    generate = skip_faulty(pool.generate, counts, skip=config.skip_faulty_items)
     progress = Progress("problems", total=sum(count for _, count in parts))
     jobs = []
     for part, count in parts:
-        parameters = dict(part.parameters)
-        if trains:
-            parameters |= config.task_parameters.get(part.task, {})
-        recipes = set_recipes(
-            split,
-            config.seed if trains else config.eval_seed,
-            part.task,
-            part.level,
-            parameters,
+        overrides = config.task_parameters.get(part.task, {})
+        recipes = training_recipes(
+            config.seed, part.task, part.level, {**part.parameters, **overrides}
         )
         jobs.append(
             make_problems(
@@ -403,39 +430,6 @@ def row_of(problem: Problem, system_prompt: str, layout: str) -> dict[str, Any]:
     if layout == "nemo-gym":
         return nemo_gym_row(problem, messages)
     return (verl_row if layout == "verl" else skyrl_row)(problem.recipe, messages)
-
-
-async def reserved_questions(
-    pool: TaskPool,
-    config: EnvironmentSettings,
-    ladders: Mapping[str, Ladder],
-    evaluated: Iterable[StoredGroup],
-) -> frozenset[bytes]:
-    """Return the hashes of what no problem may ask: these tasks' evaluation set, and samples."""
-    held_out = evaluation_set(pool, config, ladders)
-    reserved: set[bytes] = set()
-    for questions in await asyncio.gather(*map(held_out.questions, ladders)):
-        reserved |= questions
-    for sample in evaluated:
-        reserved |= held_out_hashes(sample.task, sample.question, sample.oracle)
-    return frozenset(reserved)
-
-
-def evaluation_set(
-    pool: TaskPool, config: EnvironmentSettings, ladders: Mapping[str, Ladder]
-) -> EvaluationSet:
-    """Return the configured evaluation set of these tasks."""
-    from ..evaluation.planning import EvaluationSet, planned_recipes
-
-    planned = planned_recipes(
-        tasks=list(ladders),
-        ladders=ladders,
-        eval_seed=config.eval_seed,
-        num_eval_samples_per_task=config.num_eval_samples_per_task,
-        eval_difficulties=config.eval_difficulties,
-    )
-    source = skip_faulty(pool.generate, Counter(), skip=config.skip_faulty_items)
-    return EvaluationSet(source, planned)
 
 
 def require_levels(chosen: Sequence[int | None], ladders: Mapping[str, Ladder]) -> None:

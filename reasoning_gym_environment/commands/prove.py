@@ -35,7 +35,7 @@ from ..util.command_line import Parser, number
 from ..util.files import require_place
 from ..util.progress import with_progress
 from ..util.values import escape_control_characters, replace_surrogates, shorten, table
-from .problems import evaluation_set
+from ._evaluation_items import evaluation_set
 
 
 def main(arguments: Sequence[str]) -> int:

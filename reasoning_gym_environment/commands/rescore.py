@@ -11,8 +11,9 @@ from dataclasses import fields
 from pathlib import Path
 
 from ..errors import FixableError
-from ..evaluation.metrics import Baselines, evaluation_report, evaluation_table
+from ..evaluation.metrics import Baselines, evaluation_report
 from ..evaluation.store import write_metrics
+from ..evaluation.tables import evaluation_table
 from ..sandbox.pool import PoolSettings, TaskPool
 from ..scoring.grading import ScoringSettings
 from ..settings import add_settings, pool_settings, read_environment, scoring_settings

@@ -15,7 +15,8 @@ from .estimators import (
     mean_difference,
     sign_flip_p,
 )
-from .metrics import MAX_TASKS, Coverage
+from .metrics import Coverage
+from .tables import MAX_TASKS
 
 Key = TypeVar("Key")
 

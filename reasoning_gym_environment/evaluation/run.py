@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from typing import Any, TextIO
 
@@ -36,17 +37,16 @@ from ..scoring.grading import Verifier, grade
 from ..storage.rows import StoredGroup, stable_json
 from ..util.outages import LogThrottle
 from ..util.progress import with_progress
-from ..util.values import table
+from ..util.values import group_by, table
 from .evaluation_settings import EvaluationSettings
 from .metrics import (
     Baselines,
     EvaluationReport,
     evaluation_report,
-    evaluation_table,
-    headline,
 )
 from .planning import EvaluationItem, EvaluationSet, planned_recipes
 from .store import EvaluationStore, locked, next_free_folder
+from .tables import evaluation_table, headline
 
 logger = logging.getLogger(__name__)
 
@@ -111,7 +111,7 @@ class Evaluation:
         suite = self.settings.suite
         if suite is not None:
             self._categories = {t: c for t, c in categories.items() if t in suite.tasks}
-            self.set = EvaluationSet(generate, suite.recipes())
+            self.set = EvaluationSet(generate, suite.recipes(), is_fixed=True)
             return
         self._categories = categories
         planned = planned_recipes(
@@ -196,7 +196,9 @@ class Evaluation:
             categories=self._categories,
             attempts=self.settings.eval_attempts,
         )
-        self.report = await asyncio.to_thread(evaluation_report, samples, baselines)
+        report = await asyncio.to_thread(evaluation_report, samples, baselines)
+        few_questions = await self.set.few_questions()
+        self.report = replace(report, few_questions=few_questions)
         _warn_without_answers(samples, f"all {len(samples)} items")
         logger.info("Evaluation: %s", headline(self.report))
         results = self._results(seconds)
@@ -237,18 +239,21 @@ class Evaluation:
         slots = asyncio.Semaphore(max(1, groups))
         check_is_due = finished < GROUPS < len(items)
 
-        async def sample_one(item: EvaluationItem) -> None:
+        async def sample(same: Sequence[EvaluationItem]) -> None:
+            """Ask a question once for all items that have it, and store a row of each."""
             nonlocal check_is_due
             async with slots:
-                group = await self._sample(item.problem, length_limit)
-            row = self._row(group, identity)
-            await store.add(structs.replace(row, sampled_at=item.difficulty))
+                made = await self._sample([one.problem for one in same], length_limit)
+            for item, group in zip(same, made, strict=True):
+                row = self._row(group, identity)
+                await store.add(structs.replace(row, sampled_at=item.difficulty))
             if check_is_due and len(store.samples) >= GROUPS:
                 check_is_due = False
                 first = list(store.samples.values())[:GROUPS]
                 _warn_without_answers(first, f"the first {GROUPS} items")
 
-        jobs = [sample_one(item) for item in missing]
+        by_question = group_by(lambda item: item.problem.question, missing)
+        jobs = [sample(same) for same in by_question.values()]
         try:
             await with_progress(
                 jobs,
@@ -264,24 +269,30 @@ class Evaluation:
             )
             raise
 
-    async def _sample(self, problem: Problem, length_limit: int) -> GroupResult:
-        """Return all attempts at a problem; unscored ones where inference fails."""
+    async def _sample(
+        self, problems: Sequence[Problem], length_limit: int
+    ) -> list[GroupResult]:
+        """Return all attempts at problems with one question; unscored where inference fails."""
         attempts = self.settings.eval_attempts
         try:
             completions = await self._client.sample(
-                problem.question,
+                problems[0].question,
                 n=attempts,
                 length_limit=length_limit,
                 sampling=self.settings.sampling,
             )
-            group = await grade(
-                problem, completions, self._verifier, self.settings.scoring
-            )
+            groups = [
+                await grade(problem, completions, self._verifier, self.settings.scoring)
+                for problem in problems
+            ]
         except InferenceError as error:
-            self._record_failure(problem.recipe.task, error)
-            return unscored_group(problem, str(error), attempts=attempts)
+            self._record_failure(problems[0].recipe.task, error)
+            return [
+                unscored_group(problem, str(error), attempts=attempts)
+                for problem in problems
+            ]
         self._refused = 0
-        return group
+        return groups
 
     def _row(self, group: GroupResult, identity: Mapping[str, Any]) -> StoredGroup:
         messages = self._client.prompt(group.problem.question).messages
@@ -308,6 +319,7 @@ class Evaluation:
         numbers = self.report.numbers()
         return {
             "headline": headline(self.report),
+            "few_questions": dict(self.report.few_questions),
             "config_general": {
                 "model_name": self.settings.model,
                 "total_evaluation_time_seconds": str(seconds),

@@ -30,7 +30,8 @@ from ..util.files import (
     write_whole,
 )
 from ..util.values import validate
-from .metrics import EvaluationReport, headline
+from .metrics import EvaluationReport
+from .tables import headline
 
 RUN = "run.json"
 SAMPLES = "samples.jsonl"

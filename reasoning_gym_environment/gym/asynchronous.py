@@ -17,7 +17,12 @@ from ..problems.cache import ProblemCache
 from ..problems.held_out import fixed_exclusions, question_hash
 from ..problems.levels import require_difficulty_where_fixed
 from ..problems.options import StreamOptions
-from ..problems.sets import make_problems, set_recipes
+from ..problems.seeds import evaluation_recipe
+from ..problems.sets import (
+    make_evaluation_problems,
+    make_problems,
+    training_recipes,
+)
 from ..problems.stream import skip_faulty
 from ..problems.training import TrainingProblems
 from ..records import Problem, Recipe, Score, Status, recipe_key
@@ -226,7 +231,9 @@ class AsyncReasoningGym:
         Args:
             level: on the task's ladder, where 0 is the easiest; None is the library's default.
             parameters: of the task's dataset; they override those of the level.
-            split: "train" or "eval", which never share a seed.
+            split: "train" or "eval", which never share a seed. "eval" has the items that `evaluate`
+                asks with `seed` as its eval_seed: no question twice, and fewer than `count` where
+                the level has fewer.
 
         Raises:
             UnknownTaskError: there is no such task.
@@ -249,10 +256,15 @@ class AsyncReasoningGym:
                 f"level of {task} must be from 0 to {len(levels) - 1}, got {level}"
             )
         at_level = {} if level is None else levels[level]
-        recipes = set_recipes(
-            split, seed, task, level, {**at_level, **(parameters or {})}
-        )
+        own = {**at_level, **(parameters or {})}
         generate = skip_faulty(pool.generate, self.counts, skip=self._skip_faulty_items)
+        if split == "eval":
+            items = [
+                evaluation_recipe(seed, task, number, level, own)
+                for number in range(count)
+            ]
+            return await make_evaluation_problems(generate, items)
+        recipes = training_recipes(seed, task, level, own)
         return await make_problems(generate, recipes, count)
 
     async def problem(self, recipe: Recipe | Mapping[str, Any]) -> Problem:

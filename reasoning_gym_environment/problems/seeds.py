@@ -7,7 +7,10 @@ by one, so that sums would make replicas repeat each other's items and draw eval
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
 from ..records import Ladder, Recipe
 from .levels import level_at, position_of
@@ -28,45 +31,66 @@ def training_seed(run_seed: int, replica: str, task: str, draw: int) -> int:
     return hash_bits(SEED_BITS - 1, "train", run_seed, replica, task, draw) << 1
 
 
-def evaluation_seed(eval_seed: int, task: str, index: int) -> int:
-    """Return the seed of an evaluation item, which is odd."""
-    return hash_bits(SEED_BITS - 1, "eval", eval_seed, task, index) << 1 | 1
-
-
-def split_seed(split: str, seed: int, task: str, index: int) -> int:
-    """Return the seed of a task's item in the split "train" or "eval"."""
-    if split == "eval":
-        return evaluation_seed(seed, task, index)
-    return training_seed(seed, "", task, index)
+def evaluation_seed(
+    eval_seed: int, task: str, index: int, level: int | None = None
+) -> int:
+    """Return the seed of a level's evaluation item with this number, which is odd."""
+    item = (task, index) if level is None else (task, level, index)
+    return hash_bits(SEED_BITS - 1, "eval", eval_seed, *item) << 1 | 1
 
 
 def redrawn_seed(seed: int) -> int:
-    """Return the seed of the item that takes a faulty one's place, of the same split."""
+    """Return the seed of the item that takes one's place, faulty or repeated, of its split."""
     return hash_bits(SEED_BITS - 1, "redrawn", seed) << 1 | seed % 2
+
+
+def evaluation_recipe(
+    eval_seed: int,
+    task: str,
+    index: int,
+    level: int | None = None,
+    parameters: Mapping[str, Any] = MappingProxyType({}),
+) -> Recipe:
+    """Return the evaluation item with this number, of a level or the default configuration."""
+    seed = evaluation_seed(eval_seed, task, index, level)
+    return Recipe(task=task, seed=seed, level=level, parameters=dict(parameters))
 
 
 def evaluation_recipes(
     eval_seed: int, tasks: Sequence[str], per_task: int
 ) -> list[Recipe]:
-    """Return the fixed evaluation set: `per_task` recipes per task."""
+    """Return the first `per_task` evaluation items of each task's default configuration."""
     return [
-        Recipe(task=task, seed=evaluation_seed(eval_seed, task, index))
+        evaluation_recipe(eval_seed, task, index)
         for task in tasks
         for index in range(per_task)
     ]
 
 
-def evaluation_recipe_at(
-    difficulty: float,
+def evaluation_recipes_at(
+    difficulties: Sequence[float],
     ladder: Ladder,
     *,
     eval_seed: int,
     task: str,
-    index: int,
-) -> Recipe:
-    """Return an evaluation item at a difficulty in [0, 1]; between two levels, items mix them."""
-    item = (eval_seed, task, difficulty, index)
-    uniform = hash_bits(SEED_BITS, "eval level", *item) / 2**SEED_BITS
-    level = level_at(position_of(difficulty, len(ladder)), uniform)
-    seed = hash_bits(SEED_BITS - 1, "eval at", *item) << 1 | 1
-    return Recipe(task=task, seed=seed, level=level, parameters=ladder[level])
+    per_difficulty: int,
+) -> list[tuple[Recipe, float]]:
+    """Return a task's evaluation items at difficulties in [0, 1]; between two levels, they mix.
+
+    They are the first items of their levels, whichever difficulty asks for them. Difficulties that
+    share a level take turns: none has an item of another.
+    """
+    planned: list[tuple[Recipe, float]] = []
+    taken: Counter[int] = Counter()
+    for difficulty in difficulties:
+        position = position_of(difficulty, len(ladder))
+        for index in range(per_difficulty):
+            item = (eval_seed, task, difficulty, index)
+            uniform = hash_bits(SEED_BITS, "eval level", *item) / 2**SEED_BITS
+            level = level_at(position, uniform)
+            recipe = evaluation_recipe(
+                eval_seed, task, taken[level], level, ladder[level]
+            )
+            taken[level] += 1
+            planned.append((recipe, difficulty))
+    return planned

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterator, Mapping
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..errors import ConfigurationError, GenerationError
@@ -11,21 +13,106 @@ from ..records import Problem, Recipe
 from ..sandbox.pool import Generate
 from ..util.concurrency import gather_or_cancel
 from .held_out import is_held_out
-from .seeds import split_seed
+from .seeds import redrawn_seed, training_seed
 from .stream import MAX_FAILED, MAX_SKIPPED, give_up_on_hangs
 
+logger = logging.getLogger(__name__)
 
-def set_recipes(
-    split: str,
+MAX_REPEATS = 300
+"""Draws in a row that repeat a set's questions, after which it has all that there are."""
+
+
+def training_recipes(
     run_seed: int,
     task: str,
     level: int | None,
     parameters: Mapping[str, Any],
 ) -> Iterator[Recipe]:
-    """Yield a task's recipes for a set of "train" or "eval", without end."""
+    """Yield a task's training recipes without end."""
     for index in itertools.count():
-        seed = split_seed(split, run_seed, task, index)
+        seed = training_seed(run_seed, "", task, index)
         yield Recipe(task=task, seed=seed, level=level, parameters=parameters)
+
+
+async def make_all(
+    generate: Generate, recipes: Sequence[Recipe]
+) -> list[Problem | GenerationError]:
+    """Make a problem for each recipe, or return the error of one that can't be made."""
+
+    async def make(recipe: Recipe) -> Problem | GenerationError:
+        try:
+            return await generate(recipe)
+        except GenerationError as error:
+            return error
+
+    return await gather_or_cancel(map(make, recipes))
+
+
+async def make_distinct(
+    generate: Generate,
+    recipes: Sequence[Recipe],
+    *,
+    excluded: Collection[bytes] = (),
+) -> list[Problem | GenerationError | None]:
+    """Make a problem for each recipe of a level; none repeats a question of those before it.
+
+    A repeated one is drawn again with a seed that depends on its own alone, so that a longer set
+    begins with the shorter one. After MAX_REPEATS draws that bring nothing new, the level has no
+    other question, and further repeats are left out.
+
+    Args:
+        excluded: the `held_out_hashes` of items that count as repeats too.
+
+    Returns:
+        For each recipe its problem, the error if it can't be made, or None if it was left out.
+    """
+    asked: set[str] = set()
+
+    def is_repeated(problem: Problem) -> bool:
+        return problem.question in asked or is_held_out(problem, excluded)
+
+    async def another(problem: Problem) -> Problem | GenerationError | None:
+        """Return the next one in the problem's place that repeats none."""
+        tried: Problem | GenerationError = problem
+        for _ in range(MAX_REPEATS):
+            if not isinstance(tried, Problem) or not is_repeated(tried):
+                return tried
+            recipe = tried.recipe
+            next_recipe = replace(recipe, seed=redrawn_seed(recipe.seed))
+            [tried] = await make_all(generate, [next_recipe])
+        return None
+
+    made: list[Problem | GenerationError | None] = []
+    has_others = True
+    for first in await make_all(generate, recipes):
+        one: Problem | GenerationError | None = first
+        if isinstance(first, Problem) and is_repeated(first):
+            one = await another(first) if has_others else None
+            has_others = one is not None
+        if isinstance(one, Problem):
+            asked.add(one.question)
+        made.append(one)
+    return made
+
+
+async def make_evaluation_problems(
+    generate: Generate, recipes: Sequence[Recipe]
+) -> list[Problem]:
+    """Make the different problems of a level's evaluation recipes, in order, as `evaluate` does.
+
+    There are fewer where some can't be made, with a warning, and where the level has no more.
+
+    Raises:
+        ConfigurationError: none can be made, or too many in a row hang.
+    """
+    made = await make_distinct(give_up_on_hangs(generate), recipes)
+    problems = [problem for problem in made if isinstance(problem, Problem)]
+    errors = [error for error in made if isinstance(error, GenerationError)]
+    if not problems:
+        raise ConfigurationError(f"{len(recipes)} items can't be made: {errors[0]}")
+    for error in errors:
+        logger.warning("The evaluation set lacks an item: %s", error)
+    return problems
 
 
 async def make_problems(

@@ -18,6 +18,7 @@ from ..util.values import shorten, validate
 from .held_out import ExcludedQuestions
 from .levels import Count, Curriculum, DefaultLevels
 from .options import TaskOptions
+from .repeats import RepeatWatch
 from .sampler import Sampler, SamplerState, count_group
 from .selection import Selection, select
 from .stream import MAX_SKIPPED, RecipeStream, skip_faulty
@@ -98,6 +99,7 @@ class TrainingProblems:
         )
         self.sampling: Counter[str] = Counter()
         self.step: int | None = None
+        self._repeats = RepeatWatch()
         # By task, level and whether the question fits.
         self._questions: Counter[tuple[str, int, bool]] = Counter()
         # Drawn, and neither handed out nor dropped; a checkpoint may come in between.
@@ -179,6 +181,8 @@ class TrainingProblems:
             described = (recipe.task, recipe.seed, level)
             tries = 0 if self._cap_if_too_long(recipe, fits=fits) else tries + 1
             if fits:
+                if not problem.replayed:
+                    self._repeats.add(problem)
                 logger.debug("Selected %s (seed %d, level %s)", *described)
                 return problem
             self._counts["sampling/prompts_too_long"] += 1

@@ -156,6 +156,16 @@ def ladder_heights() -> Mapping[str, int]:
     }
 
 
+DRAWS_OF_A_LEVEL = 200
+"""Items of each level that `level_questions` counts."""
+
+
+def level_questions(task: str, level: int | None) -> int | None:
+    """Return how many of DRAWS_OF_A_LEVEL items of a level have different questions, if known."""
+    counts: list[int] = stored_snapshot()["questions"].get(task, [])
+    return counts[level] if level is not None and level < len(counts) else None
+
+
 class Floor(NamedTuple):
     """The share of a task's default items that one way of answering them all solves.
 

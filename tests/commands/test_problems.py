@@ -179,7 +179,10 @@ def test_evaluation_items_for_nemo_gym_have_the_messages_and_the_recipe(
     assert main([*SMALL, *COINS, *options]) == 0
     rows = rows_of(out)
     seeds = [json.loads(row["recipe"])["seed"] for row in rows]
-    assert seeds == [evaluation_seed(123, "coin_flip", index) for index in range(12)]
+    first = [evaluation_seed(123, "coin_flip", index, 0) for index in range(12)]
+    # A seed whose question is there already is drawn again.
+    assert sum(seed in first for seed in seeds) >= 9
+    assert len({row["question"] for row in rows}) == 12
     for row in rows:
         system, user = row["responses_create_params"]["input"]
         assert (system["role"], user["content"]) == ("system", row["question"])
@@ -231,6 +234,10 @@ NEMO_GYM = ["--count", "1", "--format", "nemo-gym", "-o"]
             "--demonstrations needs --format prompts",
         ),
         (
+            ["--count", "1", "--difficulties", "0.5"],
+            "--difficulties needs --split eval, and no --levels",
+        ),
+        (
             [*NEMO_GYM, "rows.jsonl", "--target", "0.4"],
             "--target needs --from-evaluation",
         ),
@@ -244,3 +251,42 @@ def test_mistakes_are_told_at_once(options: list[str], said: str) -> None:
     with pytest.raises(FixableError) as raised:
         main(options)
     assert said in str(raised.value)
+
+
+@pytest.mark.processes
+def test_training_rows_at_a_level_ask_nothing_of_its_evaluation_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    held_out, out = tmp_path / "eval.jsonl", tmp_path / "train.jsonl"
+    options = ["prime_factorization", "--levels", "0", "--env.task_processes", "1"]
+    evaluation = ["--split", "eval", "--count", "30", "-o", str(held_out)]
+    assert main([*options, *evaluation]) == 0
+    assert (
+        capsys.readouterr()
+        .out.splitlines()[1]
+        .startswith(
+            "training holds out only 5 of the 30 items of a level: train with "
+            "--env.num_eval_samples_per_task 30"
+        )
+    )
+    training = ["--count", "300", "--env.num_eval_samples_per_task", "30"]
+    assert main([*options, *training, "-o", str(out)]) == 0
+    evaluated = {row["question"] for row in rows_of(held_out)}
+    assert len(evaluated) == 30
+    assert evaluated.isdisjoint(row["question"] for row in rows_of(out))
+    assert "few questions: " in capsys.readouterr().out
+
+
+@pytest.mark.processes
+def test_an_evaluation_file_has_each_question_once_and_says_how_many_there_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "eval.jsonl"
+    options = ["coin_flip", "--split", "eval", "--difficulties", "0", "--count", "90"]
+    assert main([*options, "--env.task_processes", "1", "-o", str(out)]) == 0
+    questions = [row["question"] for row in rows_of(out)]
+    assert len(set(questions)) == len(questions) < 90
+    assert (
+        f"coin_flip at difficulty 0 has only {len(questions)} questions: each is written once"
+        in capsys.readouterr().out
+    )

@@ -14,7 +14,7 @@ from aiohttp import web
 from scripted_server import ScriptedServer
 
 from reasoning_gym_environment.atropos.output import redact_api_keys
-from reasoning_gym_environment.commands import compare
+from reasoning_gym_environment.commands import compare, problems
 from reasoning_gym_environment.demo.policy import Sample, ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer, is_probe
 from reasoning_gym_environment.errors import ConfigurationError, FixableError
@@ -22,6 +22,8 @@ from reasoning_gym_environment.evaluation.run import IncompleteEvaluationError
 from reasoning_gym_environment.evaluation.store import read_results
 from reasoning_gym_environment.problems.held_out import question_hash
 from reasoning_gym_environment.problems.seeds import evaluation_recipes
+from reasoning_gym_environment.records import recipe_text
+from reasoning_gym_environment.util.values import group_by
 
 ONE = ScriptedPolicy(["<answer>1</answer>"])
 ITEMS = 12
@@ -322,3 +324,39 @@ async def test_training_does_not_meet_the_evaluation_questions_of_the_tasks_it_d
     for task, questions in kept.items():
         own = (item.problem for item in items if item.problem.recipe.task == task)
         assert {question_hash(problem.question) for problem in own} == questions
+
+
+async def test_a_file_of_evaluation_items_has_what_an_evaluation_asks(
+    bench: Any,
+) -> None:
+    tasks = ["chain_sum", "coin_flip", "gcd", "prime_factorization", "tower_of_hanoi"]
+    difficulties = [0.0, 0.5, 1.0]
+    settings: dict[str, Any] = {
+        "include_tasks": ",".join(tasks),
+        "num_eval_samples_per_task": 8,
+        "eval_difficulties": difficulties,
+    }
+    async with bench.playing(ONE, **settings) as env:
+        items = await env.evaluation.set.items()
+    asked = group_by(lambda i: (i.problem.recipe.task, i.difficulty), items)
+    options = ["--split", "eval", "--count", "8", "--env.task_processes", "1"]
+
+    async def written(*more: str) -> list[tuple[str, str]]:
+        out = bench.folder / f"{'-'.join(more)}.jsonl"
+        command = [*options, *more, "-o", str(out)]
+        assert await asyncio.to_thread(problems.main, command) == 0
+        return [(row["recipe"], row["question"]) for row in lines(out)]
+
+    def of(task: str, difficulty: float | None) -> list[tuple[str, str]]:
+        made = [item.problem for item in asked[task, difficulty]]
+        return [(recipe_text(one.recipe), one.question) for one in made]
+
+    at = await written(*tasks, "--difficulties", "0,0.5,1")
+    assert at == [
+        row for each in difficulties for task in tasks for row in of(task, each)
+    ]
+    # The same items by their level, and those of the default configuration.
+    easiest = await written(*tasks, "--levels", "0")
+    assert easiest == [row for task in tasks for row in of(task, 0.0)]
+    default = await written(*tasks)
+    assert default == [row for task in tasks for row in of(task, None)]

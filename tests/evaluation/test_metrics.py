@@ -13,9 +13,8 @@ from reasoning_gym_environment.evaluation.metrics import (
     Baselines,
     EvaluationReport,
     evaluation_report,
-    evaluation_table,
-    headline,
 )
+from reasoning_gym_environment.evaluation.tables import evaluation_table, headline
 from reasoning_gym_environment.records import Recipe
 from reasoning_gym_environment.storage.rows import StoredGroup
 from reasoning_gym_environment.tasks.facts import all_level_floors, stored_snapshot

@@ -7,6 +7,7 @@ import logging
 from array import array
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,12 +27,13 @@ from reasoning_gym_environment.evaluation.run import (
     IncompleteEvaluationError,
 )
 from reasoning_gym_environment.evaluation.store import EvaluationResults, read_results
+from reasoning_gym_environment.evaluation.tables import evaluation_table
 from reasoning_gym_environment.inference.dialects import SamplingParams
 from reasoning_gym_environment.inference.errors import NO_ROOM, InferenceError
 from reasoning_gym_environment.inference.prompts import Prompt, build_messages
 from reasoning_gym_environment.problems.held_out import question_hash
 from reasoning_gym_environment.problems.seeds import evaluation_recipes
-from reasoning_gym_environment.problems.sets import make_problems, set_recipes
+from reasoning_gym_environment.problems.sets import make_problems, training_recipes
 from reasoning_gym_environment.problems.stream import skip_faulty
 from reasoning_gym_environment.records import (
     Completion,
@@ -245,7 +247,7 @@ async def test_no_level_is_emptied_by_the_disguised_answers_held_out(
         planned = plan(task, per_task=20, difficulties=[0.0, 0.5, 1.0], ladders=levels)
         held_out = await EvaluationSet(generate, planned).questions(task)
         for level, parameters in enumerate(levels[task]):
-            recipes = set_recipes("train", 5, task, level, parameters)
+            recipes = training_recipes(5, task, level, parameters)
             counts: Counter[str] = Counter()
             count = functools.partial(counts.update, "x")
             await make_problems(
@@ -305,6 +307,49 @@ def test_between_two_levels_the_items_mix_them() -> None:
     # 4 standard errors.
     assert levels[0.1].count(1.0) / 400 == pytest.approx(0.2, abs=0.08)
     assert set(levels[0.1]) == {0.0, 1.0}
+
+
+def test_difficulties_that_share_a_level_share_no_item() -> None:
+    entries = plan("gcd", per_task=20, difficulties=[0.0, 0.1, 0.2])
+    assert len({recipe.seed for recipe, _ in entries}) == 80
+    first = plan("gcd", per_task=20, difficulties=[0.0])
+    assert first == entries[:40]
+
+
+class Few(Numbered):
+    """Makes few different questions, the same at each level."""
+
+    async def generate(self, recipe: Recipe) -> Problem:
+        problem = await super().generate(recipe)
+        return replace(problem, question=str(recipe.seed % 7))
+
+
+async def test_a_level_with_few_questions_asks_each_once_and_says_how_many() -> None:
+    made = EvaluationSet(Few().generate, plan("gcd", per_task=20, difficulties=[0.5]))
+    asked = [(item.difficulty, item.problem.question) for item in await made.items()]
+    assert len(set(asked)) == len(asked) == 14
+    assert await made.few_questions() == {"gcd": 7, "gcd at difficulty 0.5": 7}
+    planned = plan("gcd", per_task=20)
+    as_planned = EvaluationSet(Few().generate, planned, is_fixed=True)
+    assert len(await as_planned.items()) == 20
+    assert await as_planned.few_questions() == {}
+
+
+async def test_a_question_of_two_levels_is_asked_once_and_stored_for_both(
+    tmp_path: Path,
+) -> None:
+    policy = Policy()
+    evaluation = await prepared(policy, tmp_path, 20)
+    evaluation.settings = replace(evaluation.settings, eval_difficulties=[0.5])
+    evaluation.prepare(Few().generate, {"gcd": "arithmetic"}, {"gcd": LADDER})
+    kept = await samples(evaluation)
+    assert (len(kept), policy.ended) == (14, 7)
+    assert sorted(map(question_of, kept)) == sorted([*range(7), *range(7)])
+    assert "gcd has only 7 questions: each is asked once" in evaluation_table(
+        evaluation.report
+    )
+    stored = json.loads((tmp_path / "metrics.json").read_text())
+    assert stored["few_questions"] == {"gcd": 7, "gcd at difficulty 0.5": 7}
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,10 @@ class Pool:
     async def generate(self, recipe: Recipe) -> Problem:
         faulty = self.all_faulty or recipe.seed in self.seeds
         fault = self.fault if faulty else None
-        return Problem(recipe=recipe, question="", oracle="1", entry=b"", fault=fault)
+        question = str(recipe.seed)
+        return Problem(
+            recipe=recipe, question=question, oracle="1", entry=b"", fault=fault
+        )
 
 
 @pytest.mark.parametrize("seed", [4, 5])

@@ -15,9 +15,16 @@ from reasoning_gym_environment.errors import (
 )
 from reasoning_gym_environment.problems.cache import ProblemCache
 from reasoning_gym_environment.problems.held_out import question_hash
-from reasoning_gym_environment.problems.sets import make_problems, set_recipes
+from reasoning_gym_environment.problems.repeats import RepeatWatch, repeat_warnings
+from reasoning_gym_environment.problems.sets import (
+    MAX_REPEATS,
+    make_distinct,
+    make_problems,
+    training_recipes,
+)
 from reasoning_gym_environment.problems.stream import give_up_on_hangs
 from reasoning_gym_environment.records import Problem, Recipe
+from reasoning_gym_environment.tasks.facts import level_questions
 
 
 class Pool:
@@ -132,7 +139,7 @@ async def test_a_set_whose_items_hang_ends_after_three_deadlines() -> None:
         await asyncio.sleep(0)
         raise GenerationTimeoutError(f"{recipe.task} at level {recipe.level}: deadline")
 
-    drawn = set_recipes("train", 0, "gcd", 2, {})
+    drawn = training_recipes(0, "gcd", 2, {})
     said = "3 items in a row hang; the last error: gcd at level 2: deadline"
     with pytest.raises(ConfigurationError, match=said):
         await make_problems(hang, drawn, 3)
@@ -156,3 +163,77 @@ async def test_hangs_between_items_that_are_made_are_only_skipped() -> None:
             with pytest.raises(GenerationTimeoutError):
                 await generate(made.recipe)
         assert await generate(made.recipe) == made
+
+
+class Modulo:
+    """Makes problems whose question is a number below `questions`; counts what is made."""
+
+    def __init__(self, questions: int) -> None:
+        self._questions = questions
+        self.made = 0
+
+    async def generate(self, recipe: Recipe) -> Problem:
+        self.made += 1
+        question = str(recipe.seed % self._questions)
+        return Problem(recipe=recipe, question=question, oracle="1", entry=b"")
+
+
+async def test_a_distinct_set_draws_repeats_again_and_begins_with_the_shorter_one() -> (
+    None
+):
+    first = list(itertools.islice(recipes(), 90))
+    many = await make_distinct(Modulo(97).generate, [*first, *first[:7]])
+    questions = [problem.question for problem in many if isinstance(problem, Problem)]
+    assert len(set(questions)) == len(questions) == 97
+    assert questions[:90] == [str(number) for number in range(90)]
+    few = await make_distinct(Modulo(97).generate, [*first, *first[:3]])
+    assert few == many[:93]
+
+
+async def test_a_distinct_set_ends_where_there_is_no_other_question() -> None:
+    pool = Modulo(5)
+    made = await make_distinct(pool.generate, list(itertools.islice(recipes(), 40)))
+    assert [problem is None for problem in made] == [False] * 5 + [True] * 35
+    assert pool.made == 40 + MAX_REPEATS, "only the first repeat is drawn again"
+
+
+async def test_a_distinct_set_asks_nothing_that_is_excluded() -> None:
+    excluded = {question_hash("0"), question_hash("1")}
+    [made] = await make_distinct(
+        Modulo(97).generate, [Recipe(task="gcd", seed=1)], excluded=excluded
+    )
+    assert isinstance(made, Problem)
+    assert made.question not in {"0", "1"}
+
+
+def numbered(questions: int, level: int) -> Iterator[Problem]:
+    """Problems of a level with so many questions."""
+    for seed in itertools.count():
+        recipe = Recipe(task="tower_of_hanoi", seed=2 * seed, level=level)
+        question = str(seed % questions)
+        yield Problem(recipe=recipe, question=question, oracle="1", entry=b"")
+
+
+def test_few_questions_in_a_file_or_a_stream_are_told_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rows = [
+        *itertools.islice(numbered(8, 1), 80),
+        *itertools.islice(numbered(60, 2), 80),
+    ]
+    known = level_questions("tower_of_hanoi", 1)
+    assert repeat_warnings(rows) == [
+        "few questions: 8 of the 80 problems of tower_of_hanoi at level 1 differ, and one is "
+        f"there 10 times; {known} of 200 draws of it differ; use a level with more questions, "
+        "fewer problems, or a smaller evaluation set"
+    ]
+    watch = RepeatWatch()
+    for problem in itertools.islice(
+        zip(numbered(8, 1), numbered(150, 2), strict=True), 300
+    ):
+        for one in problem:
+            watch.add(one)
+    [told] = caplog.messages
+    assert told.startswith(
+        "Few questions: 8 of the first 200 problems of tower_of_hanoi at level 1 differ"
+    )

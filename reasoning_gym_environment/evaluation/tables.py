@@ -1,0 +1,118 @@
+"""An evaluation's metrics as a line and as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from ..util.values import table
+from .metrics import Coverage, EvaluationReport, Slice
+
+MAX_TASKS = 10
+"""How many of the worst tasks the table shows, and of the best that are solved at all."""
+
+
+LEGEND = {
+    "chance": "what the best constant answer solves (!: the interval is not above it)",
+    "trivial": "what a copy from the question or a sum of its numbers solves",
+    "format": "no answer, or several",
+    "cut": "truncated",
+}
+"""What columns of the table mean."""
+
+
+def headline(report: EvaluationReport) -> str:
+    """Return the main numbers of the default samples in one line; empty without any."""
+    if report.default is None:
+        return ""
+    overall = report.default.by_items
+    forms = {"solved": ".1%", "score": ".3f", "truncated": ".1%"}
+    known = ((name, overall.value(name), form) for name, form in forms.items())
+    parts = [
+        f"{name} {value:{form}}" for name, value, form in known if value is not None
+    ]
+    return ", ".join([*parts, f"of {overall.coverage}"])
+
+
+def evaluation_table(report: EvaluationReport) -> str:
+    """Return a table: overall, by difficulty and category, and the worst and best tasks."""
+    pass_at = f"pass@{report.attempts}"
+    least_telling = ("trivial", "unscored", "score", "format", pass_at, "cut")
+    return table(list(_table_rows(report)), drop=least_telling, legend=LEGEND)
+
+
+def _table_rows(report: EvaluationReport) -> Iterator[Sequence[str]]:
+    def rows(slices: Iterable[tuple[str, Slice]]) -> Iterator[list[str]]:
+        return (_row(f"  {name}", part, k) for name, part in slices)
+
+    def success(entry: tuple[str, Slice]) -> list[float]:
+        values = (entry[1].value("solved"), entry[1].value("score"))
+        # Tasks without a value come last.
+        return [2.0 if value is None else value for value in values]
+
+    default = report.default
+    k = report.attempts
+    if report.coverage.missing:
+        yield from (f"INCOMPLETE: the shares stand on {report.coverage}", "")
+    names = (
+        f"items solved 95_% chance trivial score pass@{k} unscored format cut tokens"
+    )
+    yield ["", *(name.replace("_", " ") for name in names.split())]
+    none = Slice(coverage=Coverage(scored=0, items=0), shares={}, means={})
+    overall, macro = (default.by_items, default.by_tasks) if default else (none, none)
+    yield _row("mean over items", overall, k)
+    yield _row("mean over tasks", replace(macro, coverage=none.coverage), k)
+    if report.difficulties:
+        named = (
+            (f"{each:g}", part.by_items) for each, part in report.difficulties.items()
+        )
+        yield from ("", "by difficulty", *rows(named))
+    if default and default.sources:
+        yield from ("", "by source", *rows(default.sources.items()))
+    if default:
+        yield from ("", "by category", *rows(default.categories.items()))
+    tasks = sorted(default.tasks.items() if default else (), key=success)
+    if len(tasks) <= 2 * MAX_TASKS:
+        yield from ("", "tasks, worst first", *rows(tasks))
+    else:
+        worst = [entry for entry in tasks if success(entry)[0] < 1][:MAX_TASKS]
+        best = [entry for entry in reversed(tasks) if 0 < success(entry)[0] <= 1][
+            :MAX_TASKS
+        ]
+        yield from (
+            ("", f"worst {len(worst)} of {len(tasks)} tasks", *rows(worst))
+            if worst
+            else ()
+        )
+        yield from ("", f"best {len(best)}", *rows(best)) if best else ()
+    if report.few_questions:
+        yield ""
+    for name, number in report.few_questions.items():
+        yield f"{name} has only {number} questions: each is asked once"
+
+
+def _row(title: str, own: Slice, k: int) -> list[str]:
+    """Return one row of the table, with pass@k; no items are shown as unknown."""
+
+    def cell(name: str, form: str) -> str:
+        value = own.value(name)
+        return "-" if value is None else format(value, form)
+
+    def floor(name: str) -> str:
+        mark = "!" if solved and solved.low <= own.means.get(name, -1.0) else " "
+        return cell(name, ".1%") + mark
+
+    scored, size = own.coverage
+    solved = own.shares.get("solved")
+    return [
+        title,
+        f"{scored}/{size}" if scored < size else str(size or "-"),
+        cell("solved", ".1%"),
+        f"{solved.low * 100:.1f} - {solved.high * 100:.1f}" if solved else "-",
+        *(floor("chance"), floor("no_reasoning_floor"), cell("score", ".3f")),
+        *(
+            cell(name, ".1%")
+            for name in (f"pass@{k}", "unscored", "format_failures", "truncated")
+        ),
+        cell("completion_tokens", ".0f"),
+    ]
