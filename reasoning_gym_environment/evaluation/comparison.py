@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from statistics import fmean
 from typing import Any, NamedTuple, TypeVar
@@ -28,9 +28,13 @@ Pair = tuple[float, float]
 
 
 class Item(NamedTuple):
-    """What an evaluation says of an item: means over its scored attempts, at least one."""
+    """What an evaluation says of an item: means over its scored attempts, at least one.
+
+    Items of a task with equal `question` ask the same and count as one.
+    """
 
     task: str
+    question: Hashable
     solved: float
     score: float
 
@@ -40,6 +44,7 @@ class Change:
     """The change of a mean between two evaluations, over the items in both.
 
     Attributes:
+        items: number of different questions.
         difference: `after - before`, with its interval.
         beyond_noise: whether the change is significant among all tasks; None if not tested.
     """
@@ -142,6 +147,7 @@ def _item(sample: StoredGroup) -> Item | None:
         return None
     return Item(
         task=sample.task,
+        question=sample.question,
         solved=fmean(float(rollout.solved) for rollout in scored),
         score=fmean(rollout.raw_score or 0.0 for rollout in scored),
     )
@@ -152,9 +158,10 @@ def compare_items(
 ) -> Comparison | None:
     """Pair the items of two evaluations by key; see `compare`. An item of None is unscored."""
     common = [(before[key], after[key]) for key in before if key in after]
-    scored = [(one, other) for one, other in common if one and other]
-    if not scored:
+    scored_items = [(one, other) for one, other in common if one and other]
+    if not scored_items:
         return None
+    scored = _once(scored_items)
     by_task = group_by(lambda pair: pair[0].task, scored)
     tasks = {task: _solved(own) for task, own in sorted(by_task.items())}
     differences = {task: _differences(pairs) for task, pairs in tasks.items()}
@@ -178,7 +185,24 @@ def compare_items(
         },
         only_before=len(before) - len(common),
         only_after=len(after) - len(common),
-        unscored=len(common) - len(scored),
+        unscored=len(common) - len(scored_items),
+    )
+
+
+def _once(pairs: Iterable[tuple[Item, Item]]) -> list[tuple[Item, Item]]:
+    """Return one pair for each question, with the means of the pairs that ask it."""
+    by_question = group_by(lambda pair: (pair[0].task, pair[0].question), pairs)
+    return [
+        (_mean([one for one, _ in own]), _mean([other for _, other in own]))
+        for own in by_question.values()
+    ]
+
+
+def _mean(items: Sequence[Item]) -> Item:
+    """Return an item with the means of some that ask the same question."""
+    return items[0]._replace(
+        solved=fmean(item.solved for item in items),
+        score=fmean(item.score for item in items),
     )
 
 

@@ -15,6 +15,7 @@ import msgspec
 from ..errors import FixableError
 from ..problems.suites import Suite
 from ..records import recipe_key
+from ..storage.rows import StoredRollout
 from ..tasks.facts import PAYS_ANY_ANSWER, floors
 from ..util.values import group_by
 from .estimators import Clusters, Estimate, macro_share, mean_difference
@@ -30,7 +31,7 @@ class Standing:
 
     Attributes:
         tokens: the limit of prompt and completion; None where it is unknown.
-        items: by task, "right/scored" attempts of each item in the order of the suite.
+        items: by task, "right/scored" attempts of each question in the order of the suite.
     """
 
     model: str
@@ -38,7 +39,7 @@ class Standing:
     items: Mapping[str, Annotated[str, msgspec.Meta(pattern=r"^\d+/\d+( \d+/\d+)*$")]]
 
     def attempts(self, task: str) -> list[list[float]]:
-        """Return 1.0 for each right and 0.0 for each wrong scored attempt, by item."""
+        """Return 1.0 for each right and 0.0 for each wrong scored attempt, by question."""
         counts = [map(int, item.split("/")) for item in self.items[task].split()]
         return [[1.0] * right + [0.0] * (scored - right) for right, scored in counts]
 
@@ -53,14 +54,13 @@ def standing(results: EvaluationResults, suite: Suite) -> Standing:
             f"such as {suite.name}@1"
         )
     by_recipe = {recipe_key(sample.recipe): sample.scored for sample in results.samples}
-    items: defaultdict[str, list[str]] = defaultdict(list)
+    questions: defaultdict[str, defaultdict[str, list[StoredRollout]]]
+    questions = defaultdict(lambda: defaultdict(list))
     missing = 0
-    for recipe, _ in suite.recipes():
+    for recipe, _, digits in suite.items():
         scored = by_recipe.get(recipe_key(recipe), [])
         missing += not scored
-        items[recipe.task].append(
-            f"{sum(rollout.solved for rollout in scored)}/{len(scored)}"
-        )
+        questions[recipe.task][digits] += scored
     if missing > 0.02 * len(suite) and "imported" not in results.settings:
         raise FixableError(
             f"{results.path}: {missing} of the {len(suite)} items of {suite.name} have no score; "
@@ -69,7 +69,13 @@ def standing(results: EvaluationResults, suite: Suite) -> Standing:
     return Standing(
         model=str(results.settings.get("model_name", results.path.name)),
         tokens=results.settings.get("max_token_length"),
-        items={task: " ".join(own) for task, own in sorted(items.items())},
+        items={
+            task: " ".join(
+                f"{sum(rollout.solved for rollout in scored)}/{len(scored)}"
+                for scored in own.values()
+            )
+            for task, own in sorted(questions.items())
+        },
     )
 
 

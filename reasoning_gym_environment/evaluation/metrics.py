@@ -272,8 +272,12 @@ def _by_tasks(tasks: Sequence[Sequence[StoredGroup]], baselines: Baselines) -> S
 
 
 def _clusters(samples: Sequence[StoredGroup], attempts: int) -> dict[str, Clusters]:
-    """Return the values of each share by item, without items that have none."""
-    scored = [rollouts for sample in samples if (rollouts := sample.scored)]
+    """Return the values of each share by question, without questions that have none.
+
+    Items that ask the same question are one cluster.
+    """
+    same = group_by(lambda sample: (sample.task, sample.question), samples).values()
+    scored = [rollouts for own in same if (rollouts := _scored(own))]
     solved = [(len(rollouts), sum(r.solved for r in rollouts)) for rollouts in scored]
     clusters: dict[str, Clusters] = {
         "score": [[r.raw_score or 0.0 for r in rollouts] for rollouts in scored],
@@ -285,6 +289,10 @@ def _clusters(samples: Sequence[StoredGroup], attempts: int) -> dict[str, Cluste
             [pass_at_k(made, right, k)] for made, right in solved if made >= k
         ]
     return clusters
+
+
+def _scored(samples: Iterable[StoredGroup]) -> list[StoredRollout]:
+    return [rollout for sample in samples for rollout in sample.scored]
 
 
 def _means(samples: Sequence[StoredGroup], baselines: Baselines) -> Numbers:

@@ -33,7 +33,7 @@ LAYOUT_VERSION = 1
 """Of the index's columns; the page refuses another one."""
 
 PROBLEM_HASH_BYTES = 8
-"""Of the hash that stands for a problem's key, which may be as long as its parameters."""
+"""Of the hash that stands for a problem's key or a question, which may be long."""
 
 ALL = ""
 """The label of all difficulties together."""
@@ -51,10 +51,11 @@ class GroupIndex:
         self._task_numbers: dict[str, int] = {}
         self._names: list[str] = []  # of the tasks, by number
         self._problems: dict[bytes, int] = {}
+        self._questions: dict[bytes, int] = {}
         self._copies: Counter[str] = Counter()  # groups by identifier
         # By group; the last one is the number of all rollouts.
         self._first_rollouts = [0]
-        names = ("id", "at", *_GROUP_COLUMNS, "run", "task", "problem")
+        names = ("id", "at", *_GROUP_COLUMNS, "run", "task", "problem", "question")
         self._groups: dict[str, list[Any]] = {name: [] for name in names}
         self._rollouts: dict[str, list[Any]] = {name: [] for name in _ROLLOUT_COLUMNS}
 
@@ -79,6 +80,7 @@ class GroupIndex:
         columns["run"].append(self._run(group))
         columns["task"].append(self._task(group))
         columns["problem"].append(self._problem(group))
+        columns["question"].append(self._question(group))
         for name, value in _GROUP_COLUMNS.items():
             columns[name].append(value(group))
         for rollout in group.rollouts:
@@ -133,6 +135,7 @@ class GroupIndex:
             return None
         return Item(
             task=self._names[self._groups["task"][group]],
+            question=self._groups["question"][group],
             solved=fmean(columns["solved"][each] for each in scored),
             score=fmean(columns["score"][each] for each in scored),
         )
@@ -185,10 +188,19 @@ class GroupIndex:
         return self._task_numbers[name]
 
     def _problem(self, group: StoredGroup) -> int:
-        # Rows may hold lone surrogates, which UTF-8 can't encode.
-        key = group.item_key.encode("utf-8", "surrogatepass")
-        problem = blake2b(key, digest_size=PROBLEM_HASH_BYTES).digest()
-        return self._problems.setdefault(problem, len(self._problems))
+        return _number(self._problems, group.item_key)
+
+    def _question(self, group: StoredGroup) -> int:
+        """Return the same number for problems that ask the same question."""
+        return _number(self._questions, f"{group.task}\0{group.question}")
+
+
+def _number(numbers: dict[bytes, int], text: str) -> int:
+    """Return a text's number, the next one if it is new."""
+    # Rows may hold lone surrogates, which UTF-8 can't encode.
+    key = text.encode("utf-8", "surrogatepass")
+    digest = blake2b(key, digest_size=PROBLEM_HASH_BYTES).digest()
+    return numbers.setdefault(digest, len(numbers))
 
 
 def difficulty_of(group: StoredGroup) -> float | None:

@@ -64,7 +64,8 @@ def read_standings(path: Path, suite: Suite) -> list[PublishedStanding]:
         raise FixableError(
             f"{path} is of the suite {file.suite}, not of {suite.identity}"
         )
-    items = Counter(recipe.task for recipe, _ in suite.recipes())
+    asked = {(recipe.task, digits) for recipe, _, digits in suite.items()}
+    items = Counter(task for task, _ in asked)
     for model in file.models:
         if {task: len(own.split()) for task, own in model.items.items()} != items:
             raise FixableError(f"{path} has other items than {suite.name}")

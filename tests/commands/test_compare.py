@@ -16,7 +16,7 @@ EVIL = "gcd\x1b[2J"
 
 def samples(folder: Path, keys: dict[str, Any] | None = None, **recipe: Any) -> str:
     """A folder with one sample, of settings that have a name of their own; `keys` join its row."""
-    row = {**item(1.0, task=EVIL).to_json(), **(keys or {})}
+    row = {**item(1.0, task=EVIL, key="?").to_json(), **(keys or {})}
     row["recipe"] = {**row["recipe"], **recipe}
     folder.mkdir()
     write_dump(folder / "samples.jsonl", [row])

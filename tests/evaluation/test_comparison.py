@@ -1,9 +1,11 @@
 """Evaluations are paired by item; what can't be paired is counted."""
 
+import dataclasses
 import json
 
 import pytest
 from evaluation_values import item
+from msgspec.structs import replace
 
 from reasoning_gym_environment.errors import FixableError
 from reasoning_gym_environment.evaluation.comparison import compare, comparison_table
@@ -55,10 +57,23 @@ def test_what_only_one_has_and_what_was_not_scored_is_left_out_and_counted() -> 
 
 
 def test_attempts_of_an_item_are_averaged_without_unscored_ones() -> None:
-    compared = compare([item(1.0, None, 0.0, 0.0)], [item(1.0, 0.2)])
+    compared = compare([item(1.0, None, 0.0, 0.0, key="a")], [item(1.0, 0.2, key="a")])
     assert compared.by_items.before == pytest.approx(1 / 3)
     assert compared.by_items.after == 0.5
     assert compared.score.after == pytest.approx(0.6)
+
+
+def test_items_that_ask_the_same_question_count_as_one() -> None:
+    def repeated(*scores: float) -> list[StoredGroup]:
+        made = [item(score, key="twice") for score in scores[:2]]
+        recipe = made[1].recipe
+        made[1] = replace(made[1], recipe=dataclasses.replace(recipe, seed=5))
+        return [*made, item(scores[2], key="once")]
+
+    compared = compare(repeated(1.0, 1.0, 0.0), repeated(1.0, 0.0, 1.0))
+    assert compared.by_items.items == compared.tasks["gcd"].items == 2
+    assert (compared.by_items.before, compared.by_items.after) == (0.5, 0.75)
+    assert (compared.only_before, compared.unscored) == (0, 0)
 
 
 def test_evaluations_without_a_scored_item_in_common_cannot_be_compared() -> None:

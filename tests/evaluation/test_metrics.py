@@ -53,7 +53,7 @@ def test_shares_are_given_overall_by_category_and_by_task() -> None:
 
 
 def test_items_and_tasks_weigh_differently() -> None:
-    metrics = report(*[item(1.0)] * 3, item(0.0, task="sudoku"))
+    metrics = report(*(item(1.0) for _ in range(3)), item(0.0, task="sudoku"))
     assert metrics["eval/solved"] == 0.75
     assert metrics["eval/macro/solved"] == 0.5
     assert metrics["eval/macro/tasks"] == 2
@@ -61,7 +61,7 @@ def test_items_and_tasks_weigh_differently() -> None:
 
 def test_shares_of_attempts_are_averaged_over_tasks_too() -> None:
     cut = sample(outcome(0.0, tokens=30, truncated=True), task="lcm")
-    metrics = report(*[item(1.0)] * 3, cut, item(None, task="sudoku"))
+    metrics = report(*(item(1.0) for _ in range(3)), cut, item(None, task="sudoku"))
     assert metrics["eval/macro/truncated"] == pytest.approx(1 / 3)
     assert metrics["eval/macro/unscored"] == pytest.approx(1 / 3)
     assert metrics["eval/macro/completion_tokens"] == pytest.approx((10 + 30 + 10) / 3)
@@ -169,7 +169,7 @@ def test_what_is_solved_is_set_against_the_higher_floor() -> None:
 
 def test_the_table_shows_both_floors_and_marks_what_is_not_above_them() -> None:
     lines = evaluation_table(
-        against(*[item(0.0, task="sudoku")] * 2, item(1.0))
+        against(*(item(0.0, task="sudoku") for _ in range(2)), item(1.0))
     ).splitlines()
     [gcd, sudoku] = (
         next(li for li in lines if task in li) for task in ("  gcd", "  sudoku")
@@ -179,7 +179,7 @@ def test_the_table_shows_both_floors_and_marks_what_is_not_above_them() -> None:
     [all_solved] = [
         line
         for line in evaluation_table(
-            against(*[item(1.0, task="sudoku")] * 40)
+            against(*(item(1.0, task="sudoku") for _ in range(40)))
         ).splitlines()
         if "  sudoku" in line
     ]
@@ -328,7 +328,9 @@ def test_the_best_have_no_unsolved_task(
 
 
 def test_the_table_marks_what_a_constant_answer_may_have_earned() -> None:
-    lines = table(*[item(1.0, task="a")] * 20, item(0.0, task="b"), a="x", b="x")
+    lines = table(
+        *(item(1.0, task="a") for _ in range(20)), item(0.0, task="b"), a="x", b="x"
+    )
     rows = {line.split()[0]: line for line in lines if line.startswith("  ")}
     assert "25.0%!" in rows["b"]
     assert "25.0% " in rows["a"]
@@ -340,3 +342,12 @@ def test_the_table_has_rows_for_other_difficulties_and_for_what_is_unknown() -> 
     assert "100.0%" in at_half
     [overall] = [line for line in lines if line.startswith("mean over items")]
     assert overall.split()[3:6] == ["0/1", "-", "-"]
+
+
+def test_items_that_ask_the_same_question_are_one_cluster() -> None:
+    repeated = [item(score, key=key) for key in "abc" for score in (1.0, 0.0)]
+    alone = [item(1.0, key="d"), item(0.0, key="e")]
+    numbers = report(*repeated, *alone)
+    assert (numbers["eval/items"], numbers["eval/solved"]) == (8, 0.5)
+    # Of five questions: 1/8 * sqrt(5/4 * (1/4 + 1/4)); of eight items it would be 0.189.
+    assert numbers["eval/solved_stderr"] == pytest.approx(0.0988, abs=1e-4)

@@ -187,7 +187,7 @@ function groupBy(groups, key) {
 const byRun = (groups) => groupBy(groups, (group) => data.group.run[group]);
 const inOrder = (groups) => [...groups].sort((a, b) => data.place[a] - data.place[b]);
 
-/** Return sums over some groups, and the scored and solved rollouts of each problem. */
+/** Return sums over some groups, and the scored and solved rollouts of each question. */
 function countGroups(groups) {
   const count = { rollouts: 0, scored: 0, reward: 0, score: 0, unscoredGroups: 0, allSolved: 0 };
   Object.assign(count, { given: 0, tokens: 0, truncated: 0, format: 0 }); // with a completion
@@ -197,7 +197,7 @@ function countGroups(groups) {
   const columns = data.group;
   for (const group of groups) {
     const [scored, solved] = countRollouts(group, count);
-    if (scored) addCluster(clusters, columns.problem[group], scored, solved);
+    if (scored) addCluster(clusters, columns.question[group], scored, solved);
     else count.unscoredGroups += 1;
     if (columns.chance[group] !== null) {
       count.withChance += scored;
@@ -269,12 +269,12 @@ function figuresOf(groups) {
   };
 }
 
-function addCluster(clusters, problem, scored, solved) {
-  const own = clusters.get(problem);
+function addCluster(clusters, question, scored, solved) {
+  const own = clusters.get(question);
   if (own) {
     own[0] += scored;
     own[1] += solved;
-  } else clusters.set(problem, [scored, solved]);
+  } else clusters.set(question, [scored, solved]);
 }
 
 /** Split a list into at most `most` parts of about equal size. */

@@ -1,7 +1,20 @@
 """Evaluation samples for tests."""
 
+import itertools
+
+from msgspec.structs import replace
+
 from reasoning_gym_environment.records import Recipe, Status
 from reasoning_gym_environment.storage.rows import StoredGroup, StoredRollout
+
+NUMBERS = itertools.count()
+
+
+def asked(rollout: StoredRollout, question: str) -> StoredRollout:
+    _, answer = rollout.conversation
+    return replace(
+        rollout, conversation=[{"role": "user", "content": question}, answer]
+    )
 
 
 def outcome(
@@ -42,7 +55,10 @@ def outcome(
 def sample(
     *outcomes: StoredRollout, task: str = "gcd", difficulty: float | None = None
 ) -> StoredGroup:
-    """A sample of these rollouts."""
+    """A sample of these rollouts; without a question, of one that no other sample asks."""
+    if not outcomes[0].question:
+        question = f"question {next(NUMBERS)}"
+        outcomes = tuple(asked(each, question) for each in outcomes)
     recipe = Recipe(task=task, seed=3, level=None if difficulty is None else 1)
     return StoredGroup(
         rollouts=list(outcomes), recipe=recipe, oracle="4", sampled_at=difficulty
