@@ -14,13 +14,17 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from reasoning_gym_environment.errors import GenerationError
 from reasoning_gym_environment.evaluation.planning import planned_recipes
-from reasoning_gym_environment.problems.seeds import evaluation_seed, redrawn_seed
+from reasoning_gym_environment.problems.held_out import question_hash
+from reasoning_gym_environment.problems.seeds import evaluation_recipe, redrawn_seed
+from reasoning_gym_environment.problems.sets import make_distinct
 from reasoning_gym_environment.problems.stream import skip_faulty
 from reasoning_gym_environment.problems.suites import (
     question_sha256,
@@ -49,7 +53,7 @@ from reasoning_gym_environment.util.values import group_by
 from .leaderboard.published import read_published
 
 SEED = 2026
-VERSIONS = {"small": 1, "medium": 1, "full": 1, "paper-easy": 1, "paper-hard": 1}
+VERSIONS = {"small": 2, "medium": 2, "full": 2, "paper-easy": 2, "paper-hard": 2}
 PACKAGES = ("reasoning-gym", "reasoning-gym-environment")
 SETTINGS = {
     "system_prompt": (
@@ -71,12 +75,7 @@ def all_levels(ladders: dict[str, Ladder], per_level: int) -> list[Planned]:
     """Plan items of every level of every ladder."""
     return [
         (
-            Recipe(
-                task=task,
-                seed=evaluation_seed(SEED, f"{task} level {level}", index),
-                level=level,
-                parameters=parameters,
-            ),
+            evaluation_recipe(SEED, task, index, level, parameters),
             level / (len(ladder) - 1) if len(ladder) > 1 else 0.0,
         )
         for task, ladder in sorted(ladders.items())
@@ -106,7 +105,7 @@ def of_paper(path: Path, name: str) -> list[Planned]:
 
 
 def manifest(
-    name: str, about: str, made: Iterable[Made], faulty: Iterable[Problem]
+    name: str, about: str, made: Iterable[Made], left: Sequence[Any]
 ) -> dict[str, Any]:
     """Return a suite but for its hash."""
 
@@ -135,17 +134,7 @@ def manifest(
             }
             for of in sets
         ],
-        "left_out": [
-            {
-                "task": p.recipe.task,
-                "parameters": dict(p.recipe.parameters),
-                "seed": p.recipe.seed,
-                "fault": p.fault.kind.value,
-                "detail": p.fault.detail,
-            }
-            for p in faulty
-            if p.fault
-        ],
+        "left_out": left,
     }
 
 
@@ -180,10 +169,9 @@ async def main(folder: Path, paper: Path | None, only: set[str]) -> None:
         ):
             if name not in only:
                 continue
-            problems = await with_progress([make(sound, r) for r, _ in items], name)
-            made = list(
-                zip(problems, (difficulty for _, difficulty in items), strict=True)
-            )
+            parts = group_by(lambda item: item[0].task, items).values()
+            jobs = [make_task(sound, part) for part in parts]
+            made = list(chain.from_iterable(await with_progress(jobs, name)))
             write(folder, manifest(name, about, made, []))
         for name in {"paper-easy", "paper-hard"} & only:
             if paper is None:
@@ -192,13 +180,61 @@ async def main(folder: Path, paper: Path | None, only: set[str]) -> None:
             problems = await with_progress(
                 [make_or_fault(pool.generate, r) for r, _ in items], name
             )
-            clean = [(problem, None) for problem in problems if problem.fault is None]
+            kept, left = without_repeats(problems)
             about = (
                 f"the items of the reasoning-gym paper, set {name.partition('-')[2]}"
             )
-            write(folder, manifest(name, about, clean, problems))
+            made = [(problem, None) for problem in kept]
+            write(folder, manifest(name, about, made, left))
     finally:
         await pool.close()
+
+
+async def make_task(generate: Generate, planned: Sequence[Planned]) -> list[Made]:
+    """Make the items of a task; none repeats a question of its others, at any level."""
+    made: list[Made] = []
+    for part in group_by(lambda item: item[0].level, planned).values():
+        asked = {question_hash(problem.question) for problem, _ in made}
+        problems = await make_distinct(
+            partial(make, generate), [recipe for recipe, _ in part], excluded=asked
+        )
+        for problem, (recipe, difficulty) in zip(problems, part, strict=True):
+            if isinstance(problem, Problem):
+                made.append((problem, difficulty))
+            else:
+                print(f"{recipe.task} has no other question at level {recipe.level}")
+    return made
+
+
+def without_repeats(problems: Sequence[Problem]) -> tuple[list[Problem], list[Any]]:
+    """Return the sound problems whose question none before them asks, and entries of the others."""
+    first: dict[tuple[str, str], Problem] = {}
+    kept = []
+    left = []
+    for problem in problems:
+        same = first.get((problem.recipe.task, problem.question))
+        if problem.fault:
+            left.append(
+                left_out(problem, problem.fault.kind.value, problem.fault.detail)
+            )
+        elif same:
+            left.append(
+                left_out(problem, "repeated", f"asks what seed {same.recipe.seed} asks")
+            )
+        else:
+            first[problem.recipe.task, problem.question] = problem
+            kept.append(problem)
+    return kept, left
+
+
+def left_out(problem: Problem, fault: str, detail: str) -> dict[str, Any]:
+    return {
+        "task": problem.recipe.task,
+        "parameters": dict(problem.recipe.parameters),
+        "seed": problem.recipe.seed,
+        "fault": fault,
+        "detail": detail,
+    }
 
 
 async def make(generate: Generate, recipe: Recipe) -> Problem:
@@ -244,7 +280,7 @@ def write(folder: Path, suite: dict[str, Any]) -> None:
     path = folder / f"{suite['name']}.json"
     path.write_text(encode_suite(suite), encoding="utf-8")
     items = sum(len(of["items"]) for of in suite["sets"])
-    print(f"{path}: {items} items, {len(suite['left_out'])} faulty ones left out")
+    print(f"{path}: {items} items, {len(suite['left_out'])} left out")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field
 
 from ..errors import ConfigurationError, GenerationError, PoolClosedError
 from ..problems.cache import ProblemCache
-from ..problems.held_out import fixed_exclusions, question_hash
+from ..problems.held_out import fixed_exclusions
 from ..problems.levels import require_difficulty_where_fixed
 from ..problems.options import StreamOptions
 from ..problems.seeds import evaluation_recipe
@@ -356,7 +356,7 @@ class AsyncReasoningGym:
         problems.start_stream(
             options.replica,
             prefetch=32,
-            excluded=fixed_exclusions({question_hash(q) for q in options.reserved}),
+            excluded=fixed_exclusions(options.reserved),
         )
         if options.note:
             logger.warning("%s", options.note)

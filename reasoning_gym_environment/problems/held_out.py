@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Awaitable, Callable, Collection
+from functools import cache
 
 from ..records import Problem
 from ..tasks.facts import DISGUISES_ITS_ANSWER
+from .identity import IDENTITIES
 
 ExcludedQuestions = Callable[[str], Awaitable[Collection[bytes]]]
 """Returns the hashes of a task's questions and answers that training must not see."""
@@ -18,10 +20,17 @@ def question_hash(question: str) -> bytes:
 
 
 def held_out_hashes(task: str, question: str, oracle: str | None) -> frozenset[bytes]:
-    """Return the hash of an item's question; and of its answer, where that is the same item."""
+    """Return the hashes by which an item is known: of its question, and of what it copies.
+
+    Items that share a hash are the same: in another order or with other names, by the task's rule
+    in IDENTITIES, or with the same answer, which some tasks disguise.
+    """
+    identity = IDENTITIES[task](question) if task in IDENTITIES else None
     disguised = oracle if task in DISGUISES_ITS_ANSWER else None
     return frozenset(
-        question_hash(text) for text in (question, disguised) if text is not None
+        question_hash(text)
+        for text in (question, identity, disguised)
+        if text is not None
     )
 
 
@@ -30,10 +39,15 @@ def is_held_out(problem: Problem, excluded: Collection[bytes]) -> bool:
     return not hashes.isdisjoint(excluded)
 
 
-def fixed_exclusions(hashes: Collection[bytes]) -> ExcludedQuestions:
-    """Exclude the same questions for every task."""
+def fixed_exclusions(questions: Collection[str]) -> ExcludedQuestions:
+    """Exclude the same questions, and the items that copy them, of every task."""
 
-    async def of_task(_: str) -> Collection[bytes]:
-        return hashes
+    @cache
+    def hashes(task: str) -> Collection[bytes]:
+        every = (held_out_hashes(task, question, None) for question in questions)
+        return frozenset[bytes]().union(*every)
+
+    async def of_task(task: str) -> Collection[bytes]:
+        return hashes(task)
 
     return of_task

@@ -161,9 +161,9 @@ async def make_problems(
                 refused += 1
                 if refused == MAX_SKIPPED:
                     raise ConfigurationError(
-                        f"{refused} items in a row can't be made: {recipe.task}: the question, or "
-                        "the text that it disguises, is in the evaluation set: use fewer "
-                        "evaluation items, or levels with more questions"
+                        f"{refused} items in a row can't be made: {recipe.task}: the question, a "
+                        "copy of it or the text that it disguises is in the evaluation set: use "
+                        "fewer evaluation items, or levels with more questions"
                     )
             else:
                 failed += 1

@@ -53,7 +53,7 @@ class SuiteItems(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LeftOut(Struct, frozen=True, forbid_unknown_fields=True):
-    """An item that would belong to the suite but for its fault."""
+    """An item that would belong to the suite but for its fault, or that repeats a question."""
 
     task: str
     parameters: dict[str, Any]
@@ -67,7 +67,7 @@ class Suite(Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         made_with: versions of the packages that made it.
-        left_out: faulty items of a set that somebody else has published.
+        left_out: faulty and repeated items of a set that somebody else has published.
         sha256: of all else with the whole hash of each question; results carry it.
         file_sha256: of the rest of the file.
     """

@@ -80,8 +80,9 @@ async def test_a_set_without_questions_outside_the_evaluation_set_raises() -> No
     with pytest.raises(ConfigurationError) as error:
         await make_problems(Pool().generate, recipes(), 1, excluded=excluded)
     assert str(error.value) == (
-        "1000 items in a row can't be made: gcd: the question, or the text that it disguises, is "
-        "in the evaluation set: use fewer evaluation items, or levels with more questions"
+        "1000 items in a row can't be made: gcd: the question, a copy of it or the text that it "
+        "disguises is in the evaluation set: use fewer evaluation items, or levels with more "
+        "questions"
     )
 
 
