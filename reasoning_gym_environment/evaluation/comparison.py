@@ -16,9 +16,14 @@ from .estimators import (
     sign_flip_p,
 )
 from .metrics import Coverage
+from .power import TELLING_CHANGE, Power, power_of
 from .tables import MAX_TASKS
 
 Key = TypeVar("Key")
+
+BEYOND_NOISE = "beyond noise"
+WITHIN_NOISE = "within noise"
+CANNOT_TELL = "can't tell"
 
 MIN_ITEMS = 6
 """Items of a task that a test at 5 % needs: of 5, 2 of 32 patterns of signs are as extreme."""
@@ -35,6 +40,7 @@ class Item(NamedTuple):
 
     task: str
     question: Hashable
+    attempts: int
     solved: float
     score: float
 
@@ -56,8 +62,22 @@ class Change:
     p_value: float | None = None
     beyond_noise: bool | None = None
 
+    @property
+    def verdict(self) -> str:
+        """Whether a task changed: "beyond noise", "within noise" or "can't tell".
+
+        Within noise means that its interval has no change of TELLING_CHANGE.
+        """
+        if self.beyond_noise:
+            return BEYOND_NOISE
+        _, _, low, high = self.difference
+        if low > -TELLING_CHANGE and high < TELLING_CHANGE:
+            return WITHIN_NOISE
+        return CANNOT_TELL
+
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "difference": self.difference._asdict()}
+        tested = {} if self.beyond_noise is None else {"verdict": self.verdict}
+        return {**asdict(self), "difference": self.difference._asdict(), **tested}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,6 +89,7 @@ class Comparison:
         score: the mean score, by items.
         only_before, only_after: number of items that the other evaluation lacks.
         unscored: number of items in both without a scored attempt in one.
+        power: of the test of each task; None if no task has two questions.
         coverage: of each evaluation, "before" and "after", where it is known.
     """
 
@@ -79,6 +100,7 @@ class Comparison:
     only_before: int
     only_after: int
     unscored: int
+    power: Power | None
     coverage: Mapping[str, Coverage] = field(default_factory=dict)
 
     @property
@@ -92,7 +114,9 @@ class Comparison:
         if not self.is_tested:
             return f"too few items per task for a test (at least {MIN_ITEMS})"
         beyond = sum(bool(change.beyond_noise) for change in self.tasks.values())
-        return f"{beyond} of {len(self.tasks)} tasks changed beyond noise (solved)"
+        unclear = sum(c.verdict == CANNOT_TELL for c in self.tasks.values())
+        text = f"{beyond} of {len(self.tasks)} tasks changed beyond noise (solved)"
+        return f"{text}; {unclear} have too few items to tell" if unclear else text
 
     @property
     def excluded(self) -> str:
@@ -112,6 +136,7 @@ class Comparison:
             "only_before": self.only_before,
             "only_after": self.only_after,
             "unscored": self.unscored,
+            "power": self.power and asdict(self.power),
             "coverage": coverage,
             "tasks": tasks,
         }
@@ -148,6 +173,7 @@ def _item(sample: StoredGroup) -> Item | None:
     return Item(
         task=sample.task,
         question=sample.question,
+        attempts=len(scored),
         solved=fmean(float(rollout.solved) for rollout in scored),
         score=fmean(rollout.raw_score or 0.0 for rollout in scored),
     )
@@ -186,6 +212,11 @@ def compare_items(
         only_before=len(before) - len(common),
         only_after=len(after) - len(common),
         unscored=len(common) - len(scored_items),
+        power=power_of(
+            differences.values(),
+            [(item.solved, item.attempts) for pair in scored for item in pair],
+            found=len(changed_tasks),
+        ),
     )
 
 
@@ -201,6 +232,7 @@ def _once(pairs: Iterable[tuple[Item, Item]]) -> list[tuple[Item, Item]]:
 def _mean(items: Sequence[Item]) -> Item:
     """Return an item with the means of some that ask the same question."""
     return items[0]._replace(
+        attempts=sum(item.attempts for item in items),
         solved=fmean(item.solved for item in items),
         score=fmean(item.score for item in items),
     )
@@ -235,8 +267,6 @@ def _table_rows(comparison: Comparison) -> Iterator[Sequence[str]]:
     ranked = sorted(
         comparison.tasks.items(), key=lambda entry: entry[1].difference.value
     )
-    beyond = [(task, change) for task, change in ranked if change.beyond_noise]
-    within = [(task, change) for task, change in ranked if not change.beyond_noise]
     for name, coverage in comparison.coverage.items():
         if coverage.missing:
             yield f"INCOMPLETE: {name} stands on {coverage}"
@@ -245,34 +275,44 @@ def _table_rows(comparison: Comparison) -> Iterator[Sequence[str]]:
     yield _row("solved, mean over tasks", comparison.by_tasks)
     yield _row("score, mean over items", comparison.score)
     yield ""
-    if not comparison.is_tested:
-        yield (
-            f"{comparison.verdict}: evaluate both with a higher --limit "
-            "(--env.num_eval_samples_per_task)"
-        )
-    else:
-        yield comparison.verdict
-        yield from (_row(f"  {task}", change) for task, change in beyond)
-        yield from ("", "within noise") if within else ()
-    listed = within
-    if len(within) > 2 * MAX_TASKS:
-        by_size = sorted(within, key=lambda entry: abs(entry[1].difference.value))
-        largest = by_size[-2 * MAX_TASKS :]
-        listed = [
-            entry for entry in within if entry in largest and entry[1].difference.value
-        ]
-    yield from (_row(f"  {task}", change) for task, change in listed)
-    unlisted = len(within) - len(listed)
-    if unlisted:
-        less = "with a smaller change or none" if listed else "without a change"
-        yield f"  {unlisted} tasks {less}; --json has all"
+    hint = ": evaluate both with a higher --limit (--env.num_eval_samples_per_task)"
+    yield comparison.verdict + ("" if comparison.is_tested else hint)
+    beyond = [entry for entry in ranked if entry[1].beyond_noise]
+    yield from (_row(f"  {task}", change) for task, change in beyond)
+    yield from _unchanged_rows([entry for entry in ranked if entry not in beyond])
     yield ""
     yield (
         "Beyond noise: paired randomization test at a false discovery rate of 5 % over all tasks "
-        "(Benjamini-Hochberg). It needs at least 6 items of a task, better 10 to 20. Each interval "
-        "is its own row's 95 %: among many tasks, some exclude 0 by chance."
+        "(Benjamini-Hochberg). Within noise: the interval has no change of 15 points. Each "
+        "interval is its own row's 95 %: among many tasks, some exclude 0 by chance. It covers "
+        "other questions of the same tasks and levels."
     )
+    if comparison.power is not None:
+        yield comparison.power.advice
     yield comparison.excluded
+
+
+def _unchanged_rows(tasks: Sequence[tuple[str, Change]]) -> Iterator[Sequence[str]]:
+    """Yield the tasks that didn't change beyond noise, by what is known of them."""
+    listed = tasks
+    if len(tasks) > 2 * MAX_TASKS:
+        by_size = sorted(tasks, key=lambda entry: abs(entry[1].difference.value))
+        largest = by_size[-2 * MAX_TASKS :]
+        listed = [
+            entry for entry in tasks if entry in largest and entry[1].difference.value
+        ]
+    for verdict in (CANNOT_TELL, WITHIN_NOISE):
+        rows = [
+            _row(f"  {task}", change)
+            for task, change in listed
+            if change.verdict == verdict
+        ]
+        if rows:
+            yield from ("", verdict, *rows)
+    unlisted = len(tasks) - len(listed)
+    if unlisted:
+        less = "with a smaller change or none" if listed else "without a change"
+        yield f"  {unlisted} tasks {less}; --json has all"
 
 
 def _row(title: str, change: Change) -> list[str]:

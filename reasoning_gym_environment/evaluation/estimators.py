@@ -245,6 +245,9 @@ def sign_flip_p(differences: Sequence[float]) -> float:
     )
 
 
+FALSE_DISCOVERY_RATE = 0.05
+
+
 def discoveries(p_values: Mapping[str, float]) -> frozenset[str]:
     """Return the significant names at an expected share of 5 % false discoveries.
 
@@ -258,6 +261,6 @@ def discoveries(p_values: Mapping[str, float]) -> frozenset[str]:
     passing = [
         rank
         for rank, name in enumerate(ranked, start=1)
-        if p_values[name] <= 0.05 * rank / len(ranked)
+        if p_values[name] <= FALSE_DISCOVERY_RATE * rank / len(ranked)
     ]
     return frozenset(ranked[: max(passing, default=0)])

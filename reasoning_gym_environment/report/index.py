@@ -136,6 +136,7 @@ class GroupIndex:
         return Item(
             task=self._names[self._groups["task"][group]],
             question=self._groups["question"][group],
+            attempts=len(scored),
             solved=fmean(columns["solved"][each] for each in scored),
             score=fmean(columns["score"][each] for each in scored),
         )

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from random import Random
 
 import pytest
 from evaluation_values import item
@@ -91,7 +92,10 @@ def test_a_task_that_changed_beyond_noise_comes_first_in_the_table() -> None:
     lines = comparison_table(compared).splitlines()
     names = [line.split()[0] for line in lines if line.startswith("  ")]
     assert names[1:] == ["gcd", "ab", "lcm"]
-    assert "1 of 3 tasks changed beyond noise (solved)" in lines
+    assert (
+        "1 of 3 tasks changed beyond noise (solved); 2 have too few items to tell"
+        in lines
+    )
     assert "Excluded: 0 items only before, 0 only after, 0 unscored in one." in lines
 
 
@@ -120,7 +124,8 @@ def test_too_few_items_are_not_said_to_show_no_change() -> None:
         "(at least 6): evaluate both with a higher --limit (--env.num_eval_samples_per_task)"
     )
     start = lines.index(said)
-    assert [line.split()[0] for line in lines[start + 1 : start + 3]] == ["gcd", "lcm"]
+    assert lines[start + 1 : start + 3] == ["", "can't tell"]
+    assert [line.split()[0] for line in lines[start + 3 : start + 5]] == ["gcd", "lcm"]
     assert not any("within noise" in line or "changed" in line for line in lines)
 
 
@@ -227,3 +232,47 @@ def test_where_no_task_of_a_suite_has_twenty_items_all_have_a_weight() -> None:
         FixableError, match="no task has 20 items that all evaluations have scored"
     ):
         common_items([standing("one", gcd=[1] * 20), standing("none", gcd=[None] * 20)])
+
+
+def many(share: float, items: int, attempts: int, random: Random) -> list[StoredGroup]:
+    """Items of gcd that are solved with a probability."""
+    return [
+        item(*(float(random.random() < share) for _ in range(attempts)), key=str(n))
+        for n in range(items)
+    ]
+
+
+def test_no_change_is_told_only_where_the_interval_has_none() -> None:
+    random = Random(1)
+    for items, verdict in ((10, "can't tell"), (400, "within noise")):
+        compared = compare(many(0.5, items, 2, random), many(0.5, items, 2, random))
+        assert compared.tasks["gcd"].verdict == verdict
+        assert f"\n{verdict}\n" in comparison_table(compared)
+        assert compared.to_json()["tasks"]["gcd"]["verdict"] == verdict
+
+
+def test_the_advised_number_of_items_shows_the_change_four_times_of_five() -> None:
+    random = Random(2)
+    power = compare(many(0.5, 200, 4, random), many(0.65, 200, 4, random)).power
+    assert power.by_questions < 0.02
+    need = power.questions_for(0.15, 4)
+    assert need == pytest.approx(42, abs=4)
+    assert power.questions_for(0.15, 1) == pytest.approx(4 * need, rel=0.2)
+    assert f"takes about {need} questions of it with 4 attempts each." in power.advice
+    found = 0
+    for _ in range(200):
+        before, after = many(0.5, need, 4, random), many(0.65, need, 4, random)
+        found += bool(compare(before, after).tasks["gcd"].beyond_noise)
+    assert found / 200 == pytest.approx(0.8, abs=0.09)  # 3 standard errors
+
+
+def test_one_attempt_tells_how_many_items_it_takes_but_not_what_others_do() -> None:
+    random = Random(3)
+    power = compare(many(0.5, 100, 1, random), many(0.5, 100, 1, random)).power
+    assert power.by_attempts is None
+    need = power.questions_for(0.15, 1)
+    assert power.advice == (
+        "To see 15 points on one task with a probability of 80% takes about "
+        f"{need} questions of it with 1 attempt each; more attempts take fewer."
+    )
+    assert compare([item(1.0, key="a")], [item(0.0, key="a")]).power is None

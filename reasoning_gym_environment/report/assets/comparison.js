@@ -277,7 +277,7 @@ function changeColumns() {
       label: "Beyond noise",
       text: true,
       value: (row) => 10 * row.beyond + Math.abs(row.value),
-      cell: (row) => (row.beyond ? "yes" : "no"),
+      cell: (row) => (row.beyond ? "yes" : row.verdict === "can't tell" ? row.verdict : "no"),
     },
   ];
 }

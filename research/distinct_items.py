@@ -1,0 +1,181 @@
+"""Count how many different questions and items each level of each task has, in 200 draws.
+
+    python -m research.distinct_items FILE [TASK ...]
+
+Draws 200 training items of every level and of the default configuration, and writes
+distinct_items.csv beside this module. FILE keeps the drawn questions, so that the command goes on
+where it was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import csv
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from reasoning_gym_environment.errors import GenerationError
+from reasoning_gym_environment.problems.identity import (
+    IDENTITIES,
+    Identity,
+    with_renamed,
+)
+from reasoning_gym_environment.problems.seeds import training_seed
+from reasoning_gym_environment.problems.stream import skip_faulty
+from reasoning_gym_environment.records import Recipe
+from reasoning_gym_environment.sandbox.pool import (
+    Generate,
+    PoolSettings,
+    TaskPool,
+    generate_with_retry,
+)
+from reasoning_gym_environment.tasks.ladders import TaskLadder
+from reasoning_gym_environment.util.progress import with_progress
+
+DRAWS = 200
+PROCESSES = 2
+
+TABLE = Path(__file__).with_name("distinct_items.csv")
+
+EVALUATED = 20
+"""Items of an evaluation set, in the share of training items that it holds out."""
+
+
+def _hanoi(question: str) -> str:
+    return " ".join(re.findall(r"(\d+) (?:disks|pegs)", question))
+
+
+def _syllogism(question: str) -> str:
+    terms = r"\b(?!All|No|Some|are|not|Does|it|logically|follow|that|Yes|or)[a-z]{3,}"
+    statements = re.findall(r"^(?:\d\.)?.*\bare\b.*$", question, re.MULTILINE)
+    return with_renamed(terms)("\n".join(statements)) or ""
+
+
+_NAMES = with_renamed(r"\b(?!They|What|How|Who|Answer|Provide)[A-Z][a-z]+")
+
+TOO_FEW_ITEMS: Mapping[str, Identity] = {
+    "aiw": _NAMES,
+    "family_relationships": _NAMES,
+    "syllogism": _syllogism,
+    "tower_of_hanoi": _hanoi,
+}
+"""Tasks that have too few items to hold out copies, and rules that show it."""
+
+
+Part = tuple[str, int | None]
+"""A task, and a level or None for the default configuration."""
+
+
+def read_drawn(path: Path) -> dict[Part, list[str]]:
+    """Return the questions that were drawn of each part."""
+    if not path.exists():
+        return {}
+    with path.open(encoding="utf-8") as lines:
+        rows = [json.loads(line) for line in lines]
+    return {(row["task"], row["level"]): row["questions"] for row in rows}
+
+
+class Row(NamedTuple):
+    """A line of the table.
+
+    Attributes:
+        draws: items drawn.
+        questions, items: how many of them differ; items as their task's rule tells them apart.
+        held_out: whether the rule holds out copies: "yes", "no" as there are too few items, or
+            empty without a rule.
+        copies: share of the draws that copy one of the first EVALUATED, without these.
+    """
+
+    task: str
+    level: str
+    draws: int
+    questions: int
+    items: int
+    held_out: str
+    copies: str
+
+
+def count(task: str, level: int | None, questions: Sequence[str]) -> Row:
+    """Count the different questions and items among the drawn."""
+    rule = IDENTITIES.get(task) or TOO_FEW_ITEMS.get(task) or (lambda _: None)
+    items = [rule(question) or question for question in questions]
+    evaluated = {*items[:EVALUATED]}
+    copies = sum(item in evaluated for item in items[EVALUATED:])
+    share = copies / max(1, len(items) - EVALUATED)
+    held_out = "yes" if task in IDENTITIES else "no" if task in TOO_FEW_ITEMS else ""
+    return Row(
+        task=task,
+        level="default" if level is None else str(level),
+        draws=len(questions),
+        questions=len(set(questions)),
+        items=len(set(items)),
+        held_out=held_out,
+        copies=f"{share:.2f}",
+    )
+
+
+def write_table(drawn: Mapping[Part, Sequence[str]]) -> None:
+    rows = [count(*part, questions) for part, questions in drawn.items()]
+    with TABLE.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(Row._fields)
+        writer.writerows(sorted(rows, key=lambda row: (row.task, row.level)))
+
+
+async def draw(
+    generate: Generate, task: str, level: int | None, parameters: Any
+) -> list[str]:
+    """Return the questions of DRAWS training items, but for those that can't be made."""
+    questions = []
+    for index in range(DRAWS):
+        recipe = Recipe(
+            task=task,
+            seed=training_seed(0, "", task, index),
+            level=level,
+            parameters=parameters,
+        )
+        try:
+            problem = await generate_with_retry(generate, recipe)
+        except GenerationError as error:
+            print(f"left out: {error}")
+            continue
+        questions.append(problem.question)
+    return questions
+
+
+async def draw_all(path: Path, tasks: Sequence[str]) -> None:
+    """Draw the items of all parts that the file lacks, and add them to it."""
+    drawn = read_drawn(path)
+    places = asyncio.Semaphore(PROCESSES)
+    async with TaskPool(PoolSettings(processes=PROCESSES), Counter()) as pool:
+        ladders: dict[str, TaskLadder] = dict(await pool.ladders())
+        generate = skip_faulty(pool.generate, Counter())
+
+        async def one(task: str, level: int | None, parameters: Any) -> None:
+            async with places:
+                questions = await draw(generate, task, level, parameters)
+            row = {"task": task, "level": level, "questions": questions}
+            with path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
+
+        jobs = []
+        for task in tasks or sorted(ladders):
+            levels = ladders[task].levels
+            for level, parameters in ((None, {}), *enumerate(levels)):
+                if (task, level) not in drawn:
+                    jobs.append(one(task, level, parameters))
+        await with_progress(jobs, "levels")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("file", type=Path)
+    parser.add_argument("tasks", nargs="*")
+    options = parser.parse_args()
+    asyncio.run(draw_all(options.file, options.tasks))
+    write_table(read_drawn(options.file))
