@@ -133,7 +133,9 @@ def nameless_graph(edges: Iterable[Edge], vertices: Iterable[int]) -> str | None
     arcs = list(edges)
     if len(arcs) < LEAST_EDGES:
         return None
-    for _ in colors:
+    distinct = 0
+    while len(set(colors.values())) > distinct:  # another round would split no color
+        distinct = len(set(colors.values()))
         after: dict[int, list[str]] = {vertex: [] for vertex in colors}
         before: dict[int, list[str]] = {vertex: [] for vertex in colors}
         for one, other in arcs:

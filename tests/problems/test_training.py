@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from reasoning_gym_environment.errors import ConfigurationError
+from reasoning_gym_environment.problems import repeats
 from reasoning_gym_environment.problems.held_out import fixed_exclusions
 from reasoning_gym_environment.problems.options import TaskOptions
 from reasoning_gym_environment.problems.training import TrainingProblems
@@ -18,14 +19,14 @@ TASK = "simple_integration"
 
 
 async def started(
-    pool: TaskPool, counts: Counter[str], **changes: Any
+    pool: TaskPool, counts: Counter[str], *, task: str = TASK, **changes: Any
 ) -> TrainingProblems:
     options = TaskOptions(**changes)
     problems = TrainingProblems(
         options,
         pool,
         counts,
-        tasks=[TASK],
+        tasks=[task],
         seed=1,
         skip_faulty_items=True,
         max_token_length=1000,
@@ -93,3 +94,17 @@ async def test_hostile_task_parameters_are_refused(
         ):
             await started(pool, Counter(), task_parameters={TASK: {"symbols": value}})
     assert list(short_path.iterdir()) == []
+
+
+async def test_a_stream_tells_of_a_task_with_few_questions(
+    pool: TaskPool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(repeats, "WATCHED", 20)
+    few = {"min_numbers": 2, "max_numbers": 2, "min_value": 1, "max_value": 2}
+    problems = await started(pool, Counter(), task="gcd", task_parameters={"gcd": few})
+    asked = {(await problems.next()).question for _ in range(20)}
+    problems.close()
+    assert len(asked) == 4
+    assert "Few questions: 4 of the first 20 problems of gcd at its default differ" in (
+        caplog.text
+    )
