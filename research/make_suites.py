@@ -20,6 +20,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from msgspec import to_builtins
+
 from reasoning_gym_environment.errors import GenerationError
 from reasoning_gym_environment.evaluation.planning import planned_recipes
 from reasoning_gym_environment.problems.held_out import question_hash
@@ -27,6 +29,8 @@ from reasoning_gym_environment.problems.seeds import evaluation_recipe, redrawn_
 from reasoning_gym_environment.problems.sets import make_distinct
 from reasoning_gym_environment.problems.stream import skip_faulty
 from reasoning_gym_environment.problems.suites import (
+    LeftOut,
+    load_suite,
     question_sha256,
     suite_sha256,
     with_questions,
@@ -97,11 +101,20 @@ def planned(
     )
 
 
-def of_paper(path: Path, name: str) -> list[Planned]:
-    """Return the paper's recipes of one set, each once."""
+def of_paper(path: Path, name: str, left: Sequence[LeftOut]) -> list[Recipe]:
+    """Return the paper's recipes of one set, each once, but for those left out before."""
     items = [item for item in read_published(path) if item.set == name]
     recipes = {recipe_key(item.recipe): item.recipe for item in items}
-    return [(recipe, None) for recipe in recipes.values()]
+    for each in left:
+        recipe = Recipe(task=each.task, seed=each.seed, parameters=each.parameters)
+        recipes.pop(recipe_key(recipe), None)
+    return list(recipes.values())
+
+
+def left_out_before(name: str) -> list[LeftOut]:
+    """Return what the version before left out: it stays out, as an item that takes too long."""
+    before = VERSIONS[name] - 1
+    return load_suite(f"{name}@{before}").left_out if before else []
 
 
 def manifest(
@@ -140,7 +153,9 @@ def manifest(
 
 async def main(folder: Path, paper: Path | None, only: set[str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    pool = TaskPool(PoolSettings(processes=default_processes()), Counter())
+    # A busy machine must not leave out what takes longer there.
+    settings = PoolSettings(processes=default_processes(), generation_timeout=60.0)
+    pool = TaskPool(settings, Counter())
     await pool.start()
     try:
         await pool.discover(proven=proven_tasks())
@@ -176,11 +191,13 @@ async def main(folder: Path, paper: Path | None, only: set[str]) -> None:
         for name in {"paper-easy", "paper-hard"} & only:
             if paper is None:
                 continue
-            items = of_paper(paper, name)
+            before = left_out_before(name)
+            recipes = of_paper(paper, name, before)
             problems = await with_progress(
-                [make_or_fault(pool.generate, r) for r, _ in items], name
+                [make_or_fault(pool.generate, recipe) for recipe in recipes], name
             )
             kept, left = without_repeats(problems)
+            left = [*to_builtins(before), *left]
             about = (
                 f"the items of the reasoning-gym paper, set {name.partition('-')[2]}"
             )
