@@ -120,11 +120,15 @@ def count(task: str, level: int | None, questions: Sequence[str]) -> Row:
 
 
 def write_table(drawn: Mapping[Part, Sequence[str]]) -> None:
-    rows = [count(*part, questions) for part, questions in drawn.items()]
+    def order(part: Part) -> tuple[str, int]:
+        task, level = part
+        return task, -1 if level is None else level
+
+    rows = [count(*part, drawn[part]) for part in sorted(drawn, key=order)]
     with TABLE.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(Row._fields)
-        writer.writerows(sorted(rows, key=lambda row: (row.task, row.level)))
+        writer.writerows(rows)
 
 
 async def draw(

@@ -323,7 +323,7 @@ async def test_training_does_not_meet_the_evaluation_questions_of_the_tasks_it_d
     )
     for task, questions in kept.items():
         own = (item.problem for item in items if item.problem.recipe.task == task)
-        assert {question_hash(problem.question) for problem in own} == questions
+        assert {question_hash(problem.question) for problem in own} <= questions
 
 
 async def test_a_file_of_evaluation_items_has_what_an_evaluation_asks(
