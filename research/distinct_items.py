@@ -156,7 +156,9 @@ async def draw_all(path: Path, tasks: Sequence[str]) -> None:
     """Draw the items of all parts that the file lacks, and add them to it."""
     drawn = read_drawn(path)
     places = asyncio.Semaphore(PROCESSES)
-    async with TaskPool(PoolSettings(processes=PROCESSES), Counter()) as pool:
+    # A busy machine must not leave out what takes longer there.
+    settings = PoolSettings(processes=PROCESSES, generation_timeout=60.0)
+    async with TaskPool(settings, Counter()) as pool:
         ladders: dict[str, TaskLadder] = dict(await pool.ladders())
         generate = skip_faulty(pool.generate, Counter())
 
