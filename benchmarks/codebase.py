@@ -46,7 +46,7 @@ ENTRIES: dict[str, list[tuple[str, ...]]] = {
         ("commands.rescore.rescore_files",),
         ("commands.rescore.measure", "Baselines.at_threshold"),
         ("commands.rescore.measure", "metrics.evaluation_report"),
-        ("commands.rescore.measure", "metrics.evaluation_table"),
+        ("commands.rescore.measure", "tables.evaluation_table"),
         ("commands.rescore.measure", "store.write_metrics"),
         ("commands.export.main",),
         ("commands.report.main",),
