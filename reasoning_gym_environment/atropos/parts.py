@@ -121,6 +121,7 @@ def training_problems(
         seed=config.seed,
         skip_faulty_items=config.skip_faulty_items,
         max_token_length=config.max_token_length,
+        group_size=config.group_size,
     )
 
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from argparse import SUPPRESS, ArgumentTypeError, Namespace
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import chain, pairwise
+from itertools import chain
 from pathlib import Path
-from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigurationError, FixableError
+from ..evaluation.rows_for_model import rows_for_model
 from ..evaluation.store import read_results
 from ..inference.prompts import build_messages, resolve_system_prompt
 from ..integrations.nemo_gym import nemo_gym_row
@@ -22,7 +21,7 @@ from ..problems.repeats import repeat_warnings
 from ..problems.selection import select
 from ..problems.sets import make_problems, training_recipes
 from ..problems.stream import skip_faulty
-from ..records import Ladder, Problem, Recipe, recipe_key
+from ..records import Ladder, Problem, Recipe
 from ..sandbox.pool import Generate, TaskPool, generate_with_retry
 from ..settings import (
     EnvironmentSettings,
@@ -41,7 +40,7 @@ from ..storage.export import (
 from ..storage.rows import StoredGroup
 from ..util.command_line import Parser, number
 from ..util.progress import Progress, with_progress
-from ..util.values import escape_control_characters, group_by
+from ..util.values import escape_control_characters
 from ._evaluation_items import (
     evaluation_problems,
     planned_items,
@@ -130,6 +129,7 @@ def build_parser() -> Parser:
         "exclude_tasks",
         "task_parameters",
         "seed",
+        "group_size",
         "system_prompt",
         "eval_seed",
         "eval_difficulties",
@@ -158,15 +158,16 @@ def _add_levels(parser: Parser) -> None:
     )
     parser.option(
         "--from-evaluation",
-        "instead: each task at the level where this evaluation's model solves the --target share; "
-        "its tasks that are always or never solved are left out, and their category's others get "
-        "their problems",
+        "instead: each task at the levels that teach this evaluation's model, near the --target "
+        "share; tasks without such levels are left out, and their category's others get their "
+        "problems",
         type=Path,
         metavar="DIR",
     )
     parser.option(
         "--target",
-        "share of solved attempts to aim at (default: 0.5)",
+        "share of solved attempts to aim at, where groups of env.group_size keep 0.9 of the best "
+        "level's signal (default: 0.5)",
         type=number(float, gt=0, lt=1),
     )
 
@@ -198,10 +199,20 @@ async def make(
             task: selection.ladders[task] for task in sorted(selection.categories)
         }
         skipped: list[str] = []
+        parts: Sequence[tuple[Recipe, int]]
         if evaluated:
-            parts, skipped = aimed_parts(
-                evaluated, ladders, selection.categories, options
+            require_groups(config.group_size)
+            rows_wanted = rows_for_model(
+                evaluated,
+                ladders,
+                selection.categories,
+                target=0.5 if options.target is None else options.target,
+                count=options.count,
+                group_size=config.group_size,
             )
+            skipped = rows_wanted.lines(config.group_size)
+            skipped += not_evaluated(evaluated, ladders, source)
+            parts = rows_wanted.parts
             ladders = {part.task: ladders[part.task] for part, _ in parts}
         else:
             require_levels(levels, ladders)
@@ -322,104 +333,30 @@ def part_of(task: str, level: int | None, ladder: Ladder) -> Recipe:
     )
 
 
-def aimed_parts(
-    samples: Sequence[StoredGroup],
-    ladders: Mapping[str, Ladder],
-    categories: Mapping[str, str],
-    options: Namespace,
-) -> tuple[list[tuple[Recipe, int]], list[str]]:
-    """Choose for each evaluated task the level whose solved share is nearest to the target.
+def require_groups(group_size: int) -> None:
+    """Raise ConfigurationError for groups of one, which never have signal."""
+    if group_size == 1:
+        raise ConfigurationError(
+            "env.group_size must be ≥ 2 with --from-evaluation, got 1: no level gives a group of "
+            "one rollout signal; set the group size of your trainer"
+        )
 
-    A category has `--count` problems for each of its evaluated tasks, also if some are left out.
 
-    Returns:
-        Recipes with another seed and the number of their problems, and lines that name the tasks
-        left out and what to expect.
-    """
-    evaluated = group_by(
-        lambda sample: sample.task, (one for one in samples if one.scored)
-    )
-    target = 0.5 if options.target is None else options.target
-    nearest: dict[str, tuple[Recipe, float]] = {}
-    left_out: defaultdict[str, list[str]] = defaultdict(list)
-    tasks = [task for task in ladders if task in evaluated]
-    for task in tasks:
-        levels = solved_levels(evaluated[task], ladders[task])
-        between = [level for level in levels if 0.0 < level[1] < 1.0]
-        if between:
-            nearest[task] = min(between, key=lambda level: abs(level[1] - target))
-            continue
-        match {solved for _, solved in levels}:
-            case solved if not solved:
-                why = "evaluated at levels of another version"
-            case solved if len(solved) == 1:
-                why = "saturated" if 1.0 in solved else "hopeless"
-            case _:
-                why = "saturated at one level and hopeless at the next"
-        left_out[why].append(task)
-    parts = []
-    for tasks_of_category in group_by(lambda task: categories[task], tasks).values():
-        kept = [task for task in tasks_of_category if task in nearest]
-        total = options.count * len(tasks_of_category)
-        for n, task in enumerate(kept):
-            size = total * (n + 1) // len(kept) - total * n // len(kept)
-            parts.append((nearest[task][0], size))
-    notes = [
-        f"left out, {why}: {', '.join(names)}"
-        for why, names in sorted(left_out.items())
-    ]
-    empty = {categories[t] for t in tasks} - {categories[task] for task in nearest}
-    if empty:
-        notes.append(f"no task is left of: {', '.join(sorted(empty))}")
-    others = evaluated.keys() - ladders.keys()
+def not_evaluated(
+    samples: Iterable[StoredGroup], tasks: Collection[str], source: Path
+) -> list[str]:
+    """Return lines for evaluated tasks that were not asked for, and for those without score."""
+    evaluated = {sample.task for sample in samples if sample.scored}
+    lines = []
+    others = sorted(evaluated - set(tasks))
     if others:
-        notes.append(
-            f"left out, evaluated but not among these tasks: {', '.join(sorted(others))}"
+        lines.append(
+            f"left out, evaluated but not among these tasks: {', '.join(others)}"
         )
-    missing = len(ladders) - len(tasks)
+    missing = len(set(tasks) - evaluated)
     if missing:
-        notes.append(
-            f"left out, without a score in {options.from_evaluation}: {missing} tasks"
-        )
-    if parts:
-        share = fmean(
-            nearest[part.task][1] for part, count in parts for _ in range(count)
-        )
-        notes.append(f"the evaluated model solves {share:.0%} at these levels")
-    return sorted(parts, key=lambda part: part[0].task), notes
-
-
-def solved_levels(
-    samples: Sequence[StoredGroup], ladder: Ladder
-) -> list[tuple[Recipe, float]]:
-    """Return the levels of an evaluated task with their solved shares, interpolated between two.
-
-    Levels that had other parameters when they were evaluated are left out.
-    """
-    parts = group_by(lambda sample: recipe_key(replace(sample.recipe, seed=0)), samples)
-    levels: list[tuple[Recipe, float]] = []
-    for samples_of_part in parts.values():
-        part = replace(samples_of_part[0].recipe, seed=0)
-        if not _is_of_ladder(part, ladder):
-            continue
-        scored = [rollout for sample in samples_of_part for rollout in sample.scored]
-        levels.append((part, fmean(rollout.solved for rollout in scored)))
-    measured = sorted(
-        (part.level, share) for part, share in levels if part.level is not None
-    )
-    for (low, easy), (high, hard) in pairwise(measured):
-        for level in range(int(low) + 1, min(int(high), len(ladder))):
-            share = easy + (hard - easy) * (level - low) / (high - low)
-            levels.append((part_of(samples[0].task, level, ladder), share))
-    return levels
-
-
-def _is_of_ladder(part: Recipe, ladder: Ladder) -> bool:
-    """Return whether a level has the parameters of today; the default configuration always."""
-    if part.level is None:
-        return True
-    level = int(part.level)
-    return level < len(ladder) and ladder[level] == part.parameters
+        lines.append(f"left out, without a score in {source}: {missing} tasks")
+    return lines
 
 
 def row_of(problem: Problem, system_prompt: str, layout: str) -> dict[str, Any]:

@@ -351,6 +351,7 @@ class AsyncReasoningGym:
             tasks=options.tasks,
             seed=options.seed,
             skip_faulty_items=self._skip_faulty_items,
+            group_size=options.group_size,
         )
         await problems.prepare(with_ladders=False)
         problems.start_stream(

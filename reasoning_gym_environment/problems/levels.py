@@ -401,6 +401,11 @@ def curriculum_metrics(
         for task, one in details.items()
         if one["solved_share"] is not None
     }
+    signals = {
+        task: one["expected_signal"]
+        for task, one in details.items()
+        if one["expected_signal"] is not None
+    }
     by_category = group_by(lambda task: categories[task], movable)
     summary = {
         "total_tasks_tracked": stats["total_tasks_tracked"],
@@ -414,6 +419,11 @@ def curriculum_metrics(
             if shares
             else {}
         ),
+        **(
+            {"avg_expected_signal": sum(signals.values()) / len(signals)}
+            if signals
+            else {}
+        ),
         **{
             f"category/{name}/difficulty": sum(movable[task] for task in tasks)
             / len(tasks)
@@ -425,5 +435,6 @@ def curriculum_metrics(
             for task, difficulty in movable.items()
         },
         **{f"task/{task}/recent_accuracy": share for task, share in shares.items()},
+        **{f"task/{task}/expected_signal": signal for task, signal in signals.items()},
     }
     return {f"curriculum/{name}": float(value) for name, value in summary.items()}

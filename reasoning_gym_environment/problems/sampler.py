@@ -18,8 +18,9 @@ from msgspec import Struct
 
 from ..records import Recipe
 from ..util.values import shorten
+from .expected_signal import HALF_LIFE, SolvedShares
 from .levels import Amount, Count, DefaultLevels, LevelPolicy, LevelsState
-from .replay import HALF_LIFE, MemoryState, ReplayBuffer
+from .replay import MemoryState, ReplayBuffer
 from .seeds import SEED_BITS, hash_bits, training_seed
 
 FRESH_SHARE = 0.3
@@ -134,13 +135,19 @@ class SignalEstimates:
 
 
 class SamplerState(Struct):
-    """The stored state; signal rows are (task, level, groups with signal, without, last draw)."""
+    """The stored state.
+
+    Attributes:
+        signal: rows of task, level, groups with signal, groups without, last draw.
+        solved_shares: rows of task, level, groups, shares, pairs, last draw.
+    """
 
     run_seed: int
     replica: str
     draw: Count
     levels: LevelsState
     signal: list[tuple[str, Count | None, Amount, Amount, Count]]
+    solved_shares: list[tuple[str, Count | None, Amount, Amount, Amount, Count]]
     memory: MemoryState
 
 
@@ -179,7 +186,8 @@ class Sampler:
         self._levels = levels or DefaultLevels()
         self._overrides = overrides or {}
         self._signal = SignalEstimates(self._tasks) if by_signal else None
-        self._memory = ReplayBuffer(self._tasks)
+        self._solved_shares = SolvedShares(self._tasks)
+        self._memory = ReplayBuffer(self._tasks, self._solved_shares)
         self._draw = 0
 
     def next_recipe(self) -> Recipe:
@@ -265,12 +273,23 @@ class Sampler:
             ):
                 return None
             self._signal.report_result(task, level, draw, mixed=0 < solved < scored)
+        self._solved_shares.report_result(
+            task,
+            level,
+            draw,
+            solved=solved,
+            scored=scored,
+        )
         return self._levels.report_result(
             task,
             level,
             solved=solved,
             scored=scored,
         )
+
+    def expected_signal(self, task: str, position: float, size: int) -> float | None:
+        """Return the expected share of groups with signal: see `SolvedShares.expected_signal`."""
+        return self._solved_shares.expected_signal(task, position, size)
 
     def cap(self, task: str, top_level: int) -> bool:
         """Stop drawing levels of a task above `top_level`; return whether this is new."""
@@ -284,6 +303,7 @@ class Sampler:
             "draw": self._draw,
             "levels": self._levels.state_dict(),
             "signal": self._signal.state_dict() if self._signal else [],
+            "solved_shares": self._solved_shares.state_dict(),
             "memory": self._memory.state_dict(),
         }
 
@@ -304,6 +324,7 @@ class Sampler:
         self._replica = state["replica"]
         self._draw = state["draw"]
         self._levels.load_state_dict(state["levels"])
+        self._solved_shares.load_state_dict(state["solved_shares"])
         if self._signal:
             self._signal.load_state_dict(state["signal"])
             self._memory.load_state_dict(state["memory"], self._is_drawn)

@@ -43,7 +43,8 @@ def require_stream_state(state: Any) -> None:
     ]
     memory = sampler.memory
     dated += [
-        (f"the level of {shorten(task)}", since) for task, *_, since in memory.levels
+        (f"the level of {shorten(task)}", since)
+        for task, *_, since in sampler.solved_shares
     ]
     for recipe, _, _, _, _, since, *_ in (*memory.ready, *memory.awaited):
         dated.append((f"a problem of {read_recipe(recipe).task} in the memory", since))
@@ -63,6 +64,7 @@ class TrainingProblems:
         skip_faulty_items: whether to draw again where an item is known to be faulty.
         max_token_length: of prompt and completion; levels whose questions don't fit are left out.
             None if tokens are not counted.
+        group_size: rollouts of a group; None if unknown.
 
     Attributes:
         selection: the run's tasks; empty before `prepare`.
@@ -82,12 +84,14 @@ class TrainingProblems:
         seed: int,
         skip_faulty_items: bool,
         max_token_length: int | None = None,
+        group_size: int | None = None,
     ) -> None:
         self._options = options
         self._tasks = tasks
         self._seed = seed
         self._skip_faulty_items = skip_faulty_items
         self.max_token_length = max_token_length
+        self._group_size = group_size
         self.limit = f"max_token_length {max_token_length}"
         self._pool = pool
         self._counts = counts
@@ -278,13 +282,22 @@ class TrainingProblems:
         Returns:
             `curriculum_mode`, whether there is a curriculum. If so, `target_accuracy`,
             `total_tasks_tracked`, `tasks_with_adjustments`, `average_complexity` in [0, 1], and
-            `task_details` by task: `level`, `difficulty`, recent `solved_share` and more.
+            `task_details` by task: `level`, `difficulty`, recent `solved_share`, the share of
+            groups there that are expected to have signal as `expected_signal`, and more.
         """
         levels = self.selection.levels
         if not isinstance(levels, Curriculum):
             return {"curriculum_mode": False}
+        stats = levels.stats()
+        for task, details in stats["task_details"].items():
+            details["expected_signal"] = self._expected_signal(task, details["level"])
         target = self._options.curriculum_target_accuracy
-        return {"curriculum_mode": True, "target_accuracy": target, **levels.stats()}
+        return {"curriculum_mode": True, "target_accuracy": target, **stats}
+
+    def _expected_signal(self, task: str, position: float) -> float | None:
+        if self._sampler is None or self._group_size is None:
+            return None
+        return self._sampler.expected_signal(task, position, self._group_size)
 
     def state_dict(self, unfinished: Sequence[Problem]) -> dict[str, Any]:
         """Return the stream's state as JSON.

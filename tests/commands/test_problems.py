@@ -7,20 +7,12 @@ from typing import Any
 
 import pytest
 from datasets import load_from_disk
-from evaluation_values import item
-from msgspec.structs import replace
+from evaluation_values import sampled
 from pyarrow import parquet
 
-from reasoning_gym_environment.commands.problems import (
-    main,
-    require_levels,
-    solved_levels,
-)
+from reasoning_gym_environment.commands.problems import main, require_levels
 from reasoning_gym_environment.errors import ConfigurationError, FixableError
 from reasoning_gym_environment.problems.seeds import evaluation_seed
-from reasoning_gym_environment.records import Recipe
-from reasoning_gym_environment.storage.rows import StoredGroup
-from reasoning_gym_environment.tasks.catalogue import bundled_snapshot
 
 SMALL = ["--env.task_processes", "1", "--count", "12"]
 COINS = [
@@ -98,42 +90,18 @@ def test_levels_that_some_task_lacks_are_refused() -> None:
     )
 
 
-def sampled(task: str, level: int | None, *scores: float | None) -> StoredGroup:
-    """An evaluation's sample at a level of the task's ladder."""
-    snapshot = bundled_snapshot()
-    assert snapshot is not None
-    parameters = {} if level is None else snapshot.ladders[task].levels[level]
-    recipe = Recipe(task=task, seed=level or 3, level=level, parameters=parameters)
-    return replace(item(*scores, task=task, difficulty=level and 0.5), recipe=recipe)
-
-
-def test_solved_shares_are_interpolated_between_evaluated_levels() -> None:
-    samples = [
-        sampled("gcd", None, 1.0, 0.0),
-        sampled("gcd", 0, 1.0, 1.0),
-        sampled("gcd", 3, 0.0, 1.0, None),
-        sampled("gcd", 3, 0.0, 0.0),
-        sampled("gcd", 5, 1.0),  # beyond this version's ladder
-    ]
-    ladder = [sampled("gcd", level, 1.0).recipe.parameters for level in range(4)]
-    found = [
-        (part.level, solved) for part, solved in solved_levels(samples, tuple(ladder))
-    ]
-    assert found == [(None, 0.5), (0, 1.0), (3, 0.25), (1, 0.75), (2, 0.5)]
-
-
 @pytest.mark.processes
-def test_rows_are_at_the_level_where_the_evaluated_model_solves_the_target(
+def test_rows_are_at_the_levels_that_teach_the_evaluated_model(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    half = (1.0, 0.0) * 4
+    most = (1.0,) * 7 + (0.0,)
+    few = (0.0,) * 7 + (1.0,)
     samples = [
-        *(
-            sampled("coin_flip", level, *scores)
-            for level, scores in ((0, (1.0,)), (5, (0.0,)))
-        ),
+        *(sampled("coin_flip", 0, *most, seed=seed) for seed in range(1, 100, 2)),
+        *(sampled("coin_flip", 5, *few, seed=seed) for seed in range(1, 100, 2)),
         *(sampled("gcd", level, 1.0) for level in (0, 3)),
-        *(sampled("lcm", level, 1.0 - level, 1.0 - level, 0.0) for level in (0, 1)),
-        *(sampled("products", level, 1.0 - level) for level in (0, 1)),
+        *(sampled("lcm", 1, *half, seed=seed) for seed in range(1, 20, 2)),
         *(sampled("number_sorting", level, 0.0) for level in (0, 1)),
         sampled("base_conversion", None, 1.0),
     ]
@@ -142,32 +110,39 @@ def test_rows_are_at_the_level_where_the_evaluated_model_solves_the_target(
     (evaluation / "samples.jsonl").write_text(
         "".join(sample.line() for sample in samples)
     )
-    tasks = "coin_flip,gcd,lcm,products,number_sorting,leg_counting"
+    tasks = "coin_flip,gcd,lcm,number_sorting,leg_counting"
     options = ["--env.include_tasks", tasks, "--env.num_eval_samples_per_task", "1"]
-    options += [
-        "--from-evaluation",
-        str(evaluation),
-        "--target",
-        "0.6",
-        "--format",
-        "verl",
-    ]
+    source = ["--from-evaluation", str(evaluation)]
+    options += [*source, "--target", "0.65", "--format", "verl"]
     assert main([*SMALL, *options, "-o", str(out)]) == 0
     recipes = [
         json.loads(r["reward_model"]["ground_truth"])
         for r in parquet.read_table(out).to_pylist()
     ]
     made = [(recipe["task"], recipe["level"]) for recipe in recipes]
-    # 36 problems of arithmetic for gcd, lcm and products, of which only lcm stays
-    assert Counter(made) == {("coin_flip", 2): 12, ("lcm", 0): 36}
-    assert capsys.readouterr().out.splitlines()[1:7] == [
-        "left out, hopeless: number_sorting",
-        "left out, saturated: gcd",
-        "left out, saturated at one level and hopeless at the next: products",
+    # 24 problems of arithmetic for gcd and lcm, of which only lcm stays
+    assert Counter(made) == {
+        ("coin_flip", 1): 4,
+        ("coin_flip", 2): 8,
+        ("lcm", 1): 24,
+    }
+    said = capsys.readouterr().out.splitlines()
+    assert said[1:4] == [
+        "no level teaches, always solved: gcd",
+        "no level teaches, never solved: number_sorting",
         "no task is left of: algorithmic",
+    ]
+    assert [line.split()[:4] for line in said[5:7]] == [
+        ["coin_flip", "-", "-", "1.70"],
+        ["lcm", "-", "-", "1.00"],
+    ]
+    assert said[7].endswith(" of groups of 8 have signal")
+    assert said[8:10] == [
         "left out, evaluated but not among these tasks: base_conversion",
         f"left out, without a score in {evaluation}: 1 tasks",
     ]
+    with pytest.raises(ConfigurationError, match=r"env\.group_size must be ≥ 2"):
+        main([*SMALL, *options, "--env.group_size", "1", "-o", str(out), "--force"])
 
 
 @pytest.mark.processes

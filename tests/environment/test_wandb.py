@@ -222,6 +222,7 @@ async def test_a_replica_logs_the_curriculum_under_the_same_keys_as_any_other(
         "curriculum/tasks_with_adjustments": 1,
         "curriculum/target_accuracy": 0.6,
         "curriculum/avg_complexity": details["difficulty"],
+        "curriculum/avg_expected_signal": details["expected_signal"],
         "sampling/asked_again": 0,
         "sampling/fresh_with_signal": 0,
     }

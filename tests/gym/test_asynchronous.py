@@ -277,15 +277,19 @@ async def test_a_stream_follows_its_results_and_resumes(gym: AsyncReasoningGym) 
         "tasks": ["gcd"],
         "complexity_mode": "curriculum",
         "seed": 3,
+        "group_size": 8,
     }
     stream = await gym.stream(**options)
-    for _ in range(20):
+    for _ in range(80):  # the first 32 were drawn at the first level
         stream.observe(await stream.next(), solved=8, attempts=8)
-    assert stream.levels()["task_details"]["gcd"]["level"] > 0
+    details = stream.levels()["task_details"]["gcd"]
+    assert details["level"] > 0
+    assert 0 < details["expected_signal"] < 0.5
     last = await stream.next()
     state = stream.state_dict([last])
     other = await gym.stream(**options)
     other.load_state_dict(state)
+    assert other.levels() == stream.levels()
     following = [last] + [await stream.next() for _ in range(3)]
     assert [await other.next() for _ in range(4)] == following
     with pytest.raises(

@@ -11,6 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reasoning_gym_environment.demo.policy import Learner, Skill
+from reasoning_gym_environment.problems.expected_signal import (
+    SolvedShares,
+    signal_probability,
+)
 from reasoning_gym_environment.problems.levels import (
     Curriculum,
     LevelPolicy,
@@ -21,7 +25,6 @@ from reasoning_gym_environment.problems.replay import (
     MAX_PROBLEMS,
     WAIT,
     ReplayBuffer,
-    signal_probability,
 )
 from reasoning_gym_environment.problems.sampler import (
     FRESH_SHARE,
@@ -200,10 +203,12 @@ def test_nothing_is_lost_where_problems_are_alike() -> None:
 
 
 def test_a_problems_own_results_count_for_hundreds_of_draws() -> None:
-    memory = ReplayBuffer(TASKS)
+    shares = SolvedShares(TASKS)
+    memory = ReplayBuffer(TASKS, shares)
     for draw, solved in enumerate([0, SIZE] * 50 + [SIZE - 1, 4]):
         recipe = Recipe(task="gcd", seed=draw, level=0)
         memory.report_result(recipe, draw, solved=solved, scored=SIZE, step=None)
+        shares.report_result("gcd", 0, draw, solved=solved, scored=SIZE)
     draw += 2 * WAIT
     chance, half_solved = memory.best("gcd", draw)
     assert half_solved == recipe
@@ -214,7 +219,7 @@ def test_a_problems_own_results_count_for_hundreds_of_draws() -> None:
 
 
 def test_a_memory_that_knows_nothing_offers_nothing() -> None:
-    assert ReplayBuffer(TASKS).best("gcd", 10**6) == (0.0, None)
+    assert ReplayBuffer(TASKS, SolvedShares(TASKS)).best("gcd", 10**6) == (0.0, None)
 
 
 def test_the_account_tells_fresh_groups_from_those_asked_again() -> None:

@@ -83,7 +83,8 @@ def test_reading_the_state_draws_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    "key", ["run_seed", "replica", "draw", "levels", "signal", "memory"]
+    "key",
+    ["run_seed", "replica", "draw", "levels", "signal", "solved_shares", "memory"],
 )
 def test_a_state_with_a_missing_key_is_refused(key: str) -> None:
     state = learning().state_dict()

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from reasoning_gym_environment.records import Recipe, Status
 from reasoning_gym_environment.storage.rows import StoredGroup, StoredRollout
+from reasoning_gym_environment.tasks.catalogue import bundled_snapshot
 
 NUMBERS = itertools.count()
 
@@ -74,3 +75,17 @@ def item(
     """One attempt for each score; the key is what was asked."""
     outcomes = (outcome(score, question=key) for score in scores)
     return sample(*outcomes, task=task, difficulty=difficulty)
+
+
+def sampled(
+    task: str,
+    level: int | None,
+    *scores: float | None,
+    seed: int = 3,
+) -> StoredGroup:
+    """A sample at a level of a task's ladder."""
+    snapshot = bundled_snapshot()
+    assert snapshot is not None
+    parameters = {} if level is None else snapshot.ladders[task].levels[level]
+    recipe = Recipe(task=task, seed=seed, level=level, parameters=parameters)
+    return replace(item(*scores, task=task, difficulty=level and 0.5), recipe=recipe)
