@@ -5,24 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import fields
-from functools import partial
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
-from ..errors import ConfigurationError, FixableError, GenerationError
-from ..problems.held_out import held_out_hashes
-from ..problems.suites import built_in, load_suite, question_sha256
+from ..errors import ConfigurationError, FixableError
 from ..proof.checks import DEFAULT_ITEMS, Check, summaries
 from ..proof.findings import Finding, known_findings
 from ..proof.proving import Proofs, prove_tasks
-from ..records import Fault, Recipe
-from ..sandbox.pool import TaskPool, generate_with_retry
+from ..proof.rows import CheckedRows, check_rows
+from ..sandbox.pool import TaskPool
 from ..settings import (
     EnvironmentSettings,
     add_settings,
@@ -30,11 +25,9 @@ from ..settings import (
     read_environment,
 )
 from ..tasks.modules import proof_file
-from ..tasks.recipes import read_recipe
 from ..util.command_line import Parser, number
 from ..util.files import require_place
-from ..util.progress import with_progress
-from ..util.values import escape_control_characters, replace_surrogates, shorten, table
+from ..util.values import escape_control_characters, table
 from ._evaluation_items import evaluation_set
 
 
@@ -164,15 +157,6 @@ def as_json(proofs: Proofs) -> str:
     )
 
 
-class RowFinding(NamedTuple):
-    """What is wrong with a row; `kind` is a `FaultKind`, or evaluation, repeat or unreadable."""
-
-    row: int
-    task: str
-    kind: str
-    detail: str
-
-
 def prove_rows(path: Path, config: EnvironmentSettings, *, as_json: bool) -> int:
     """Print what is wrong with the rows of a file; return 1 if there is anything."""
     try:
@@ -186,115 +170,32 @@ def prove_rows(path: Path, config: EnvironmentSettings, *, as_json: bool) -> int
             ]
     except (OSError, ValueError) as error:  # pyarrow's errors are ValueErrors
         raise FixableError(f"{path} can't be read: {error}") from error
-    found = asyncio.run(check_rows(rows, config))
+    checked = asyncio.run(checked_rows(rows, config))
     if as_json:
-        findings = [finding._asdict() for finding in found]
-        print(json.dumps({"rows": len(rows), "findings": findings}, indent=1))
+        print(json.dumps(rows_json(checked), indent=1))
     else:
         lines = [
-            f"row {row}: {task} {kind}: {detail}" for row, task, kind, detail in found
+            f"row {row}: {task} {kind}: {detail}"
+            for row, task, kind, detail in checked.findings
         ]
-        kinds = Counter(finding.kind for finding in found).most_common()
-        numbers = (
-            ", ".join(f"{count} {kind}" for kind, count in kinds) or "nothing found"
-        )
-        print(
-            escape_control_characters(
-                "\n".join([*lines, f"{len(rows)} rows: {numbers}"])
-            )
-        )
-    return 1 if found else 0
+        print(escape_control_characters("\n".join([*lines, checked.summary()])))
+    return 1 if checked.findings else 0
 
 
-async def check_rows(
-    rows: Sequence[Any], config: EnvironmentSettings
-) -> list[RowFinding]:
-    """Return what is wrong with rows of NeMo Gym, verl, or any with a recipe or an entry."""
-    findings: list[RowFinding] = []
-    first: dict[tuple[str, str], int] = {}
-    suites: dict[tuple[str, str], str] = {}
-    # The smallest come last, so that an item has the name of its smallest suite.
-    for suite_name in reversed(built_in()):
-        for recipe, _, digits in load_suite(suite_name).items():
-            suites[recipe.task, digits] = suite_name
+async def checked_rows(rows: Sequence[Any], config: EnvironmentSettings) -> CheckedRows:
+    """Check rows in processes of their own."""
     async with TaskPool(pool_settings(config), Counter()) as pool:
         ladders = {
             task: ladder.levels for task, ladder in (await pool.ladders()).items()
         }
         evaluated = evaluation_set(pool, config, ladders)
-        jobs = [_asked(row, pool, ladders) for row in rows]
-        for number, asked in enumerate(await with_progress(jobs, "rows"), start=1):
-            if isinstance(asked, str):
-                findings.append(RowFinding(number, "", "unreadable", asked))
-                continue
-            recipe, question, answer, fault = asked
-            hashes = held_out_hashes(recipe.task, question, answer)
-            name = partial(RowFinding, number, recipe.task)
-            suite = suites.get((recipe.task, question_sha256(question)[:8]))
-            if fault is not None:
-                findings.append(name(fault.kind.value, fault.detail))
-            if suite is not None:
-                findings.append(name("evaluation", f"in the suite {suite}"))
-            elif recipe.is_evaluation:
-                findings.append(name("evaluation", "its seed is never trained on"))
-            elif hashes & await evaluated.questions(recipe.task):
-                findings.append(
-                    name("evaluation", "in the evaluation set of these settings")
-                )
-            before = first.setdefault((recipe.task, question), number)
-            if before < number:
-                findings.append(name("repeat", f"asks what row {before} asks"))
-    return findings
+        return await check_rows(rows, pool, ladders, evaluated)
 
 
-async def _asked(
-    row: Any, pool: TaskPool, tasks: Collection[str]
-) -> tuple[Recipe, str, str | None, Fault | None] | str:
-    """Return a row's recipe, question, answer and fault, or why not; an entry's seed is 0."""
-    objects = list(_objects(row))
-    for each in objects:
-        if {"task", "seed"} <= each.keys() <= {field.name for field in fields(Recipe)}:
-            try:
-                made = await generate_with_retry(pool.generate, read_recipe(each))
-            except (GenerationError, ValueError) as error:
-                return str(error)
-            if objects[0].get("question") not in (None, made.question):
-                return "its recipe makes another question with the installed library"
-            return made.recipe, made.question, made.oracle, made.fault
-    for each in objects:
-        metadata = _parsed(each.get("metadata"))
-        if isinstance(metadata, dict) and isinstance(
-            question := each.get("question"), str
-        ):
-            task = str(metadata.get("source_dataset"))
-            if task not in tasks:
-                return f"metadata.source_dataset is not a task: {shorten(task)}"
-            try:
-                fault = await pool.fault_of(task, {**each, "metadata": metadata})
-            except GenerationError as error:
-                return f"{task}: its entry can't be checked ({error})"
-            question, answer = (
-                replace_surrogates(str(t))[0] for t in (question, each.get("answer"))
-            )
-            return Recipe(task=task, seed=0), question, answer, fault
-    return "it has neither a recipe nor an entry of reasoning-gym"
-
-
-def _objects(value: Any, depth: int = 4) -> Iterator[dict[str, Any]]:
-    """Yield an object and those in it, also as JSON text: frameworks nest and encode them."""
-    value = _parsed(value)
-    if isinstance(value, dict) and depth:
-        yield value
-        for inner in value.values():
-            yield from _objects(inner, depth - 1)
-
-
-def _parsed(value: Any) -> Any:
-    """Parse a JSON object's text; any other value stays."""
-    with suppress(ValueError, RecursionError):
-        return (
-            json.loads(value)
-            if isinstance(value, str) and value.startswith("{")
-            else value
-        )
-    return value
+def rows_json(checked: CheckedRows) -> dict[str, Any]:
+    """Return the findings, and which rows could not be checked, as JSON."""
+    return {
+        "rows": checked.rows,
+        "findings": [finding._asdict() for finding in checked.findings],
+        "not_checked": [one._asdict() for one in checked.unchecked],
+    }

@@ -10,7 +10,7 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from reasoning_gym_environment.commands.prove import check_rows, prove_rows
+from reasoning_gym_environment.commands.prove import checked_rows, prove_rows
 from reasoning_gym_environment.errors import FixableError
 from reasoning_gym_environment.inference.prompts import build_messages
 from reasoning_gym_environment.integrations.nemo_gym import nemo_gym_row
@@ -84,14 +84,26 @@ async def test_faults_evaluation_questions_and_repeats_are_named(
         (5, "gcd", "evaluation"),
         (6, "power_function", "ambiguous"),
         (7, "ab", "unanswerable"),
-        *((row, "", "unreadable") for row in range(8, 12)),
+        (8, "gcd", "changed"),
+        (8, "gcd", "repeat"),
+        *((row, "", "unreadable") for row in range(9, 12)),
+        (12, "letter_jumble", "changed"),
         (12, "letter_jumble", "evaluation"),
         (13, "", "unreadable"),
     ]
-    details = {finding["row"]: finding["detail"] for finding in found["findings"]}
+    unknown = "no verifier knows more than the row"
+    assert [(one["row"], one["reason"]) for one in found["not_checked"]] == [
+        (4, unknown),
+        (5, unknown),
+    ]
+    details = {
+        finding["row"]: finding["detail"]
+        for finding in found["findings"]
+        if finding["kind"] != "repeat" or finding["row"] == 2
+    }
     assert details[2] == "asks what row 1 asks"
     assert details[5] == "in the suite small"
-    assert details[8] == "its recipe makes another question with the installed library"
+    assert details[8].startswith("it should ask 'Find the Greatest")
     assert details[9] == "power_function: its entry can't be checked (KeyError: 'base')"
 
 
@@ -102,7 +114,7 @@ async def test_an_entry_whose_check_takes_too_long_is_named() -> None:
     config = CONFIG.model_copy(
         update={"generation_timeout": 1.0, "num_eval_samples_per_task": 0}
     )
-    [found] = await check_rows([json.dumps(slow)], config)
+    [found] = (await checked_rows([json.dumps(slow)], config)).findings
     assert found.detail.endswith("its entry can't be checked (no reply within 1 s)")
 
 
