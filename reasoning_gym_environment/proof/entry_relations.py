@@ -1,7 +1,8 @@
 """What holds between question, answer and metadata in every entry of a task.
 
 Metadata often repeats the answer, or the numbers that the question has. What holds in all of a few
-fresh entries, of the default configuration and of two levels, is expected of an entry from outside.
+fresh entries, of the default configuration and of three levels, is expected of an entry from
+outside.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from ..util.values import shorten
 
 DEFAULT_SAMPLES = 8
 LEVEL_SAMPLES = 4
-"""Fresh entries of the default configuration, and of each of two levels."""
+"""Fresh entries of the default configuration, and of each of three levels."""
 
 FEWEST_SAMPLES = 8
 """With fewer entries, nothing is concluded."""
@@ -71,7 +72,7 @@ class Relations:
         """Return what an entry's answer contradicts; empty if nothing."""
         for name, writing in self.answer_is:
             expected = _written(entry["metadata"].get(name), writing)
-            if expected is not None and expected != entry["answer"]:
+            if expected is not None and not _are_equal(expected, entry["answer"]):
                 return (
                     f"its answer {shorten(entry['answer'])} is not metadata.{name}, "
                     f"{shorten(expected)}"
@@ -104,7 +105,7 @@ async def learn_relations(pool: TaskPool, task: str, ladder: Ladder) -> Relation
     configurations: list[tuple[int | None, Mapping[str, Any], int]] = [
         (None, {}, DEFAULT_SAMPLES)
     ]
-    for level in sorted({0, len(ladder) // 2}):
+    for level in sorted({0, len(ladder) // 2, len(ladder) - 1}):
         configurations.append((level, ladder[level], LEVEL_SAMPLES))
     entries = []
     for at, parameters, count in configurations:
@@ -115,9 +116,13 @@ async def learn_relations(pool: TaskPool, task: str, ladder: Ladder) -> Relation
                 level=at,
                 parameters=parameters,
             )
-            with suppress(GenerationError, ValueError, SyntaxError):
-                inspected = await pool.inspect(recipe)
-                entries.append(ast.literal_eval(inspected.content))
+            try:
+                content = (await pool.inspect(recipe)).content
+            except GenerationError:
+                break  # a level may take long
+            # Other values than plain ones have no literal.
+            with suppress(ValueError, SyntaxError):
+                entries.append(ast.literal_eval(content))
     return relations_of(entries)
 
 
@@ -148,6 +153,16 @@ def relations_of(entries: Sequence[Mapping[str, Any]]) -> Relations:
         beginning=_common_beginning(questions),
         end=_common_beginning([text[::-1] for text in questions])[::-1],
     )
+
+
+def _are_equal(text: str, other: str) -> bool:
+    """Return whether texts are equal, or the same number: 12.0 is 12."""
+    if text == other:
+        return True
+    try:
+        return float(text) == float(other)
+    except ValueError:
+        return False
 
 
 def _common_beginning(texts: Sequence[str]) -> str:

@@ -34,6 +34,16 @@ FEW_DOUBTED = 4
 otherwise it is the parameters that differ."""
 
 
+NO_VERDICT = {
+    Status.TIMEOUT,
+    Status.OUT_OF_MEMORY,
+    Status.CRASHED,
+    Status.VERIFIER_ERROR,
+    Status.UNSCORED,
+}
+"""Of an entry's own answer: its verifier may need parameters that the entry doesn't name."""
+
+
 class RowFinding(NamedTuple):
     """What is wrong with a row.
 
@@ -295,7 +305,10 @@ class _Source:
 async def _wrong_answers(
     said: Row, problem: Problem, pool: TaskPool
 ) -> list[tuple[str, str]]:
-    """Return which answers and demonstrations of a row don't solve its problem."""
+    """Return which answers and demonstrations of a row don't solve its problem.
+
+    Raises GenerationError if scoring fails on our side.
+    """
     verdicts = await verify_in_tags(problem, said.answers, pool)
     pairs = [*zip(said.answers, verdicts, strict=True)]
     shown = await verify_texts(
@@ -309,6 +322,11 @@ async def _wrong_answers(
         (answer if answer is not None else text, verdict)
         for text, (answer, verdict) in zip(said.demonstrations, shown, strict=True)
     ]
+    for _, verdict in pairs:
+        if verdict.status is Status.UNSCORED:  # on our side: it says nothing of the row
+            raise GenerationError(
+                f"{problem.recipe.task}: its answer can't be scored ({verdict.detail})"
+            )
     return [
         ("wrong", _refusal(answer, verdict, problem.oracle))
         for answer, verdict in pairs
@@ -353,6 +371,9 @@ async def _verify_entry(
         oracle=row.answer,
         entry=pickle.dumps(restored),
     )
+    own = await verify_in_tags(problem, [str(row.answer)], pool)
+    if own[0].status in NO_VERDICT:
+        return f"the default verifier has no verdict ({own[0].status.value})"
     refused = await _wrong_answers(said, problem, pool)
     if refused:
         row.doubts += refused

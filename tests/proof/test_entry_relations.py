@@ -34,6 +34,7 @@ def test_contradictions_name_the_field() -> None:
     sound = entry(50)
     assert relations.confirms(sound)
     assert not relations.wrong_answer(sound)
+    assert not relations.wrong_answer(entry(50, answer="400.0"))
     assert not relations.changed_question(sound)
     wrong = entry(50, answer="401")
     assert (

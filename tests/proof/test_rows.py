@@ -115,6 +115,20 @@ async def test_entries_are_held_against_verifier_and_metadata(pool: TaskPool) ->
     )
 
 
+async def test_a_verifier_that_raises_finds_no_answer_wrong(pool: TaskPool) -> None:
+    """It expects words of four letters, as the default configuration has."""
+    recipe = Recipe(
+        task="word_ladder",
+        seed=SEED,
+        parameters={"min_word_length": 5, "max_word_length": 5},
+    )
+    entry = json.loads(json.dumps(pickle.loads((await pool.generate(recipe)).entry)))
+    found = await checked(pool, [entry])
+    assert not found.findings
+    [unchecked] = found.unchecked
+    assert unchecked.reason == "the default verifier has no verdict (verifier_error)"
+
+
 async def test_an_entry_whose_seed_is_known_is_made_again(pool: TaskPool) -> None:
     entry = await entry_of(pool, "chain_sum")
     entry["metadata"]["source_index"] = 4
