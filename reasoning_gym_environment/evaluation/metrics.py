@@ -13,7 +13,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from ..records import ATROPOS_SOLVED_SCORE, FORMAT_FAILURES, Status
-from ..storage.rows import StoredGroup
+from ..storage.rows import StoredGroup, StoredRollout
 from ..tasks.facts import LIBRARY, floors, level_floors
 from ..util.values import group_by
 from .estimators import Clusters, Estimate, macro_share, pass_at_k, share
