@@ -247,7 +247,9 @@ def _overlap_findings(
     # With so many equally likely questions, evaluation has the share that it may have.
     wanted = math.ceil(evaluated / -math.log(1 - MOST_COMMON))
     enough = [
-        one for one in ladder if _distinct_share(one) > wanted_distinct_share(wanted)
+        one
+        for one in ladder
+        if _distinct_share(one) > wanted_distinct_share(wanted, len(one.questions))
     ]
     few = level.level is None and len(enough) > len(ladder) / 2
     for what, common in zip(("questions", "answers"), overlaps(level), strict=True):
@@ -267,9 +269,11 @@ def _overlap_findings(
         )
 
 
-def wanted_distinct_share(wanted: int) -> float:
-    """Return the share of distinct questions in a level's draws of so many equally likely ones."""
-    return wanted / DRAWS * -math.expm1(-DRAWS / wanted) if wanted else 0.0
+def wanted_distinct_share(wanted: int, draws: int) -> float:
+    """Return the expected share of distinct questions in draws of so many equally likely ones."""
+    if not wanted or not draws:
+        return 0.0
+    return wanted / draws * -math.expm1(-draws / wanted)
 
 
 def _distinct_share(level: LevelProof) -> float:

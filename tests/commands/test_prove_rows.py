@@ -110,7 +110,9 @@ async def test_faults_evaluation_questions_and_repeats_are_named(
 @pytest.mark.processes
 async def test_an_entry_whose_check_takes_too_long_is_named() -> None:
     letters = "".join(map(chr, range(65, 91)))
-    slow = entry("propositional_logic", "Which follows?", premises=[letters])
+    slow = entry(
+        "propositional_logic", "Which follows?", premises=[letters], example_answer="A"
+    )
     config = CONFIG.model_copy(
         update={"generation_timeout": 1.0, "num_eval_samples_per_task": 0}
     )

@@ -178,7 +178,7 @@ async def test_one_long_question_caps_nothing(bench: Any, url: str) -> None:
     async with bench.environment(url, **settings) as env:
         drawn = [p.recipe.level for p in await problems(env, 150)]
     assert env.statistics.counts["sampling/prompts_too_long"] > 0
-    assert set(drawn[-60:]) == set(range(7))
+    assert set(drawn[-60:]) == set(range(4))
 
 
 async def test_the_first_level_is_found_where_all_above_are_too_long(

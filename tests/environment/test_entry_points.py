@@ -112,7 +112,8 @@ def test_the_tasks_are_listed_as_json_with_reasons() -> None:
     } == known_categories()
     for task in tasks.values():
         assert task["used"] == (task["reason"] == "")
-        assert len(task.get("levels", ())) >= 3 or task["name"] in ("bf", "composite")
+        levels = len(task.get("levels", ()))
+        assert levels >= 3 or task["name"] in ("aiw", "bf", "composite")
     sums = tasks["chain_sum"]
     assert (
         sums.items()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reasoning_gym_environment.commands.problems import evaluation_set
+from reasoning_gym_environment.commands._evaluation_items import evaluation_set
 from reasoning_gym_environment.inference.prompts import build_messages
 from reasoning_gym_environment.integrations.nemo_gym import nemo_gym_row
 from reasoning_gym_environment.integrations.shared import problem_row

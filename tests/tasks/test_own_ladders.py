@@ -1,6 +1,5 @@
 """Our own ladders get harder with every level, and their items are sound."""
 
-import ast
 import asyncio
 import itertools
 import json
@@ -24,6 +23,7 @@ Levels: TypeAlias = list[list[Problem]]
 
 SEEDS = [2 * seed for seed in range(5, 21)]
 
+
 RULES = {
     0: "x",
     1: "[x[2]]",
@@ -42,17 +42,6 @@ RULES = {
     16: "[2 * x[0] - 4]",
 }
 """The shortest Python expressions of the rules of `list_functions`."""
-
-
-def size(rule: str) -> int:
-    return sum(1 for _ in ast.walk(ast.parse(rule, mode="eval")))
-
-
-def rule_size(problem: Problem) -> float:
-    """Return the mean size of the rules that a problem's level may draw."""
-    return mean(
-        size(RULES[number]) for number in problem.recipe.parameters["functions"]
-    )
 
 
 def entry(problem: Problem) -> dict[str, Any]:
@@ -86,12 +75,14 @@ RISES: Mapping[str, Callable[[Problem], float]] = {
     ),
     "gsm_symbolic": operations,
     "knight_swap": lambda problem: len(json.loads(str(problem.oracle))),
-    "list_functions": rule_size,
     "rush_hour": lambda problem: entry(problem)["metadata"]["min_moves"],
     "time_intervals": elapsed,
     "word_ladder": lambda problem: str(problem.oracle).count(","),
 } | dict.fromkeys(MEASURES, measured)
 """Task to the measure that rises with its level."""
+
+BY_PUBLISHED_SHARES = {"list_functions"}
+"""Tasks whose levels are ordered by what published models solve of their rules."""
 
 
 @pytest.mark.nightly
@@ -106,7 +97,8 @@ async def test_an_own_ladder_rises_and_its_items_are_sound(
     levels = [
         await asyncio.gather(*map(pool.generate, of_level)) for of_level in recipes
     ]
-    every_level_is_harder(levels)
+    if task not in BY_PUBLISHED_SHARES:
+        every_level_is_harder(levels)
     neighboring_levels_differ(levels)
     await oracles_are_right(pool, levels)
     await stored_recipes_give_the_same_questions(pool, levels)
