@@ -17,7 +17,7 @@ from ..util.values import validate
 from .rows import utc_now
 
 MOST_BYTES = 2**22
-"""Of a file of notes; a larger one is not read."""
+"""Of a file of notes; a larger one is neither written nor read."""
 
 MOST_CHARACTERS = 2000
 """Of a note."""
@@ -80,4 +80,10 @@ def write_note(folder: Path, run: str, about: str, text: str) -> None:
     if path is None:
         raise ValueError(f"no notes can be stored for a run of this name: {run!r}")
     note = Note(time=utc_now(), about=about, text=text)
-    append_whole(path, (json.dumps(structs.asdict(note)) + "\n").encode("ascii"))
+    line = (json.dumps(structs.asdict(note)) + "\n").encode("ascii")
+    stored = path.stat().st_size if path.exists() else 0
+    if stored + len(line) > MOST_BYTES:
+        raise ValueError(
+            f"{path.name} is full, with {MOST_BYTES} bytes: move it away to begin another"
+        )
+    append_whole(path, line)

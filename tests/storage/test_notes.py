@@ -6,7 +6,12 @@ from pathlib import Path
 import pytest
 
 from reasoning_gym_environment.storage.dumps import holds_groups
-from reasoning_gym_environment.storage.notes import notes_path, read_notes, write_note
+from reasoning_gym_environment.storage.notes import (
+    MOST_BYTES,
+    notes_path,
+    read_notes,
+    write_note,
+)
 
 ROLLOUT = "0123456789.3"
 
@@ -66,3 +71,14 @@ def test_no_link_leads_out_of_the_folder(tmp_path: Path) -> None:
             write_note(folder, "r", "step 1", "x")
         path.unlink()
     assert not (tmp_path / "new").exists()
+
+
+def test_a_full_file_takes_no_note_and_keeps_its_own(tmp_path: Path) -> None:
+    write_note(tmp_path, "r", "step 1", "kept")
+    path = notes_path(tmp_path, "r")
+    assert path is not None
+    with path.open("ab") as file:
+        file.write(b"\n" * (MOST_BYTES - path.stat().st_size))
+    with pytest.raises(ValueError, match="is full, with 4194304 bytes"):
+        write_note(tmp_path, "r", "step 2", "x")
+    assert read_notes(tmp_path, "r") == {"step 1": "kept"}
