@@ -26,7 +26,6 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples" / "learn"))
 
 import endpoint
-import reinforce
 import torch
 from aiohttp import web
 from learning import NEVER, Experiment, measured, start, stored_groups
@@ -106,25 +105,14 @@ class UpstreamLoop(Loop):
         env = {
             "tokenizer_name": self.tokenizer,
             "max_token_length": self.context,
-            "group_size": reinforce.GROUP_SIZE,
-            "total_steps": steps,
-            "steps_per_eval": 0,
-            "max_num_workers": 32,
-            "max_batches_offpolicy": 1,
             "use_wandb": False,
-            "rollout_server_url": api_url,
+            **self.of_training(api_url, steps),
             # Its seeds count up from here: no two runs meet.
             "seed": 1_000_000 * (1 + self.seed),
         }
-        server = {
-            "server_type": "vllm",
-            "base_url": f"{url}/v1",
-            "model_name": "learner",
-            "tokenizer_name": self.tokenizer,
-        }
         return [
             *(f"--env.{name}={value}" for name, value in env.items()),
-            *(f"--openai.{name}={value}" for name, value in server.items()),
+            *self.server(url, tokenizer_name=self.tokenizer),
         ]
 
 
@@ -160,7 +148,11 @@ class Budget:
     """Counts steps and rollouts, and saves the weights after a number of steps and at the end."""
 
     def __init__(
-        self, comparison: Comparison, policy: Policy, served: Endpoint, folder: Path
+        self,
+        comparison: Comparison,
+        policy: Policy,
+        served: endpoint.Endpoint,
+        folder: Path,
     ) -> None:
         self.steps = 0
         self.saved: dict[str, Path] = {}
@@ -204,7 +196,6 @@ async def run(
     make_loop = comparison.upstream_loop if arm == UPSTREAM else comparison.loop
     policy = comparison.policy(weights)
     async with endpoint.served(policy, Endpoint) as served:
-        assert isinstance(served, Endpoint)
         budget = Budget(comparison, policy, served, folder)
         await make_loop(folder, seed).reinforce(
             policy, served.url, budget.goes_on, steps=NEVER, **ARMS[arm]

@@ -56,11 +56,6 @@ class Loop:
 
     def asks(self, url: str, **more: Any) -> list[str]:
         """Return the options of commands that query the endpoint."""
-        server = {
-            "server_type": "vllm",
-            "base_url": f"{url}/v1",
-            "model_name": "learner",
-        }
         return [
             *self.env(
                 tokenizer_name=self.tokenizer,
@@ -69,8 +64,18 @@ class Loop:
                 use_wandb=False,
                 **more,
             ),
-            *(f"--openai.{name}={value}" for name, value in server.items()),
+            *self.server(url),
         ]
+
+    def server(self, url: str, **more: Any) -> list[str]:
+        """Return the options that name the endpoint."""
+        settings = {
+            "server_type": "vllm",
+            "base_url": f"{url}/v1",
+            "model_name": "learner",
+            **more,
+        }
+        return [f"--openai.{name}={value}" for name, value in settings.items()]
 
     @asynccontextmanager
     async def command(
@@ -192,14 +197,20 @@ class Loop:
     ) -> list[str]:
         """Return the options of `serve`: nearly on-policy, with every group on disk."""
         ours = {
+            **self.of_training(api_url, steps),
+            # Normalised, a partial credit of 0.01 would weigh as much as 1.
+            "score_mode": "threshold",
+            "dump_all_rollouts": True,
+        }
+        return self.asks(url, **{**ours, **settings})
+
+    def of_training(self, api_url: str, steps: int) -> dict[str, Any]:
+        """Return Atropos's own settings of training: nearly on-policy, without evaluations."""
+        return {
             "rollout_server_url": api_url,
             "group_size": reinforce.GROUP_SIZE,
             "total_steps": steps,
             "steps_per_eval": 0,
             "max_num_workers": 32,
             "max_batches_offpolicy": 1,
-            # Normalised, a partial credit of 0.01 would weigh as much as 1.
-            "score_mode": "threshold",
-            "dump_all_rollouts": True,
         }
-        return self.asks(url, **{**ours, **settings})
