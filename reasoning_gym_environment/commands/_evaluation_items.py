@@ -30,14 +30,27 @@ def planned_items(
     """Plan the evaluation items of parts, or of difficulties: those that `evaluate` asks."""
     if not options.difficulties:
         return planned_at_levels(parts, config.eval_seed)
-    planned = planned_recipes(
+    as_asked = config.model_copy(
+        update={
+            "num_eval_samples_per_task": options.count,
+            "eval_difficulties": options.difficulties,
+        }
+    )
+    planned = _configured_items(as_asked, ladders)
+    return [item for item in planned if item[1] is not None]
+
+
+def _configured_items(
+    config: EnvironmentSettings, ladders: Mapping[str, Ladder]
+) -> list[Planned]:
+    """Plan the evaluation items of these tasks, as `evaluate` does with the same settings."""
+    return planned_recipes(
         tasks=list(ladders),
         ladders=ladders,
         eval_seed=config.eval_seed,
-        num_eval_samples_per_task=options.count,
-        eval_difficulties=options.difficulties,
+        num_eval_samples_per_task=config.num_eval_samples_per_task,
+        eval_difficulties=config.eval_difficulties,
     )
-    return [item for item in planned if item[1] is not None]
 
 
 async def evaluation_problems(
@@ -81,13 +94,7 @@ def evaluation_set(
     parts: Sequence[tuple[Recipe, int]] = (),
 ) -> EvaluationSet:
     """Return the configured evaluation set of these tasks, with as many items of each part."""
-    planned = planned_recipes(
-        tasks=list(ladders),
-        ladders=ladders,
-        eval_seed=config.eval_seed,
-        num_eval_samples_per_task=config.num_eval_samples_per_task,
-        eval_difficulties=config.eval_difficulties,
-    )
+    planned = _configured_items(config, ladders)
     asked = {recipe_key(recipe) for recipe, _ in planned}
     per_part = [(part, config.num_eval_samples_per_task) for part, _ in parts]
     planned += [

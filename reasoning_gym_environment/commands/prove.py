@@ -6,7 +6,6 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +125,7 @@ def as_text(proofs: Proofs) -> str:
     lines.append(", ".join(f"{n} {name}" for name, n in counts.items()))
     if counts["not tried"]:
         lines.append(
-            "not tried: the same command goes on; give it more --seconds where time ran out"
+            "not tried: run the same command again to go on, with more --seconds if time ran out"
         )
     return escape_control_characters(table(lines))
 
@@ -144,7 +143,10 @@ def _check_lines(
         reason = check.reason
         example = ""
     yield [f"  {name.replace('_', ' ')}", verdict, reason]
-    for text in [f"  {example}", *chain(*((r, f"  {e}") for r, e in others))]:
+    below = [f"  {example}"]
+    for other_reason, other_example in others:
+        below += [other_reason, f"  {other_example}"]
+    for text in below:
         if text.strip():
             yield ["", "", text]
 

@@ -167,8 +167,11 @@ class EvaluationSet:
     async def few_questions(self) -> dict[str, int]:
         """Return the number of items of the tasks and levels that have no more questions."""
         parts = [await self._part(part) for part in self._places]
-        repeated = {self._name(place) for part in parts for place in part.repeated}
-        counts = Counter(self._name(place) for part in parts for place in part.items)
+        repeated: set[str] = set()
+        counts: Counter[str] = Counter()
+        for part in parts:
+            repeated.update(map(self._name, part.repeated))
+            counts.update(map(self._name, part.items))
         return {name: counts[name] for name in sorted(repeated)}
 
     def _name(self, place: int) -> str:

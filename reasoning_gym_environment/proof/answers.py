@@ -127,7 +127,11 @@ class AnswersProof:
 
 
 def probed_items(task: str, items: int) -> int:
-    """Return on how many items all answers are tried, of so many default items."""
+    """Return the number of items on which all answers are tried.
+
+    Args:
+        items: of the task's default configuration.
+    """
     return math.ceil(
         items * (EXECUTED_SHARE if task in EXECUTES_ANSWERS else PROBED_SHARE)
     )

@@ -244,7 +244,7 @@ def _overlap_findings(
     where most levels have enough of them.
     """
     evaluated = len(level.questions)
-    # With so many equally likely questions, evaluation has the share that it may have.
+    # Draws from this many equally likely questions overlap by MOST_COMMON.
     wanted = math.ceil(evaluated / -math.log(1 - MOST_COMMON))
     enough = [
         one
@@ -270,7 +270,7 @@ def _overlap_findings(
 
 
 def wanted_distinct_share(wanted: int, draws: int) -> float:
-    """Return the expected share of distinct questions in draws of so many equally likely ones."""
+    """Return the expected share of distinct questions when `wanted` ones are equally likely."""
     if not wanted or not draws:
         return 0.0
     return wanted / draws * -math.expm1(-draws / wanted)

@@ -35,7 +35,7 @@ FEWEST_LETTERS = 2
 """Fewer letters and digits, on average, stand in many questions by chance."""
 
 SHORTEST_FRAME = 20
-"""Characters with which all questions begin, or end, that are no coincidence."""
+"""Characters; a shorter beginning or end may be common to all questions by chance."""
 
 NOT_COMPARED = frozenset({"source_dataset", "source_index", "difficulty"})
 

@@ -30,7 +30,7 @@ DRAWS = 200
 
 FEWEST_LATE = 5
 MOST_LATE = 0.2
-"""A level is given up when so many items, and this share of them, exceed the time."""
+"""A level is given up when at least FEWEST_LATE items, more than MOST_LATE of all, are late."""
 
 KILLED = (Status.TIMEOUT, Status.OUT_OF_MEMORY, Status.CRASHED)
 """Statuses of an answer that cost its process."""
@@ -98,7 +98,7 @@ class LevelProof:
 
     @property
     def is_given_up(self) -> bool:
-        """Whether so many of its items are late that drawing more would only take time."""
+        """Whether too many of its items are late to draw more."""
         late = sum(finding.items for finding in self.findings if finding.kind == "late")
         return late >= FEWEST_LATE and late > MOST_LATE * self.tried
 

@@ -92,7 +92,7 @@ async def prove_tasks(
 
     Raises UnknownTaskError, ConfigurationError, and WorkerStartError if workers don't start.
     """
-    # Texts that are tried on purpose are no news to an author.
+    # Errors of a verifier on hostile texts are expected here.
     settings = replace(settings, logs_errors=False)
     clock = ProcessorClock()
     async with TaskPool(replace(settings, stateless=frozenset()), Counter()) as pool:

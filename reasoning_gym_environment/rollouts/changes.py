@@ -38,8 +38,8 @@ SAME_PLACE = 0.03
 """Changes begin together within this share of a series, or within two of its groups."""
 
 LEAST_TASKS = 4
-"""Of so many tasks, or all of fewer, a change of several must have groups: two in a row may be of
-the same sick task."""
+"""A change of several tasks needs groups of this many, or of all if there are fewer: groups in a
+row may be of one failing task."""
 
 SHOWN_BY_TASKS = 0.5
 """Of a change of several tasks, the median task must show at least this share."""
