@@ -4,7 +4,7 @@
 
 Draws 200 training items of every level and of the default configuration, and writes
 distinct_items.csv beside this module. FILE keeps the drawn questions, so that the command goes on
-where it was.
+where it was. Lines of tasks that it lacks stay as they are.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import csv
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -120,15 +120,22 @@ def count(task: str, level: int | None, questions: Sequence[str]) -> Row:
 
 
 def write_table(drawn: Mapping[Part, Sequence[str]]) -> None:
-    def order(part: Part) -> tuple[str, int]:
-        task, level = part
-        return task, -1 if level is None else level
+    """Write the table; lines of tasks that were not drawn stay as they are."""
 
-    rows = [count(*part, drawn[part]) for part in sorted(drawn, key=order)]
+    def order(line: Iterable[Any]) -> tuple[str, int]:
+        task, level, *_ = line
+        return task, -1 if level == "default" else int(level)
+
+    tasks = {task for task, _ in drawn}
+    with TABLE.open(encoding="utf-8", newline="") as file:
+        lines: list[Iterable[Any]] = [
+            line for line in [*csv.reader(file)][1:] if line[0] not in tasks
+        ]
+    lines += [count(*part, questions) for part, questions in drawn.items()]
     with TABLE.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(Row._fields)
-        writer.writerows(rows)
+        writer.writerows(sorted(lines, key=order))
 
 
 async def draw(

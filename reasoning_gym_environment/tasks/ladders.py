@@ -264,6 +264,17 @@ def edges_of_one_color_in_turn(entry: Entry) -> tuple[float, ...]:
     return (sum(one % colors == other % colors for one, other in puzzle["edges"]),)
 
 
+def cells_outside_the_largest_island(entry: Entry) -> tuple[float, ...]:
+    """Return, for `largest_island`, the number of land cells of the other islands."""
+    return (sum(map(sum, entry["metadata"]["grid"])) - int(entry["answer"]),)
+
+
+def _several_islands(dataset: Any) -> list[Entry]:
+    """Leave out grids of `largest_island` with a single island: its cells need only be counted."""
+    entry = dataset[0]
+    return [entry] if cells_outside_the_largest_island(entry) > (0,) else []
+
+
 def _all_cases(dataset: Any) -> list[Entry]:
     """Return all test cases: `acre` makes four from each set of experiments."""
     return [dataset[index] for index in range(len(dataset.questions))]
@@ -289,12 +300,11 @@ MEASURES: Mapping[str, Measure] = MappingProxyType(
         "arc_agi": Measure(question_length, 8),
         "codeio": Measure(question_length, 8, entries=_executed),
         "graph_color": Measure(edges_of_one_color_in_turn, 16),
-        # The number of cells outside the largest island.
         "largest_island": Measure(
-            lambda entry: (
-                sum(map(sum, entry["metadata"]["grid"])) - int(entry["answer"]),
-            ),
-            16,
+            cells_outside_the_largest_island, 16, entries=_several_islands
+        ),
+        "polynomial_multiplication": Measure(
+            lambda entry: (entry["metadata"]["polynomial_expr"] != entry["answer"],), 8
         ),
         # The fewer ways to reach 24, the harder.
         "puzzle24": Measure(
@@ -310,6 +320,9 @@ MEASURES: Mapping[str, Measure] = MappingProxyType(
         "string_insertion": Measure(
             lambda entry: (len(entry["answer"]) - len(entry["metadata"]["string"]),),
             64,
+        ),
+        "string_manipulation": Measure(
+            lambda entry: (entry["metadata"]["string"] != entry["answer"],), 16
         ),
     }
 )
