@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
@@ -14,8 +15,8 @@ from ..errors import ConfigurationError
 from ..gym.arguments import checked, require_text
 from ..gym.blocking import ReasoningGym
 from ..inference.prompts import SYSTEM_PROMPTS, build_messages, resolve_system_prompt
-from ..problems.levels import position_of
 from ..problems.options import split_names
+from ..problems.seeds import evaluation_levels
 from ..records import Problem, Score, Status, recipe_text
 from ..scoring.extraction import in_tags
 from ..scoring.grading import Verifier, verify_texts
@@ -104,8 +105,9 @@ def evaluation_problems(
 
     Args:
         tasks: tasks and categories; empty means all.
-        difficulty: from 0, each task's easiest level, to 1, its hardest. None is the library's
-            default configuration: the problems of `evaluate` with `seed` as its eval_seed.
+        difficulty: from 0, each task's easiest level, to 1, its hardest; None is the library's
+            default configuration.
+        seed: `evaluate` asks the same problems with this `eval_seed`.
 
     Raises:
         UnknownTaskError: a name is neither a task nor a category.
@@ -118,16 +120,20 @@ def evaluation_problems(
     for task in select_tasks(discovery, include=tasks):
         if not task.used:
             continue
-        level = None
-        if difficulty is not None:
-            level = round(position_of(difficulty, heights[task.name]))
-        problems += gym.problems(
-            task.name,
-            level=level,
-            count=per_task,
-            seed=seed,
-            split="eval",
-        )
+        levels: list[int] | list[None] = [None] * per_task
+        # A task with fewer than two levels has no difficulty.
+        if difficulty is not None and heights[task.name] > 1:
+            levels = evaluation_levels(
+                difficulty,
+                heights[task.name],
+                eval_seed=seed,
+                task=task.name,
+                count=per_task,
+            )
+        for level, count in Counter(levels).items():
+            problems += gym.problems(
+                task.name, level=level, count=count, seed=seed, split="eval"
+            )
     return problems
 
 

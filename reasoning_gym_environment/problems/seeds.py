@@ -67,6 +67,17 @@ def evaluation_recipes(
     ]
 
 
+def evaluation_levels(
+    difficulty: float, height: int, *, eval_seed: int, task: str, count: int
+) -> list[int]:
+    """Return the levels of a task's evaluation items at a difficulty in [0, 1]."""
+    position = position_of(difficulty, height)
+    return [
+        level_at(position, hash_bits(SEED_BITS, "eval level", *item) / 2**SEED_BITS)
+        for item in ((eval_seed, task, difficulty, index) for index in range(count))
+    ]
+
+
 def evaluation_recipes_at(
     difficulties: Sequence[float],
     ladder: Ladder,
@@ -83,11 +94,13 @@ def evaluation_recipes_at(
     planned: list[tuple[Recipe, float]] = []
     taken: Counter[int] = Counter()
     for difficulty in difficulties:
-        position = position_of(difficulty, len(ladder))
-        for index in range(per_difficulty):
-            item = (eval_seed, task, difficulty, index)
-            uniform = hash_bits(SEED_BITS, "eval level", *item) / 2**SEED_BITS
-            level = level_at(position, uniform)
+        for level in evaluation_levels(
+            difficulty,
+            len(ladder),
+            eval_seed=eval_seed,
+            task=task,
+            count=per_difficulty,
+        ):
             recipe = evaluation_recipe(
                 eval_seed, task, taken[level], level, ladder[level]
             )

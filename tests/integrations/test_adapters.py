@@ -28,7 +28,11 @@ from reasoning_gym_environment.integrations.trl import (
     stream_dataset,
     text_of,
 )
-from reasoning_gym_environment.problems.seeds import evaluation_recipes
+from reasoning_gym_environment.problems.seeds import (
+    evaluation_recipes,
+    evaluation_recipes_at,
+)
+from reasoning_gym_environment.tasks.catalogue import bundled_snapshot
 
 pytestmark = pytest.mark.processes
 OWN_TASKS = Path(__file__).parents[1] / "support" / "programs" / "own_tasks.py"
@@ -54,14 +58,26 @@ def test_categories_expand_to_their_tasks(gym: ReasoningGym) -> None:
     assert tasks == {"coin_flip"}
 
 
-def test_a_difficulty_selects_the_nearest_level(gym: ReasoningGym) -> None:
-    heights = {task.name: task.levels for task in gym.tasks()}
-    assert heights["chain_sum"] == 11
-    for difficulty, level in ((0, 0), (0.44, 4), (1, 10)):
-        [hard] = evaluation_problems(
-            gym, ["chain_sum"], per_task=1, difficulty=difficulty
-        )
-        assert hard.recipe.level == level
+def test_a_difficulty_between_two_levels_asks_what_evaluate_asks(
+    gym: ReasoningGym,
+) -> None:
+    ladder = bundled_snapshot().ladders["chain_sum"].levels
+    planned = evaluation_recipes_at(
+        [0.44], ladder, eval_seed=3, task="chain_sum", per_difficulty=20
+    )
+    problems = evaluation_problems(
+        gym, ["chain_sum"], per_task=20, difficulty=0.44, seed=3
+    )
+    assert {problem.recipe.level for problem in problems} == {4, 5}
+    assert {problem.recipe.seed for problem in problems} == {
+        recipe.seed for recipe, _ in planned
+    }
+
+
+def test_a_task_with_one_level_is_asked_at_its_default() -> None:
+    with ReasoningGym(processes=1, task_modules=[str(OWN_TASKS)]) as gym:
+        [problem] = evaluation_problems(gym, ["odd"], per_task=1, difficulty=0.5)
+    assert problem.recipe.level is None
 
 
 @pytest.mark.parametrize(
