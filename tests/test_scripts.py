@@ -15,6 +15,7 @@ NEEDS = {
     "examples/learn": "torch",
     "examples/train_a_language_model": "torch",
     "examples/train_with_trl.py": "trl",
+    "examples/train_with_openenv.py": "openenv",
     "examples/skyrl_stream.py": "skyrl_gym",
     "examples/reasoning_core_tasks.py": "reasoning_core",
     "docs/site_hooks.py": "mkdocs",

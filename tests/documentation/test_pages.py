@@ -24,9 +24,9 @@ def test_the_readme_is_read_in_a_minute() -> None:
 
 def test_the_pages_are_few_and_short() -> None:
     texts = [page.read_text(encoding="utf-8") for page in (ROOT / "docs").glob("*.md")]
-    assert len(texts) <= 28
-    assert sum(len(text.split()) for text in texts) <= 30_000
-    assert sum(len(prose(text).split()) for text in texts) <= 15_000
+    assert len(texts) <= 24
+    assert sum(len(text.split()) for text in texts) <= 26_000
+    assert sum(len(prose(text).split()) for text in texts) <= 12_000
 
 
 CODE_COLUMNS = 100

@@ -37,7 +37,7 @@ pytestmark = [
 ]
 
 COMPOSITE: dict[str, Any] = {"dataset_name": "composite", "seed": 1, "size": 1}
-PAGE = ROOT / "docs" / "openenv.md"
+PAGE = ROOT / "docs" / "frameworks.md"
 TINY_MODEL = """
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
@@ -56,10 +56,10 @@ LlamaForCausalLM(LlamaConfig(vocab_size=len(tokenizer), **size)).save_pretrained
 
 
 def page_blocks(language: str) -> list[str]:
-    """The blocks of the page that run here: the client and TRL, or the server."""
+    """The blocks of the section that run here: the client, or the server."""
     return [
         block.text
-        for block in blocks(PAGE)
+        for block in blocks(PAGE, "OpenEnv")
         if block.language == language and "test-integrations" in block.reason
     ]
 
@@ -378,14 +378,17 @@ def test_the_page_program_asks_a_question(tmp_path: Path) -> None:
     with serving(*options[2:]) as (url, _):
         os.environ["OPENENV"] = url
         line = run_python(page_blocks("python")[0], tmp_path)
-    [shown] = [block.text for block in blocks(PAGE) if block.language == "text"]
+    [shown] = [
+        block.text for block in blocks(PAGE, "OpenEnv") if block.language == "text"
+    ]
     assert line == shown.strip()
 
 
-def test_the_page_program_trains_with_trl(url: str, tmp_path: Path) -> None:
+def test_the_example_trains_with_trl(url: str, tmp_path: Path) -> None:
     run_python(TINY_MODEL, tmp_path)
     os.environ.update(OPENENV=url, MODEL="model")
-    summary = run_python(page_blocks("python")[1], tmp_path)
+    program = ROOT / "examples" / "train_with_openenv.py"
+    summary = run_python(program.read_text(encoding="utf-8"), tmp_path)
     assert "train_loss" in summary
 
 
