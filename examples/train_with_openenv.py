@@ -17,28 +17,24 @@ ASK = "Give your final answer between <answer> and </answer>. "
 
 
 class Problem:
-    """An episode of one problem, whose question TRL appends to the prompt."""
+    """An episode of one problem; TRL would offer further methods to the model as tools."""
 
     def __init__(self) -> None:
-        self._client = GenericEnvClient(base_url=os.environ["OPENENV"]).sync()
+        self.client = GenericEnvClient(base_url=os.environ["OPENENV"]).sync()
 
     def reset(self, seed: int, **_: Any) -> str:
-        """Return the question of a seed."""
-        return str(self._client.reset(seed=seed).observation["question"])
-
-    def reward(self, completion: str) -> float | None:
-        """Return the reward of a completion, which ends the episode."""
-        reward: float | None = self._client.step({"answer": completion}).reward
-        return reward
+        """Return the question of a seed, which TRL appends to the prompt."""
+        return str(self.client.reset(seed=seed).observation["question"])
 
 
 def rewards(
     environments: list[Problem], completions: list[Any], **_: Any
 ) -> list[float | None]:
-    """Score a batch of completions, each in its own environment."""
+    """Score a batch of completions, each in its own environment, whose episode ends."""
     texts = [completion[-1]["content"] for completion in completions]
     return [
-        problem.reward(text) for problem, text in zip(environments, texts, strict=True)
+        problem.client.step({"answer": text}).reward
+        for problem, text in zip(environments, texts, strict=True)
     ]
 
 

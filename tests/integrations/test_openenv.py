@@ -368,7 +368,8 @@ async def test_a_signal_ends_the_server_and_its_workers() -> None:
 
 
 def test_the_page_program_asks_a_question(tmp_path: Path) -> None:
-    install, start = page_blocks("sh")[0].strip().splitlines()
+    block = page_blocks("sh")[0].replace("\\\n", "")
+    install, start = block.strip().splitlines()
     assert install.startswith("pip install '.[openenv]'")
     name, command, *options = shlex.split(start)
     assert (name, command, options[:2]) == (
