@@ -1,14 +1,15 @@
-"""`python -m research.leaderboard`: import published answers, write standings, make the page."""
+"""`python -m research.leaderboard`: add evaluations, import published answers, make the page."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, Namespace, _SubParsersAction
 from collections import Counter
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
+from typing import get_args
 
 from reasoning_gym_environment.errors import ConfigurationError, FixableError
 from reasoning_gym_environment.evaluation.leaderboard import encode_standings
@@ -20,13 +21,19 @@ from reasoning_gym_environment.sandbox.pool import (
     default_processes,
 )
 from reasoning_gym_environment.scoring.grading import ScoringSettings
-from reasoning_gym_environment.util.files import require_place
+from reasoning_gym_environment.util.files import require_place, write_whole
 from reasoning_gym_environment.util.values import escape_control_characters
 
 from . import page
 from .floors import write_floors
 from .published import ImportedAnswers, PublishedItem, import_answers, read_published
-from .standings import published_standing
+from .standings import (
+    Training,
+    published_standing,
+    published_table,
+    read_standings,
+)
+from .submission import submitted_standing
 
 PACKAGES = ("reasoning-gym", "reasoning-gym-environment")
 
@@ -45,6 +52,7 @@ def main(arguments: Sequence[str]) -> int:
 def build_parser() -> ArgumentParser:
     parser = ArgumentParser(prog="python -m research.leaderboard", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _add_adding(commands)
     importing = commands.add_parser(
         "import",
         help="score published answers and write them as evaluations",
@@ -94,6 +102,50 @@ def build_parser() -> ArgumentParser:
     )
     docs.set_defaults(run=lambda options: page.make(options.docs, options.imported))
     return parser
+
+
+def _add_adding(commands: _SubParsersAction[ArgumentParser]) -> None:
+    adding = commands.add_parser(
+        "add",
+        help="check a folder that `evaluate --suite` wrote, and add its row",
+        description="Score all answers again, and write DOCS/leaderboard/SUITE/MODEL.json.",
+    )
+    adding.add_argument("results", type=Path, metavar="FOLDER")
+    adding.add_argument("--suite", required=True, help="a name or a file")
+    adding.add_argument(
+        "--training",
+        required=True,
+        choices=get_args(Training),
+        help="what the model's training had: nothing of reasoning-gym, its tasks but no item of "
+        "the suite, or nobody knows",
+    )
+    adding.add_argument("--name", help="of the row (default: the model's)")
+    adding.add_argument("--docs", type=Path, default=Path("docs"))
+    adding.set_defaults(run=add_row)
+
+
+def add_row(options: Namespace) -> str:
+    suite = load_suite(options.suite)
+    newest, is_earlier, _ = options.suite.partition("@")
+    if is_earlier and options.suite in built_in():
+        raise FixableError(
+            f"--suite must be the newest version, got {options.suite}: run `evaluate --suite "
+            f"{newest}`, and add that"
+        )
+    row = submitted_standing(
+        options.results, suite, name=options.name, training=options.training
+    )
+    file = options.docs / "leaderboard" / suite.name / f"{row.model}.json"
+    if file.exists():
+        raise FixableError(
+            f"{file} exists: give another --name, or delete the file to replace its row"
+        )
+    others = sorted(file.parent.glob("*.json"))
+    standings = [each for path in others for each in read_standings(path, suite)]
+    table = published_table([*standings, row], suite)
+    write_whole(file, encode_standings(suite, [row]) + "\n")
+    fills = f"`python -m research.leaderboard docs {options.docs}` fills the tables"
+    return f"{page.main_columns(table)}\n\n{file}: all rules hold; {fills}"
 
 
 def print_standing(options: Namespace) -> str:

@@ -30,8 +30,18 @@ BEGIN, END = "<!-- table: {} -->", "<!-- end of table -->"
 TABLES = Path(__file__).with_name("tables.md")
 """The page with all columns."""
 
-MAIN = ("rank", "model", "solved", "95 %", "above chance", "score as published")
-"""The columns of docs/leaderboard.md, as far as a table has them."""
+MAIN = (
+    "rank",
+    "model",
+    "solved",
+    "95 %",
+    "above chance",
+    "tokens",
+    "temperature",
+    "training",
+    "score as published",
+)
+"""The columns of docs/leaderboard.md, as far as a table has them and fills them."""
 
 EQUAL = 1e-6
 """Published scores are rounded."""
@@ -64,17 +74,21 @@ def fill(page: str, folder: Path, change: Callable[[str], str] = str) -> str:
 
 
 def main_columns(table: str) -> str:
-    """Return a table's columns of MAIN alone, without the text below it.
+    """Return a table's columns of MAIN with a cell that isn't empty, without the text below it.
 
     Example:
-        >>> print(main_columns("| rank | solved (5) | tokens |\\n\\nIn brackets: items."))
-        | rank | solved (5) |
+        >>> print(main_columns("| rank | tokens |\\n| --- | --- |\\n| 1 |  |\\n\\nA text."))
+        | rank |
+        | --- |
+        | 1 |
     """
     head, *rows = [
         line[2:-2].split(" | ") for line in table.splitlines() if line[:1] == "|"
     ]
     places = [
-        place for place, name in enumerate(head) if name.partition(" (")[0] in MAIN
+        place
+        for place, name in enumerate(head)
+        if name.partition(" (")[0] in MAIN and any(row[place] for row in rows[1:])
     ]
     return "\n".join(
         f"| {' | '.join(cells[place] for place in places)} |" for cells in (head, *rows)

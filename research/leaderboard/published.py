@@ -53,16 +53,15 @@ _LONGEST_LINE = 1 << 26
 """Bytes; what is longer is no JSON, and inflates without end."""
 _GZIP = b"\x1f\x8b"
 
-
-_Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@+-]{0,99}$")]
-"""A name that is safe as that of a folder."""
+ModelName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@+-]{0,99}\Z")]
+"""A name that is safe as that of a file or folder."""
 
 
 class PublishedAnswer(Struct):
     """One text, and each model that gave it with the score that was stored, if any."""
 
     text: str
-    given_by: list[tuple[_Name, float | None]]
+    given_by: list[tuple[ModelName, float | None]]
 
 
 class PublishedItem(Struct):
@@ -73,7 +72,7 @@ class PublishedItem(Struct):
         question_sha256_16: the first 16 hexadecimal digits of the question's SHA-256.
     """
 
-    set: _Name
+    set: ModelName
     task: str
     parameters: dict[str, Any]
     seed: Annotated[int, Meta(ge=0, lt=2**53)]

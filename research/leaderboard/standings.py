@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
+from typing import Annotated, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from reasoning_gym_environment.errors import FixableError
 from reasoning_gym_environment.evaluation.leaderboard import (
@@ -31,6 +32,27 @@ FLOORS = Path(__file__).with_name("floors.json")
 """By suite and task, the floors at other parameters than the default ones."""
 
 
+ShortText = Annotated[str, Meta(max_length=100)]
+
+Training = Literal["none", "tasks", "unknown"]
+"""What a model's training had: nothing of reasoning-gym, its tasks but no item, or nobody knows."""
+
+
+class Statement(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What only the submitter of an evaluation knows, so that the row repeats it.
+
+    Attributes:
+        eval_temperature: None if the endpoint takes none.
+    """
+
+    training: Training
+    eval_temperature: float | None
+    max_reasoning_tokens: int | None
+    reasoning_effort: ShortText | None
+    thinking_mode: bool
+    chat_template_kwargs: dict[ShortText, bool | int | ShortText | None]
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PublishedStanding(Standing):
     """A standing beside what was published, over all items of the publishers.
@@ -38,9 +60,11 @@ class PublishedStanding(Standing):
     Attributes:
         published: by task, the mean score that the publishers gave, the mean score of the same
             items here, and their solved share; empty if nothing was published.
+        stated: what its submitter says; None if others published the answers.
     """
 
     published: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
+    stated: Statement | None = None
 
 
 class StandingsFile(Struct, frozen=True, forbid_unknown_fields=True):
@@ -112,7 +136,7 @@ def floors_of(suite: Suite) -> dict[str, float]:
 
 
 def published_table(standings: Sequence[PublishedStanding], suite: Suite) -> str:
-    """Return the table in Markdown, with what was published of its models if it was of any.
+    """Return the table in Markdown, with what is stated or was published of any of its models.
 
     Means of what was published are over the tasks with a weight, too.
     """
@@ -123,18 +147,35 @@ def published_table(standings: Sequence[PublishedStanding], suite: Suite) -> str
         if weighed.keys() <= (own := each.published).keys()
     }
 
+    stated = {each.model: each.stated for each in standings if each.stated}
+
     def more(each: Standing) -> dict[str, str]:
-        if not known:
-            return {}
-        if each.model not in known:
-            return dict.fromkeys(
-                ("score as published", "score here", "solved with faulty items"), ""
-            )
-        published, score, solved = known[each.model]
         return {
-            "score as published": f"{published:.3f}",
-            "score here": f"{score:.3f}",
-            "solved with faulty items": f"{solved:.1%}",
+            **(_stated_cells(stated.get(each.model)) if stated else {}),
+            **(_published_cells(known.get(each.model)) if known else {}),
         }
 
     return leaderboard_table(standings, known_categories(), floors_of(suite), more)
+
+
+def _stated_cells(stated: Statement | None) -> dict[str, str]:
+    if stated is None:
+        return dict.fromkeys(("temperature", "training"), "")
+    temperature = stated.eval_temperature
+    return {
+        "temperature": "its own" if temperature is None else f"{temperature:g}",
+        "training": stated.training,
+    }
+
+
+def _published_cells(means_of_model: Sequence[float] | None) -> dict[str, str]:
+    if means_of_model is None:
+        return dict.fromkeys(
+            ("score as published", "score here", "solved with faulty items"), ""
+        )
+    published, score, solved = means_of_model
+    return {
+        "score as published": f"{published:.3f}",
+        "score here": f"{score:.3f}",
+        "solved with faulty items": f"{solved:.1%}",
+    }
