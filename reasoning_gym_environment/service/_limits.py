@@ -129,7 +129,10 @@ class BearerToken:
                     "the header Authorization: Bearer TOKEN is missing or has another token",
                     headers={"WWW-Authenticate": "Bearer"},
                 )
-                await error_response(error)(scope, receive, send)
+                refusal = error_response(error)
+                # A browser asks its user for the password; it reads one scheme of each header.
+                refusal.headers.append("WWW-Authenticate", 'Basic realm="token"')
+                await refusal(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 

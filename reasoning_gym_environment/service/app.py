@@ -16,7 +16,7 @@ from typing import Any
 
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import PlainTextResponse, RedirectResponse
+from fastapi.responses import HTMLResponse, PlainTextResponse
 from fastapi.routing import APIRoute
 from prometheus_client import (
     CollectorRegistry,
@@ -41,6 +41,7 @@ from ..util.outages import is_loopback, limit_loop_errors
 from ..util.values import shorten
 from . import ServiceSettings
 from . import _messages as messages
+from ._docs_page import CONTENT_SECURITY_POLICY, docs_page
 from ._limits import BearerToken, BodyLimiter, RequestMetrics, error_response
 from ._scoring import Scorer, ScoringQueue
 from ._streams import NamedStreams
@@ -142,6 +143,8 @@ def create_app(
     app = FastAPI(
         title="reasoning-gym rewards",
         version=version("reasoning-gym-environment"),
+        description=f"A body is JSON without NaN, of at most {settings.max_body:,} bytes and "
+        f"{messages.MAX_VALUES:,} values, nested at most 200 levels deep.",
         openapi_url=None,  # described below, as every other route
         redirect_slashes=False,
         lifespan=lambda _: _lifespan(streams, scorers if owns_gym else None),
@@ -244,8 +247,9 @@ def _add_information_routes(app: FastAPI) -> None:
     @app.head("/docs", include_in_schema=False)
     @app.get("/docs", include_in_schema=False)
     async def docs() -> Response:
-        """Point to the document: FastAPI's own page would load scripts from elsewhere."""
-        return RedirectResponse("openapi.json")
+        """Return the document as a page: FastAPI's own would load scripts from elsewhere."""
+        policy = {"Content-Security-Policy": CONTENT_SECURITY_POLICY}
+        return HTMLResponse(docs_page(app.openapi()), headers=policy)
 
     @app.head("/openapi.json", include_in_schema=False)
     @app.get("/openapi.json", responses=unauthorized)
