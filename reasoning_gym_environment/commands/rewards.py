@@ -25,6 +25,9 @@ from ..util.outages import is_loopback
 
 logger = logging.getLogger(__name__)
 
+LEAST_TOKEN = 16
+"""Characters of a token."""
+
 
 def main(arguments: Sequence[str]) -> int:
     """Serve until SIGTERM or SIGINT; FixableError if it cannot start."""
@@ -221,8 +224,8 @@ def read_token(
             logger.warning(message, host, token)
         return token
     shortest = min(map(len, token.splitlines()), default=0)
-    if shortest < 16:
+    if shortest < LEAST_TOKEN:
         raise FixableError(
-            f"{where}: the token must have at least 16 characters, got {shortest}"
+            f"{where}: the token must have at least {LEAST_TOKEN} characters, got {shortest}"
         )
     return token

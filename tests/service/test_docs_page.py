@@ -2,14 +2,22 @@
 
 import asyncio
 import re
+from inspect import signature
 
 import aiohttp
 import pytest
 from chromium import chromium, needs_chromium
+from fastapi import HTTPException
+from page_blocks import ROOT
 
 from reasoning_gym_environment import AsyncReasoningGym
+from reasoning_gym_environment.commands.rewards import LEAST_TOKEN
+from reasoning_gym_environment.service import _messages as messages
 from reasoning_gym_environment.service._docs_page import docs_page
+from reasoning_gym_environment.service._scoring import ScoringQueue
+from reasoning_gym_environment.service._streams import NamedStreams
 from reasoning_gym_environment.service.app import RewardService, ServiceSettings
+from reasoning_gym_environment.service.client import STREAM_NAME
 
 SESSION = pytest.mark.asyncio(loop_scope="session")
 
@@ -51,6 +59,34 @@ def test_what_a_document_says_is_text() -> None:
     for text in ("<b>", "<script>", "<i>", "<u>", '"<p>"', "<a>"):
         assert text not in page
     assert "&lt;script&gt;" in page
+
+
+def test_the_documentation_has_the_limits_of_the_code() -> None:
+    page = (ROOT / "docs" / "rewards.md").read_text(encoding="utf-8")
+    streams = signature(NamedStreams).parameters
+    problems = messages.ProblemsRequest.model_json_schema()["properties"]["count"]
+    results = messages.ObserveRequest.model_json_schema()["properties"]["results"]
+    key = messages.ScoreRequest.model_json_schema()["properties"]["idempotency_key"]
+    assert results["maxItems"] == messages.MAX_COMPLETIONS
+    for row in (
+        f"a token | at least {LEAST_TOKEN} characters",
+        f"completions of one request, and results for `/observe` | {messages.MAX_COMPLETIONS}",
+        f"a completion | {messages.MAX_CHARACTERS:,} characters",
+        f"problems of one request | {problems['maximum']:g}",
+        f"JSON | {messages.MAX_VALUES:,} values, 200 levels, no NaN",
+        "the name of a stream, and an `idempotency_key` | 64 and "
+        f"{key['anyOf'][0]['maxLength']} characters",
+        f"streams, and those in use | {streams['most_files'].default:,} and "
+        f"{streams['most'].default}",
+        "the wait of a completion | "
+        f"{signature(ScoringQueue).parameters['longest_wait'].default:g} s; then 503",
+    ):
+        assert f"\n| {row} |\n" in page
+    assert re.fullmatch(STREAM_NAME, "a" * 64)
+    assert not re.fullmatch(STREAM_NAME, "a" * 65)
+    messages.read_json("[" * 200 + "]" * 200, "the body")
+    with pytest.raises(HTTPException, match="400"):
+        messages.read_json("[" * 202 + "]" * 202, "the body")
 
 
 @SESSION
