@@ -70,7 +70,7 @@ def test_the_documentation_has_the_limits_of_the_code() -> None:
     assert results["maxItems"] == messages.MAX_COMPLETIONS
     for row in (
         f"a token | at least {LEAST_TOKEN} characters",
-        f"completions of one request, and results for `/observe` | {messages.MAX_COMPLETIONS}",
+        f"completions, or results, of one request | {messages.MAX_COMPLETIONS}",
         f"a completion | {messages.MAX_CHARACTERS:,} characters",
         f"problems of one request | {problems['maximum']:g}",
         f"JSON | {messages.MAX_VALUES:,} values, 200 levels, no NaN",
@@ -78,7 +78,7 @@ def test_the_documentation_has_the_limits_of_the_code() -> None:
         f"{key['anyOf'][0]['maxLength']} characters",
         f"streams, and those in use | {streams['most_files'].default:,} and "
         f"{streams['most'].default}",
-        "the wait of a completion | "
+        "a completion's wait | "
         f"{signature(ScoringQueue).parameters['longest_wait'].default:g} s; then 503",
     ):
         assert f"\n| {row} |\n" in page
