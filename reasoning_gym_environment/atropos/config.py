@@ -280,8 +280,8 @@ def loading_tokenizer(config: Any, servers: Sequence[Any]) -> Iterator[None]:
         whole = re.match(r".{0,500}(?=[.!]( |$))", reason)  # some list all models
         raise ConfigurationError(
             f"tokenizer_name {name!r} (or the server's) can't be loaded: "
-            f"{whole[0] if whole else shorten(reason)}. Give a name on the Hugging Face hub or a "
-            "folder."
+            f"{whole[0] if whole else shorten(reason)}. Give a name on the Hugging Face hub, "
+            "or, without the hub, a folder with the tokenizer's files."
         ) from error
     finally:
         config.tokenizer_name = name

@@ -2,3 +2,5 @@
 
 The environment never imports this package.
 """
+
+from .. import atropos  # noqa: F401 - keeps transformers from saying that PyTorch is missing

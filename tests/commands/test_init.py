@@ -23,6 +23,21 @@ def test_each_configuration_is_read_as_it_is(engine: str, tmp_path: Path) -> Non
     assert main([engine, "-o", str(file), "--force"]) == 0
 
 
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_what_a_reader_without_wandb_and_hub_needs_is_a_comment(
+    engine: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "mine.yaml"
+    text = (FOLDER / f"{engine}.yaml").read_text(encoding="utf-8")
+    for name in ("use_wandb", "tokenizer_name"):
+        assert f"  # {name}: " in text
+        text = text.replace(f"  # {name}: ", f"  {name}: ")
+    file.write_text(text)
+    settings = checked("process", "--config", str(file))
+    assert settings.env.use_wandb is False
+    assert settings.env.tokenizer_name == "FOLDER"
+
+
 def test_it_is_printed_where_no_file_is_named(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -21,6 +21,7 @@ def run_demo(folder: Path, *options: str, groups: int = 1, seconds: int = 8) -> 
             text=True,
             timeout=900 + seconds,  # it ends by itself: for a demo that hangs
         )
+        assert "PyTorch was not found" not in done.stderr, "it needs none"
         made = sum(
             dump.read_bytes().count(b"\n") for dump in folder.glob("*_rollouts_*.jsonl")
         )
