@@ -14,6 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from reasoning_gym_environment.errors import FixableError
 from reasoning_gym_environment.evaluation.leaderboard import common_items, rank
 from reasoning_gym_environment.evaluation.store import read_results
 from reasoning_gym_environment.problems.suites import Suite, load_suite
@@ -173,7 +174,13 @@ def reason(task: str, entry: Any, rollout: StoredRollout) -> str:
 
 def plot(path: Path, folder: Path) -> None:
     """Draw the solved shares with their intervals, an axis for each suite; needs matplotlib."""
-    from ..pictures import figure, save
+    try:
+        from ..pictures import figure, save
+    except ModuleNotFoundError as missing:
+        raise FixableError(
+            "the tables are filled, but the picture needs matplotlib: `pip install matplotlib`, "
+            "and repeat this command"
+        ) from missing
 
     known = {}
     for name, standings, _ in boards(folder):

@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,15 @@ from reasoning_gym_environment.problems.suites import load_suite
 from reasoning_gym_environment.sandbox.pool import TaskPool
 from research.leaderboard import recompute
 from research.leaderboard.__main__ import main
-from research.leaderboard.page import BEGIN, END, TABLES, boards, fill, main_columns
+from research.leaderboard.page import (
+    BEGIN,
+    END,
+    TABLES,
+    boards,
+    fill,
+    main_columns,
+    plot,
+)
 from research.leaderboard.standings import published_table, read_standings
 
 SESSION = pytest.mark.asyncio(loop_scope="session")
@@ -95,6 +104,16 @@ def test_the_pages_have_the_tables_of_the_files() -> None:
     for (name, *_), table in zip(boards(FOLDER), made, strict=True):
         assert f"{BEGIN.format(name)}\n\n{main_columns(table)}\n\n{END}" in short
     assert [page.count("| openai_o3-mini |") for page in (short, whole)] == [2, 2]
+
+
+def test_a_picture_without_matplotlib_says_what_it_needs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("research.pictures", "matplotlib.pyplot"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(FixableError, match="pip install matplotlib"):
+        plot(tmp_path / "picture.svg", FOLDER)
 
 
 def test_the_page_names_the_tasks_whose_labels_follow_a_convention() -> None:
