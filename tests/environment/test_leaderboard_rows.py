@@ -16,7 +16,9 @@ from reasoning_gym_environment.commands import rescore
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.problems.suites import load_suite
+from reasoning_gym_environment.records import Problem
 from reasoning_gym_environment.sandbox.pool import TaskPool
+from reasoning_gym_environment.storage.rows import StoredGroup
 from research.leaderboard import submission
 from research.leaderboard.__main__ import main
 from research.leaderboard.standings import read_standings
@@ -132,6 +134,23 @@ def test_an_answer_that_only_claims_to_be_there_is_not_taken(
     submitted.change_rollout(status="unscored", raw_score=None, tokens=0)
     assert submitted.add() == 2
     assert "line 1: an attempt has no completion" in capsys.readouterr().err
+
+
+def test_an_item_that_this_version_makes_otherwise_is_not_scored(
+    submitted: Submitted, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Its suite was made with another library."""
+    _with_other_prompt("user", "What is 1?")(submitted)
+    groups = [StoredGroup.from_json(row) for row in submitted.rows()]
+    problems = [
+        Problem(recipe=group.recipe, question=group.question, oracle=None, entry=b"")
+        for group in groups
+    ]
+    submitted.suite = write_suite(tmp_path / "tiny.json", manifest(problems))
+    submitted.change_run(suite=load_suite(submitted.suite).identity)
+    assert submitted.add() == 2
+    said = capsys.readouterr().err
+    assert "can't be scored here: the recipe gives another question" in said
 
 
 def _with_other_prompt(role: str, content: str) -> Callable[[Submitted], None]:
