@@ -1,11 +1,20 @@
-"""The table of `upstream.py`'s runs, which needs no PyTorch."""
+"""The table of `upstream.py`'s runs, which needs no PyTorch.
+
+    python research/upstream_results.py
+
+prints the table of the runs in `upstream-runs.json`.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from learning_results import spread
+
+RUNS = Path(__file__).with_name("upstream-runs.json")
 
 UPSTREAM = "upstream"
 SOUND_ITEMS, ALL_ITEMS = "sound items", "all items"
@@ -75,3 +84,9 @@ def cells(results: Results, arm: str, when: str, measure: str) -> list[str]:
         if seed in upstream
     ]
     return [*means, spread(paired) if paired and arm != UPSTREAM else ""]
+
+
+if __name__ == "__main__":
+    measured = json.loads(RUNS.read_text(encoding="utf-8"))
+    arms = list(dict.fromkeys(run["arm"] for run in measured["runs"]))
+    print(table(measured["runs"], measured["start"], arms))

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 from needs_torch import NEEDS_TORCH
 
+from reasoning_gym_environment import compare, comparison_table, read_results
+
 ROOT = Path(__file__).resolve().parents[2]
-SMALL = {"tasks": "aiw", "demonstrations": 100, "passes": 15, "steps": 2, "items": 2}
-"""A minute and a half: enough for a few right answers, and so for groups with signal."""
+SMALL = {"tasks": "aiw", "demonstrations": 300, "passes": 8, "steps": 30, "items": 30}
+"""A minute and a half: the demonstrations lead to a few right answers, and so to signal."""
 
 pytestmark = NEEDS_TORCH
 
@@ -50,6 +52,21 @@ def test_the_environment_sent_the_rows_of_every_step(folder: Path) -> None:
     assert int(sent) >= SMALL["steps"] * 16
     assert "token ids through vLLM's /v1/completions" in log
     assert "of the sampled distribution" in log
+
+
+def test_the_share_of_held_out_problems_rises_beyond_noise(folder: Path) -> None:
+    before, after = (
+        [sample for sample in read_results(stage).samples if sample.difficulty == 0]
+        for stage in (
+            folder / "evaluations" / "cold-start",
+            folder / "evaluations" / "reinforced",
+        )
+    )
+    comparison = compare(before, after)
+    assert comparison is not None
+    change = comparison.tasks["aiw"]
+    assert change.beyond_noise, comparison_table(comparison)
+    assert change.after > change.before
 
 
 def test_it_ends_with_a_table_a_plot_and_a_page(folder: Path) -> None:
