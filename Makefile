@@ -16,7 +16,7 @@ SEPARATE = not slow and not real and not integration# what has targets of its ow
 demo: $(VENV)/.installed  # everything for half a minute, without a GPU
 	$(VENV)/bin/python -m reasoning_gym_environment demo
 
-learn: $(VENV)/.installed-learn  # a small model learns from scratch, in eight minutes
+learn: $(VENV)/.installed-learn  # a small model learns from scratch, in six minutes
 	$(VENV)/bin/python examples/learn/learn.py
 
 train-language-model: $(VENV)/.installed-learn $(REAL_VENV)/.installed  # of 135 million weights

@@ -1,4 +1,4 @@
-"""A small language model learns to reason, from scratch, in eight minutes: `make learn`.
+"""A small language model learns to reason, from scratch, in six minutes: `make learn`.
 
 Demonstrations first, then reinforcement through the real loop: Atropos's API server, the
 environment's `serve` command, an HTTP endpoint that serves the weights under training, and
@@ -31,7 +31,7 @@ STAGES = ("untrained", "cold start", "reinforced")
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Options of a run; the defaults take eight minutes on two cores."""
+    """Options of a run; the defaults take six minutes on two cores."""
 
     folder: Path = option(Path("learned"), "of all output")
     tasks: str = option(TASKS, "names of tasks, with commas between")
