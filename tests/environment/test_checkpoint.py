@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from serve_loop import training_from
-from trainer_api import begin_training
+from trainer_api import begin_training, until
 
 from reasoning_gym_environment import ReasoningGymEnv
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
@@ -176,6 +176,8 @@ async def test_a_checkpoint_of_a_resumed_run_is_as_good(
         await recipes(env, 10)
         env.backlog = [await env.get_next_item()]
         await reach_step(env, STEP)
+        # Training goes on while a disk hangs.
+        await until(lambda: env.statistics.counts["checkpoints/saved"])
         env.load_checkpoint()
         env.backlog = []
         env.save_checkpoint(2 * STEP)
