@@ -72,10 +72,12 @@ def evaluation_levels(
 ) -> list[int]:
     """Return the levels of a task's evaluation items at a difficulty in [0, 1]."""
     position = position_of(difficulty, height)
-    return [
-        level_at(position, hash_bits(SEED_BITS, "eval level", *item) / 2**SEED_BITS)
-        for item in ((eval_seed, task, difficulty, index) for index in range(count))
-    ]
+    levels = []
+    for index in range(count):
+        item = (eval_seed, task, difficulty, index)
+        uniform = hash_bits(SEED_BITS, "eval level", *item) / 2**SEED_BITS
+        levels.append(level_at(position, uniform))
+    return levels
 
 
 def evaluation_recipes_at(

@@ -63,7 +63,7 @@ def read_notes(folder: Path, run: str) -> dict[str, str]:
     try:
         lines = read_regular(path, most=MOST_BYTES).splitlines()
     except OSError:
-        return {}  # without a note there is no file
+        return {}  # no note was written yet, or a file that isn't ours
     notes = {}
     for line in lines:
         try:
