@@ -73,6 +73,7 @@ async def test_the_item_comes_from_one_of_the_chosen_generators(pool: TaskPool) 
         ("list_functions", {"functions": []}, "generators"),
         ("list_functions", {"functions": [3, 99]}, "99"),
         ("self_reference", {"rank": 1.5}, "1.5"),
+        ("largest_island", {"rank": 1.0, "max_num_islands": 1}, "none of 16 items"),
         ("chain_sum", {"rank": 0.5}, "rank"),
         ("gcd", {"candidates": 0}, "candidates must be an integer ≥ 1, got 0"),
     ],

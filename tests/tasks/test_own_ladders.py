@@ -14,7 +14,8 @@ import pytest
 
 from reasoning_gym_environment.records import Problem, Recipe, Status
 from reasoning_gym_environment.sandbox.pool import TaskPool
-from reasoning_gym_environment.tasks.ladders import MEASURES, OWN_LADDERS
+from reasoning_gym_environment.tasks.item_orders import MEASURES
+from reasoning_gym_environment.tasks.ladders import OWN_LADDERS
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
