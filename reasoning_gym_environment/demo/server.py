@@ -13,6 +13,7 @@ from aiohttp import web
 
 from ..inference.prompts import PROBE_QUESTION
 from .policy import Policy, ScriptedPolicy
+from .site import LocalSite
 
 TURN_START = "<|im_start|>"
 TURN_END = "<|im_end|>"
@@ -50,14 +51,12 @@ class PolicyServer:
                 web.post("/generate", self._generate),
             ]
         )
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", port).start()
-        self.url = "http://{}:{}".format(*self._runner.addresses[0])
+        self._site = LocalSite(app)
+        self.url = await self._site.start(port)
         return self
 
     async def close(self) -> None:
-        await self._runner.cleanup()
+        await self._site.close()
 
     async def __aenter__(self) -> PolicyServer:
         return await self.start()

@@ -20,6 +20,7 @@ from reasoning_gym_environment.demo.server import (
     PolicyServer,
     is_probe,
 )
+from reasoning_gym_environment.demo.site import LocalSite
 from reasoning_gym_environment.scoring.channels import split_thought
 
 Change = Callable[[Sequence[Generation]], list[Generation]]
@@ -199,13 +200,11 @@ async def serving(routes: Iterable[web.RouteDef], **options: Any) -> AsyncIterat
     """The URL of an application on 127.0.0.1, without a trailing slash."""
     app = web.Application(**options)
     app.add_routes(routes)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    site = LocalSite(app)
     try:
-        yield "http://{}:{}".format(*runner.addresses[0])
+        yield await site.start()
     finally:
-        await runner.cleanup()
+        await site.close()
 
 
 @asynccontextmanager
