@@ -16,7 +16,7 @@ from typing import Any
 
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, PlainTextResponse
+from fastapi.responses import HTMLResponse
 from fastapi.routing import APIRoute
 from prometheus_client import (
     CollectorRegistry,
@@ -204,6 +204,7 @@ def _add_information_routes(app: FastAPI) -> None:
         503: {"model": messages.HealthReply, "description": "They are starting."}
     }
     unauthorized: Responses = {401: ERROR_RESPONSES[401]}
+    text: Responses = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
 
     @app.head("/", include_in_schema=False)
     @app.get("/", responses=unauthorized)
@@ -238,7 +239,8 @@ def _add_information_routes(app: FastAPI) -> None:
         )
 
     @app.head("/metrics", include_in_schema=False)
-    @app.get("/metrics", response_class=PlainTextResponse, responses=unauthorized)
+    # A `response_class` with a media type would give it to the error as well, which is JSON.
+    @app.get("/metrics", response_class=Response, responses=unauthorized | text)
     async def metrics() -> Response:
         """Return metrics for Prometheus."""
         text = generate_latest(app.state.registry)

@@ -59,7 +59,10 @@ async def find_floors(
     constants = constants_to_try(
         [one.oracle for one in first if one.oracle is not None]
     )
-    tried = [await _scores(pool, one, constants, _copies(one)) for one in first]
+    tried = [
+        await _scores(pool, one, constants, answers_without_reasoning(one))
+        for one in first
+    ]
     solved_from = solved_score(task)
     constant, strategy = (
         [best(own, solved_from) for own in zip(*tried, strict=True)]
@@ -67,7 +70,9 @@ async def find_floors(
         else ("", "")
     )
     measured = [
-        await _scores(pool, one, {constant: constant}, _copies(one, strategy))
+        await _scores(
+            pool, one, {constant: constant}, answers_without_reasoning(one, strategy)
+        )
         for one in others
     ]
     return Floors(
@@ -76,7 +81,7 @@ async def find_floors(
     )
 
 
-def _copies(problem: Problem, only: str | None = None) -> Answers:
+def answers_without_reasoning(problem: Problem, only: str | None = None) -> Answers:
     """Answer without reasoning, except by what the task itself asks for; `only` by one strategy."""
     own_work = OWN_WORK.get(problem.recipe.task, ())
     return {

@@ -55,6 +55,18 @@ def test_every_schema_has_a_description() -> None:
     assert json.loads(json.dumps(DOCUMENT)) == DOCUMENT
 
 
+def test_every_error_is_documented_as_json() -> None:
+    errors = [
+        reply
+        for path in DOCUMENT["paths"].values()
+        for operation in path.values()
+        for status, reply in operation["responses"].items()
+        if status >= "400"
+    ]
+    assert errors
+    assert all([*reply["content"]] == ["application/json"] for reply in errors)
+
+
 @pytest.mark.asyncio(loop_scope="session")
 # Random versions are other ones.
 @pytest.mark.filterwarnings("ignore:Recipes made with")
