@@ -151,9 +151,10 @@ def at_least(solved: int, items: int, floor: Floor) -> float:
     )
 
 
-async def check(names: Sequence[str], items: int) -> list[str]:
-    """Return what is above the floors of the named tasks, or of all that have floors."""
-    stated = all_level_floors()
+async def check(
+    names: Sequence[str], items: int, stated: Mapping[str, Sequence[Floors]]
+) -> list[str]:
+    """Return what is above the stated floors of the named tasks, or of all that have floors."""
     settings = PoolSettings(processes=default_processes(), generation_timeout=60.0)
     places = asyncio.Semaphore(default_processes())
     async with TaskPool(settings, Counter()) as pool:
@@ -202,7 +203,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     options = parser.parse_args(arguments)
     names = [name for name in options.tasks.split(",") if name]
-    found = asyncio.run(check(names, options.items))
+    found = asyncio.run(check(names, options.items, all_level_floors()))
     print("\n".join(found) or "nothing is above its floor")
     return 1 if found else 0
 

@@ -19,12 +19,14 @@ from reasoning_gym_environment.tasks import facts
 from reasoning_gym_environment.tasks.facts import (
     PAYS_ANY_ANSWER,
     Floor,
+    Floors,
     all_level_floors,
     floors,
     known_categories,
     ladder_heights,
     solved_score,
 )
+from research.floors import fresh
 from research.floors.__main__ import main
 from research.floors.measure import best, constants_to_try, find_floors, floor
 from research.floors.strategies import OWN_WORK, strategies
@@ -255,3 +257,21 @@ def test_the_command_writes_the_floors(tmp_path: Path) -> None:
     assert main([str(file), "--tasks", "game_of_life_halting", "--items", "6"]) == 0
     own = json.loads(file.read_text())["floors"]["game_of_life_halting"]
     assert own["chance"]["solved"] == own["no_reasoning"]["solved"] == 1.0
+
+
+@pytest.mark.processes
+def test_stated_floors_hold_on_fresh_items(capsys: pytest.CaptureFixture[str]) -> None:
+    assert fresh.main(["--tasks", "gcd", "--items", "8"]) == 0
+    assert "nothing is above its floor" in capsys.readouterr().out
+
+
+@pytest.mark.processes
+async def test_a_floor_that_is_stated_too_low_is_found() -> None:
+    nothing = Floor(label="1", items=200, solved=0.0, low=0.0, high=0.02)
+    stated = {"game_of_life_halting": [Floors(nothing, nothing)] * 5}
+    found = await fresh.check(["game_of_life_halting"], 6, stated)
+    assert len(found) > 5
+    assert (
+        "game_of_life_halting 0: the constant 'yes' solves 6 of 6, where its floor is 0.000 "
+        "(0.000 to 0.020)" in found
+    )
