@@ -57,7 +57,12 @@ _LATEX_SIGNS = {
     r"\tfrac": r"\frac",
 }
 _LATEX_FRACTION = re.compile(r"\\[dt]?frac\s*{\s*(\d+)\s*}\s*{\s*(\d+)\s*}")
+_POWER_OF_A_HALF = re.compile(
+    r"(?:(?P<above>\d{1,99})\s*/\s*2|\(1/2\))\s*(?:\^|\*\*)\s*{?(?P<exponent>\d{1,3})}?",
+    re.ASCII,
+)
 _DEGREES = re.compile(r"\s*(°|\^\\circ|\^\{\s*\\circ\s*\}|\\degree)\s*$")
+_VARIABLE_X = re.compile(r"(?<![A-Za-z])X(?![A-Za-z])")
 _SIGNS = str.maketrans(f"{_TIMES}·⋅÷\N{MINUS SIGN}[]", "***/-()")
 
 
@@ -275,7 +280,8 @@ def readable_form(
         '6 / 4'
     """
     if oracle is None:  # the verifier judges, except formatting
-        return strip_formatting(answer) if task in ladder_heights() else answer
+        is_own = task not in ladder_heights()
+        return answer if is_own else _unquoted(strip_formatting(answer))
     if answer.strip() == oracle.strip() or len(answer) > 4 * len(oracle) + 1000:
         return answer
     forms = [answer.strip(), *less_formatted(answer)]
@@ -284,7 +290,11 @@ def readable_form(
         return oracle if oracle in forms else answer
     if any(_is_same(task, question, form, oracle) for form in forms):
         return oracle
-    return _with_plain_signs(task, question, forms[-1])
+    # A string of JSON has quotes of its own.
+    text = forms[-1] if task == "codeio" else _unquoted(forms[-1])
+    text = _with_plain_signs(task, question, text)
+    is_integral = task in ("simple_integration", "intermediate_integration")
+    return _with_plain_names(text, oracle) if is_integral else text
 
 
 def _is_same(task: str, question: str, text: str, oracle: str) -> bool:
@@ -304,16 +314,28 @@ def _is_same(task: str, question: str, text: str, oracle: str) -> bool:
     if task == "codeio":  # all within a string of JSON counts: blanks, commas, signs
         text = text.lower() if oracle in ("true", "false") else text
         return text == oracle or _is_same_json(text, oracle)
-    if len(text) > 2 and text[0] == text[-1] and text[0] in "'\"`":
-        text = text[1:-1]
-    text = text.replace("\N{MINUS SIGN}", "-")
+    text = _unquoted(text).replace("\N{MINUS SIGN}", "-")
     text = re.sub(r"(?<=\d)\s*/\s*(?=\d)", "/", text)
-    text = re.sub(r"(?<=[A-Za-z]),\s*(?=[A-Za-z])", ", ", text)
+    text = re.sub(r"(?<=[A-Za-z]),\s*(?=\w)|(?<=\w),\s*(?=[A-Za-z])", ", ", text)
     if task == "base_conversion" or _WORD.fullmatch(oracle.lower()):
         text = text.lower()
         oracle = oracle.lower()
     rows, right = ([row.split() for row in each.split("\n")] for each in (text, oracle))
     return rows == right or (oracle[:1] in ("[", "{") and _is_same_json(text, oracle))
+
+
+def _unquoted(text: str) -> str:
+    """Return a text without the one pair of quotes around it.
+
+    Example:
+        >>> _unquoted('"0, 1.13"'), _unquoted("`4` or `5`")
+        ('0, 1.13', '`4` or `5`')
+    """
+    quote = text[:1]
+    is_quoted = quote in ("'", '"', "`") and text.endswith(quote)
+    if not is_quoted or text.count(quote) != 2:
+        return text
+    return text[1:-1].strip() or text
 
 
 def _is_same_json(text: str, oracle: str) -> bool:
@@ -322,11 +344,18 @@ def _is_same_json(text: str, oracle: str) -> bool:
         oracle = oracle.replace("'", '"')
     try:
         one, other = (
-            json.dumps(json.loads(each), sort_keys=True) for each in (text, oracle)
+            json.dumps(json.loads(each, parse_float=_plain_float), sort_keys=True)
+            for each in (text, oracle)
         )
     except (ValueError, RecursionError):
         return False
     return one == other
+
+
+def _plain_float(text: str) -> float | int:
+    """Return a whole number as an integer: `2.0` is 2."""
+    value = float(text)
+    return int(value) if value.is_integer() and abs(value) < 2**53 else value
 
 
 def _with_plain_signs(task: str, question: str, text: str) -> str:
@@ -342,6 +371,10 @@ def _with_plain_signs(task: str, question: str, text: str) -> str:
             return f" {_TIMES} ".join(re.findall(r"\d+", text))
         case "fraction_simplification":
             return text
+        case "n_queens":
+            return "\n".join(line.strip() for line in text.split("\n"))
+        case "group_anagrams" | "palindrome_partitioning" if '"' not in text:
+            return text.replace("'", '"')  # a list as Python writes it
         case "coin_flip":
             return _plain_probability(text)
         case "countdown" | "puzzle24":
@@ -362,16 +395,37 @@ def _with_plain_signs(task: str, question: str, text: str) -> str:
     return given
 
 
+def _with_plain_names(text: str, oracle: str) -> str:
+    """Return an antiderivative with the names that its verifier reads.
+
+    The library asks for integrals of X with `dx`, and of constants with a label in X: an answer
+    without X may call the variable x.
+
+    Example:
+        >>> _with_plain_names("93*x/10 + arctan(x)", "93*X/10 + atan(X) + C")
+        '93*X/10 + atan(X)'
+    """
+    text = re.sub(r"\barc(?=(sin|cos|tan|cot|sec|csc)h?\b)", "a", text)
+    if _VARIABLE_X.search(oracle) and not _VARIABLE_X.search(text):
+        text = re.sub(r"(?<![A-Za-z])x(?![A-Za-z])", "X", text)
+    return text
+
+
 def _plain_probability(text: str) -> str:
     r"""Return a probability without percent signs, LaTeX and blanks around the slash.
 
     Example:
         >>> _plain_probability("77.34%"), _plain_probability(r"\frac{99}{128}")
         ('0.7734', '99/128')
+        >>> _plain_probability("11/2^10"), _plain_probability("(1/2)**3")
+        ('11/1024', '1/8')
     """
     fraction = _LATEX_FRACTION.fullmatch(text)
     if fraction:
         return f"{fraction[1]}/{fraction[2]}"
+    power = _POWER_OF_A_HALF.fullmatch(text)
+    if power:
+        return f"{power['above'] or 1}/{2 ** int(power['exponent'])}"
     percent = re.fullmatch(r"(\d{1,3}(?:\.\d{1,100})?)\s*\\?%", text)
     if percent:
         return str(Decimal(percent[1]) / 100)

@@ -40,6 +40,9 @@ SAME = [
     ("shortest_path", "", "**Infeasible**", "infeasible"),
     ("dice", "", r"\(\tfrac{1}{2}\)", "1/2"),
     ("gcd", "", r"\[ 42 \]", "42"),
+    ("codeio", "", "[1, 2.50]", "[1.0, 2.5]"),
+    ("codeio", "", "10", "10.0"),
+    ("word_sequence_reversal", "", "is,1,science", "is, 1, science"),
 ]
 OTHER = [
     ("list_functions", "", "[8.5,60]", "[8, 60]"),
@@ -47,6 +50,10 @@ OTHER = [
     ("list_functions", "", "[true]", "[1]"),
     ("codeio", "", '{"a": "xy"}', '{"a": "x y"}'),
     ("codeio", "", '"5"', "5"),
+    ("codeio", "", "[1.5]", "[1]"),
+    ("codeio", "", "true", "1.0"),
+    ("codeio", "", "1e999", "2.0"),
+    ("word_sequence_reversal", "", "1,2, science", "12, science"),
     ("codeio", "", '{"a": "x y"}', '{"a": "x  y"}'),
     ("codeio", "", '"x,y"', '"x, y"'),
     ("codeio", "", '{"a": "1 / 2"}', '{"a": "1/2"}'),
@@ -77,6 +84,12 @@ def test_another_notation_of_the_label_is_the_label_and_no_other_answer_is() -> 
         assert readable_form(task, question, answer, oracle) != oracle, (task, answer)
 
 
+def test_blanks_at_the_ends_of_lines_are_not_part_of_a_board() -> None:
+    board = "_ Q _ _ \r\n_ _ _ Q\t\n Q _ _ _\n_ _ Q _"
+    read = readable_form("n_queens", "", board, "_ _ Q _")
+    assert read == "_ Q _ _\n_ _ _ Q\nQ _ _ _\n_ _ Q _"
+
+
 WORDED = sorted(known_categories().keys() - PLAIN_NUMBERS)
 """Tasks whose answers are no plain numbers; `test_tolerance.py` has those."""
 
@@ -95,7 +108,12 @@ def test_only_blanks_quotes_and_letter_case_are_notation(
 
 
 RIGHT = {
-    "coin_flip": ["' / '.join(map(str, float(oracle).as_integer_ratio()))"],
+    "group_anagrams": ["""oracle.replace('"', "'")"""],
+    "palindrome_partitioning": ["""oracle.replace('"', "'")"""],
+    "coin_flip": [
+        "' / '.join(map(str, float(oracle).as_integer_ratio()))",
+        "f'{int(float(oracle) * 2**30)}/2^30'",
+    ],
     "countdown": [
         "oracle + ' = ' + target",
         r"r'\(' + oracle.replace('*', r'\times') + r' = ' + target + r'\)'",
@@ -120,7 +138,9 @@ RIGHT = {
     ],
 }
 WRONG = {
-    "coin_flip": ["'1 / 7'", "'3 / 0'"],
+    "group_anagrams": ["""oracle.replace('"', "'")[:-1]""", "\"[['a']]\""],
+    "palindrome_partitioning": ["\"[['a']]\""],
+    "coin_flip": ["'1 / 7'", "'3 / 0'", "'1/2^31'"],
     "countdown": [
         *(
             "oracle + ' = 1' + target",
@@ -168,6 +188,57 @@ async def test_other_signs_cost_no_verdict_and_buy_none(
                 assert (verdict.status is Status.SOLVED) == solved, answer
                 assert verdict.status is not Status.VERIFIER_ERROR
                 assert not (solved and pay) or verdict.score == 1.0
+
+
+QUOTED = {
+    "number_format": "format(float(oracle), '.15e')",
+    "polynomial_equations": "', '.join(f'{float(root):.5f}' for root in oracle.split(','))",
+    "power_function": "format(float(oracle), '.3e')",
+    "simple_integration": "oracle.replace('**', '^')",
+}
+
+
+@pytest.mark.parametrize("task", sorted(QUOTED))
+async def test_quotes_cost_no_verdict_around_another_text_than_the_label(
+    task: str, pool: TaskPool
+) -> None:
+    recipes = [Recipe(task=task, seed=seed) for seed in range(2, 40, 2)]
+    problems = [await pool.generate(recipe) for recipe in recipes]
+    [problem, *others] = [one for one in problems if one.oracle]
+    right = str(eval(QUOTED[task], {"oracle": problem.oracle}))
+    assert right != problem.oracle
+    wrong = next(one.oracle for one in others if one.oracle != problem.oracle)
+    quoted = [f"`{right}`", f'"{right}"', f"'{right}'", f"**`{right}`**"]
+    refused = [f"`{wrong}`", f"`{right}` or `{wrong}`", f'"{wrong}" or "{right}"']
+    for answers, solved in ((quoted, True), (refused, False)):
+        texts = [f"<answer>{answer}</answer>" for answer in answers]
+        graded = await verify_texts(
+            problem, texts, pool, answer_tolerance=False, any_form=True
+        )
+        found = [verdict.status is Status.SOLVED for _, verdict in graded]
+        assert found == [solved] * len(answers), graded
+
+
+@pytest.mark.parametrize(
+    ("seed", "right"),
+    [
+        (8371529876755640, "2*x + C"),  # its label is 2*X + C, and no X is asked for
+        (5497883311200472, "-10*x"),
+        (5497883311200472, "-10*X + C"),
+    ],
+)
+async def test_an_integral_of_a_constant_may_be_given_in_x(
+    seed: int, right: str, pool: TaskPool
+) -> None:
+    levels = (await pool.ladders())["simple_integration"].levels
+    recipe = Recipe(task="simple_integration", seed=seed, level=0, parameters=levels[0])
+    problem = await pool.generate(recipe)
+    texts = [f"<answer>{answer}</answer>" for answer in (right, "3*x + C", "x*X")]
+    graded = await verify_texts(
+        problem, texts, pool, answer_tolerance=False, any_form=True
+    )
+    found = [verdict.status is Status.SOLVED for _, verdict in graded]
+    assert found == [True, False, False]
 
 
 @pytest.mark.parametrize(("answer", "times"), [("{}", 1), ("**{}**", 2)])

@@ -27,6 +27,14 @@ def caesar_cipher(entry: Entry) -> Fault | None:
     return ambiguous(f"{len(text)} letters don't tell the shift")
 
 
+def string_splitting(entry: Entry) -> Fault | None:
+    """Find items that end by the bound on rules: exhausting one may count once, or each time."""
+    _, *applications = entry["metadata"]["states"]
+    if len(applications) < 1000:
+        return None
+    return ambiguous("it is open what 1000 applications of the rules are")
+
+
 def letter_counting(entry: Entry) -> Fault | None:
     letter = entry["metadata"]["target_letter"]
     span = entry["metadata"]["span"]
@@ -42,14 +50,14 @@ def letter_jumble(entry: Entry) -> Fault | None:
     if shortest < 2:
         return None
     common = (
-        "act cat|agree eager|aside ideas|asleep please|begin being|below elbow|care "
+        "act cat|acts cast|agree eager|aside ideas|asleep please|begin being|below elbow|care "
         "race|continued unnoticed|course source|credit direct|dear read|den end|early "
         "layer|earnest eastern|earth heart|evil live|except expect|felt left|file life|form "
         "from|general enlarge|hate heat|horses shores|how who|impression permission|item "
         "time|items times|its sit|last salt|least steal|license silence|listen silent|mean "
         "name|means names|miles smile|net ten|night thing|nights things|no on|note tone|now "
         "own won|optics topics|part trap|quiet quite|raw war|saw was|shut thus|sorted "
-        "stored|state taste|sure user|there three|tired tried"
+        "stored|state taste|sure user|there three|tired tried|credited directed|theater theatre"
     )
     groups = [group.split() for group in common.split("|")]
     for word in entry["answer"].split():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -90,6 +91,23 @@ def mahjong_puzzle(entry: Entry) -> Fault | None:
         if entry["answer"] == right
         else false_label(f"the last card makes {right}")
     )
+
+
+def rubiks_cube(entry: Entry) -> Fault | None:
+    """Find cubes that are solved: no move is the right answer, and no answer says so."""
+    size = entry["metadata"]["cube_size"]
+    lines = re.findall(r"^ *[A-Z](?: +[A-Z])* *$", entry["question"], re.MULTILINE)
+    stickers = " ".join(lines).split()
+    up, down = stickers[: size**2], stickers[-(size**2) :]
+    # Each line between them shows a row of all four sides.
+    rows = [
+        stickers[begin : begin + size]
+        for begin in range(size**2, len(stickers) - size**2, size)
+    ]
+    sides = [{color for row in rows[n::4] for color in row} for n in range(4)]
+    if any(len(set(face)) > 1 for face in (up, down, *sides)):
+        return None
+    return unanswerable("the cube is solved before the first move")
 
 
 def sokoban(entry: Entry) -> Fault | None:

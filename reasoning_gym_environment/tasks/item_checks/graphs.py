@@ -47,27 +47,30 @@ def family_relationships(entry: Entry) -> Fault | None:
 
 
 def quantum_lock(entry: Entry) -> Fault | None:
-    """Find a shorter way with presses that toggle the light and leave the number."""
+    """Find a way that is as short with a press that toggles the light and leaves the number."""
     metadata = entry["metadata"]
     target = metadata["target_value"]
     limit = 50 * target + 500
-    layer = {(metadata["initial_value"], metadata["initial_state"] == "red")}
+    # Number, light, and whether a press was in the wrong one.
+    layer = {(metadata["initial_value"], metadata["initial_state"] == "red", False)}
     seen = set(layer)
-    for _ in range(len(metadata["solution_path"]) - 1):
+    for _ in metadata["solution_path"]:
         following = set()
-        for number, red in layer:
+        for number, red, idle in layer:
             for button in metadata["buttons"]:
                 result = number
                 value = button["value"]
-                if button["active_state"] in ("any", "red" if red else "green"):
+                acts = button["active_state"] in ("any", "red" if red else "green")
+                if acts:
                     if button["type"] == "multiply":
                         result *= value
                     else:
                         result += value if button["type"] == "add" else -value
-                if result == target:
-                    return ambiguous("shorter with a press in the wrong light")
+                has_idled = idle or not acts
+                if result == target and has_idled:
+                    return ambiguous("as short with a press in the wrong light")
                 if abs(result) < limit:
-                    following.add((result, not red))
+                    following.add((result, not red, has_idled))
         layer = following - seen
         seen |= layer
     return None

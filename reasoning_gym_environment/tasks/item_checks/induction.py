@@ -13,4 +13,32 @@ def list_functions(entry: Entry) -> Fault | None:
     outputs = set(re.findall(r"Output \d: (.*)", entry["question"]))
     if outputs <= {"[0]", "[1]"} and entry["answer"] not in ("[0]", "[1]"):
         return ambiguous("each example fits a count, and whether there is any")
+    if len(_sums_below_a_bound(entry["question"])) > 1:
+        return ambiguous("the examples leave open which elements are summed")
     return None
+
+
+def _sums_below_a_bound(question: str) -> set[int]:
+    """Return what the rule "the sum of the elements below a bound" gives for the question.
+
+    One sum for each bound that fits all examples; none if the examples need no bound.
+    """
+    numbers = r"\[(\d+(?:, \d+)*)\]"
+    examples = [
+        ([*map(int, given.split(", "))], int(total))
+        for given, total in re.findall(
+            rf"Input \d+: {numbers}\nOutput \d+: \[(\d+)\]\n", question
+        )
+    ]
+    asked = re.search(rf"\nInput: {numbers}\n", question)
+    shown = question.count("Output ")
+    leaves_out = any(0 < total < sum(given) for given, total in examples)
+    if not asked or not leaves_out or len(examples) < shown:
+        return set()
+    elements = [*map(int, asked[1].split(", "))]
+    bounds = {n + 1 for given, _ in examples for n in given} | {n + 1 for n in elements}
+    return {
+        sum(n for n in elements if n < bound)
+        for bound in bounds
+        if all(sum(n for n in given if n < bound) == total for given, total in examples)
+    }

@@ -333,19 +333,26 @@ def _turn(cube: Mapping[_Sticker, str], move: str) -> dict[_Sticker, str]:
     }
 
 
+def _is_solved(cube: Mapping[Any, str]) -> bool:
+    """Return whether each side of a cube has one color."""
+    return len({(normal, color) for (_, normal), color in cube.items()}) == 6
+
+
 def _unsolved_cube(entry: Mapping[str, Any]) -> str:
-    """Return which way of the metadata leaves the cube of the question unsolved."""
+    """Return which way of the metadata leaves the cube unsolved, or that nothing is to solve."""
     scramble = str(entry["metadata"]["scramble_moves"])
     undo = [
         move[0] if "'" in move else f"{move}'" for move in reversed(scramble.split())
     ]
     example = str(entry["metadata"]["example_correct_answer"] or "").split()
+    if _is_solved(_read_cube(entry["question"])):
+        return "the cube is solved already"
     for name, moves in (("scramble backward", undo), ("example", example)):
         if all(re.fullmatch(r"[UDLRFB]'?", move) for move in moves) and moves:
             cube = _read_cube(entry["question"])
             for move in moves:
                 cube = _turn(cube, move)
-            if len({(normal, color) for (_, normal), color in cube.items()}) != 6:
+            if not _is_solved(cube):
                 return f"the {name} does not solve the cube"
     return ""
 

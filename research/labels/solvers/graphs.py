@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from itertools import product
+from itertools import accumulate, product
 from typing import Any, TypeVar
 
 from .solution import Property, Solution, Solver, UnreadableQuestionError, exactly
@@ -301,6 +303,33 @@ def _shortest_presses(
     return [pressed for (number, _), pressed in layer.items() if number == target]
 
 
+def _idles_on_the_way(
+    start: _State, target: int, buttons: Mapping[str, Sequence[str]], length: int
+) -> bool:
+    """Return whether at most `length` presses with one in the wrong light lead to the target."""
+    right_lights, with_idle = {start}, set[_State]()
+    for _ in range(length):
+        pressed = {
+            (
+                before,
+                _press(before, button, idle=False),
+                _press(before, button, idle=True),
+            )
+            for before in right_lights
+            for button in buttons.values()
+        }
+        with_idle = {
+            after
+            for before in with_idle
+            for button in buttons.values()
+            if (after := _press(before, button, idle=True))
+        } | {idle for _, plain, idle in pressed if not plain and idle}
+        right_lights = {plain for _, plain, _ in pressed if plain}
+        if any(number == target for number, _ in with_idle):
+            return True
+    return False
+
+
 def quantum_lock(question: str) -> Solution:
     """Solve by breadth-first search, for both readings of a press in the wrong light."""
     found = re.search(r"Start: (-?\d+) \((red|green)\)\s*Target: (\d+)", question)
@@ -323,15 +352,15 @@ def quantum_lock(question: str) -> Solution:
         )
 
     right = shortest[False] or shortest[True]
-    lengths = {len(presses[0]) for presses in shortest.values() if presses}
+    length = len(right[0]) if right else 0
     return Solution(
         accepts=accepts,
         right=[" → ".join(presses) for presses in right],
         wrong=[
             " → ".join(presses[:-1]) for presses in right if not accepts(presses[:-1])
         ],
-        ambiguous="shorter if a button can be pressed in the wrong light"
-        if len(lengths) > 1
+        ambiguous="as short if a button can be pressed in the wrong light"
+        if _idles_on_the_way(start, target, buttons, length)
         else "",
     )
 
@@ -375,9 +404,30 @@ def _rule_violation(entry: Mapping[str, Any]) -> str:
         "[1]",
     ):
         return "a count, or whether there is any"
+    given = [(json.loads(one), json.loads(other)) for one, other in pairs]
+    if _open_bounds(given, json.loads(asked[1])):
+        return "the examples leave open which elements are summed"
     return (
         "" if re.fullmatch(r"\[(-?\d+(, -?\d+)*)?\]", entry["answer"]) else "not a list"
     )
+
+
+def _open_bounds(
+    pairs: Sequence[tuple[list[int], list[int]]], asked: list[int]
+) -> bool:
+    """Return whether examples that sum the smallest elements leave open whether one is summed."""
+    low = -math.inf  # the largest element that is summed
+    high = math.inf  # the smallest one that is not
+    for given, shown in pairs:
+        ordered = sorted(given)
+        totals = [*accumulate(ordered, initial=0)]
+        if len(shown) != 1 or shown[0] not in totals:
+            return False
+        count = totals.index(shown[0])
+        low = max([low, *ordered[:count]])
+        high = min([high, *ordered[count:]])
+    between = [element for element in asked if low < element < high]
+    return low < high < math.inf and low > -math.inf and bool(between)
 
 
 SOLVERS: Mapping[str, Solver] = {

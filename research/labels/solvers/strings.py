@@ -567,12 +567,21 @@ def string_splitting(question: str) -> Solution:
     given |= {kind: int(number) for number, kind in amounts}
     reactions, limit = _reactions(question), _limit(question)
     final = _first_applicable(given, reactions, limit)
+    # Then each of the applications that the text allows may exhaust its rule.
+    unbounded = _first_applicable(given, reactions, limit**2)
+    right = list(dict.fromkeys(map(_written, (final, unbounded))))
     near = [
         final | {"Z": final["Z"] + 1},
         _first_applicable(given, reactions[:-1], limit),
         given,
     ]
-    return _one_of([_written(final)], [_written(each) for each in near])
+    return _one_of(
+        right,
+        [_written(each) for each in near],
+        "the bound may count each use of a rule, or each rule once"
+        if len(right) > 1
+        else "",
+    )
 
 
 def string_synthesis(question: str) -> Solution:
