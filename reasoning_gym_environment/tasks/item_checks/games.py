@@ -105,7 +105,7 @@ def rubiks_cube(entry: Entry) -> Fault | None:
         for begin in range(size**2, len(stickers) - size**2, size)
     ]
     sides = [{color for row in rows[n::4] for color in row} for n in range(4)]
-    if any(len(set(face)) > 1 for face in (up, down, *sides)):
+    if not all(len(set(face)) == 1 for face in (up, down, *sides)):
         return None
     return unanswerable("the cube is solved before the first move")
 
