@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from ..records import Problem, Verdict
+from ..scoring.extraction import is_same_number
 from ..tasks.facts import PAYS_ANY_ANSWER
 from ..util.values import shorten
 
@@ -163,7 +164,6 @@ def oracle_probes(oracle: str) -> list[Probe]:
 
 def constant_probes(constants: Sequence[str], oracle: str | None) -> list[Probe]:
     """Return the probes that are the same for every item."""
-    right = None if oracle is None else oracle.strip()
     probes = []
     for kind, texts in (
         (Kind.EMPTY, EMPTY),
@@ -171,9 +171,22 @@ def constant_probes(constants: Sequence[str], oracle: str | None) -> list[Probe]
         (Kind.CONSTANT, constants),
     ):
         for text in texts:
-            is_right = text.strip() == right
+            is_right = oracle is not None and is_spelling_of(text, oracle)
             probes.append(Probe(kind=kind, label=text, answer=text, is_right=is_right))
     return probes
+
+
+def is_spelling_of(text: str, oracle: str) -> bool:
+    """Return whether a text is the oracle but for its letter case or the form of its number.
+
+    A verifier may pay such a text, and one that doesn't is no fault either.
+
+    Example:
+        >>> is_spelling_of("a", "A"), is_spelling_of("10.0", "10"), is_spelling_of("b", "A")
+        (True, True, False)
+    """
+    same_letters = text.strip().casefold() == oracle.strip().casefold()
+    return same_letters or is_same_number(text, oracle)
 
 
 def listing_probes(oracle: str, alternatives: Sequence[str]) -> list[Probe]:

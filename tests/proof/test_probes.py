@@ -23,6 +23,7 @@ from reasoning_gym_environment.proof.findings import (
     Kind,
     KnownFindings,
     Probe,
+    constant_probes,
     constants_for,
     known_findings,
     near_misses,
@@ -131,13 +132,13 @@ def test_a_near_miss_is_another_text_than_the_answer(oracle: str) -> None:
     assert all(text.strip() for text in near_misses(oracle).values())
 
 
-def test_a_text_that_is_the_oracle_is_right_and_no_other() -> None:
+def test_a_text_that_spells_the_oracle_is_right_and_no_other() -> None:
     right = {
         p.answer
         for p in probes("0")
         if p.is_right and p.kind not in (Kind.FORM, Kind.ORACLE)
     }
-    assert right == {"0"}
+    assert right == {"0", "0."}  # one number
     assert not any(p.is_right for p in probes("12") if p.kind in DEGENERATE)
 
 
@@ -348,6 +349,16 @@ def test_chance_is_what_a_constant_solves_with_the_items_where_it_is_right() -> 
     chance = judged(*[half] * 2, *right).chance
     assert chance is not None
     assert (chance.label, chance.solved) == ("1", 0.5)
+
+
+def test_a_constant_that_is_the_label_in_another_spelling_is_right() -> None:
+    right = {
+        p.answer for p in constant_probes(["a", "A", "b", "No"], "A") if p.is_right
+    }
+    assert right == {"a", "A"}
+    numbers = constant_probes(["2", "2.0", "20"], "2.00")
+    assert {p.answer for p in numbers if p.is_right} == {"2", "2.0"}
+    assert not any(p.is_right for p in constant_probes(["a"], None))
 
 
 def test_a_constant_that_is_right_is_no_finding() -> None:
