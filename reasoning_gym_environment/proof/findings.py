@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from ..records import Problem, Verdict
-from ..scoring.extraction import is_same_number
+from ..scoring.notation import is_same_number
 from ..tasks.facts import PAYS_ANY_ANSWER
 from ..util.values import shorten
 

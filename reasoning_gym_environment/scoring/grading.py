@@ -20,7 +20,8 @@ from ..records import (
     Verdict,
 )
 from ..util.concurrency import offload
-from .extraction import extract_answer, in_tags, less_formatted, readable_form
+from .extraction import extract_answer, in_tags, less_formatted
+from .notation import readable_form
 
 
 def length_factor(length: int, max_length: int, start: float) -> float:

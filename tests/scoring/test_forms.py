@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from reasoning_gym_environment.records import Problem, Recipe, Status, Verdict
 from reasoning_gym_environment.sandbox.pool import TaskPool
-from reasoning_gym_environment.scoring.extraction import readable_form
 from reasoning_gym_environment.scoring.grading import verify_texts
+from reasoning_gym_environment.scoring.notation import readable_form
 from reasoning_gym_environment.tasks.facts import PLAIN_NUMBERS, known_categories
 
 ANGLE = "In triangle ABC with coordinates A=(-4, 6), B=(-5, -4), and C=(5, 8), find the measure (in degrees) of angle ABC."  # noqa: E501 - a question of the library, on one line as there

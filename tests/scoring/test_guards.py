@@ -14,9 +14,10 @@ import pytest
 
 from reasoning_gym_environment.proof.findings import known_weaknesses
 from reasoning_gym_environment.records import Recipe
-from reasoning_gym_environment.scoring.extraction import less_formatted, readable_form
+from reasoning_gym_environment.scoring.extraction import less_formatted
 from reasoning_gym_environment.scoring.guards import GUARDS, max_score
 from reasoning_gym_environment.scoring.guards.algorithmic import given_numbers
+from reasoning_gym_environment.scoring.notation import readable_form
 from reasoning_gym_environment.tasks.datasets import Datasets
 from reasoning_gym_environment.tasks.facts import known_categories, solved_score
 from reasoning_gym_environment.tasks.ladders import build_ladders

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reasoning_gym_environment.scoring.extraction import (
-    is_same_number,
     less_formatted,
     strip_formatting,
 )
+from reasoning_gym_environment.scoring.notation import is_same_number
 
 
 def test_the_form_around_an_answer_is_taken_off() -> None:

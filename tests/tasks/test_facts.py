@@ -18,7 +18,7 @@ import pytest
 from reasoning_gym_environment.errors import GenerationError
 from reasoning_gym_environment.records import Problem, Recipe, Status
 from reasoning_gym_environment.sandbox.pool import TaskPool
-from reasoning_gym_environment.scoring.extraction import is_same_number
+from reasoning_gym_environment.scoring.notation import is_same_number
 from reasoning_gym_environment.tasks.catalogue import read_registry
 from reasoning_gym_environment.tasks.facts import (
     EXECUTES_ANSWERS,

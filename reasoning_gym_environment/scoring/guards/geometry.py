@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..extraction import is_angle
+from ..notation import is_angle
 
 
 def exact_angle(answer: str, entry: Mapping[str, Any]) -> float:

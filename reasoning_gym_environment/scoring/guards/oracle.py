@@ -9,7 +9,8 @@ import string
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..extraction import is_same_number, strip_formatting
+from ..extraction import strip_formatting
+from ..notation import is_same_number
 
 
 def longer_text(answer: str, entry: Mapping[str, Any]) -> float:

@@ -6,6 +6,7 @@ PURE = [
     "evaluation.estimators",
     "scoring.extraction",
     "scoring.grading",
+    "scoring.notation",
     "tasks.recipes",
     "util.concurrency",
     "util.outages",
