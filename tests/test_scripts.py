@@ -10,6 +10,7 @@ from page_blocks import ROOT
 FOLDERS = ("benchmarks", "docs", "examples", "research")
 NEEDS = {
     "research/labels": "z3",
+    "research/ladder_shares.py": "torch",
     "research/learning.py": "torch",
     "research/upstream.py": "torch",
     "examples/learn": "torch",

@@ -27,7 +27,9 @@ class LocalSite:
         return "http://{}:{}".format(*self._listener.getsockname())
 
     async def close(self) -> None:
-        """Accept no more connections, and end those that there are."""
+        """Accept no more connections, and end those that there are; again, it does nothing."""
+        if self._listener.fileno() < 0:  # closed
+            return
         # Python before 3.12 leaks a connection that it accepts while the server closes: asyncio
         # makes its transport in a task, which then fails. So those tasks run first.
         asyncio.get_running_loop().remove_reader(self._listener)
