@@ -27,7 +27,7 @@ from reasoning_gym_environment.problems.identity import (
 )
 from reasoning_gym_environment.problems.seeds import training_seed
 from reasoning_gym_environment.problems.stream import skip_faulty
-from reasoning_gym_environment.records import Recipe
+from reasoning_gym_environment.records import Problem, Recipe
 from reasoning_gym_environment.sandbox.pool import (
     Generate,
     PoolSettings,
@@ -138,25 +138,31 @@ def write_table(drawn: Mapping[Part, Sequence[str]]) -> None:
         writer.writerows(sorted(lines, key=order))
 
 
+async def made(generate: Generate, recipes: Iterable[Recipe]) -> list[Problem]:
+    """Return the problems of recipes, and say which can't be made."""
+    problems = []
+    for recipe in recipes:
+        try:
+            problems.append(await generate_with_retry(generate, recipe))
+        except GenerationError as error:
+            print(f"left out: {error}")
+    return problems
+
+
 async def draw(
     generate: Generate, task: str, level: int | None, parameters: Any
 ) -> list[str]:
     """Return the questions of DRAWS training items, but for those that can't be made."""
-    questions = []
-    for index in range(DRAWS):
-        recipe = Recipe(
+    recipes = [
+        Recipe(
             task=task,
             seed=training_seed(0, "", task, index),
             level=level,
             parameters=parameters,
         )
-        try:
-            problem = await generate_with_retry(generate, recipe)
-        except GenerationError as error:
-            print(f"left out: {error}")
-            continue
-        questions.append(problem.question)
-    return questions
+        for index in range(DRAWS)
+    ]
+    return [problem.question for problem in await made(generate, recipes)]
 
 
 async def draw_all(path: Path, tasks: Sequence[str]) -> None:

@@ -24,9 +24,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples" / "learn
 import cold_start
 import torch
 from cold_start import Example
+from distinct_items import made
 from model import Policy, build_model, build_tokenizer
 
-from reasoning_gym_environment.errors import GenerationError
 from reasoning_gym_environment.evaluation.estimators import Estimate, share
 from reasoning_gym_environment.problems.seeds import evaluation_seed, training_seed
 from reasoning_gym_environment.problems.stream import skip_faulty
@@ -35,7 +35,6 @@ from reasoning_gym_environment.sandbox.pool import (
     PoolSettings,
     TaskPool,
     default_processes,
-    generate_with_retry,
 )
 from reasoning_gym_environment.tasks.facts import solved_score
 from reasoning_gym_environment.util.progress import with_progress
@@ -92,14 +91,11 @@ async def draw(pool: TaskPool, levels: Sequence[Level]) -> dict[Level, Items]:
     async def items(level: Level, seeds: Sequence[int]) -> list[Problem]:
         task, number = level
         parameters = ladders[task].levels[number]
-        problems = []
-        for seed in seeds:
-            recipe = Recipe(task=task, seed=seed, level=number, parameters=parameters)
-            try:
-                problems.append(await generate_with_retry(generate, recipe))
-            except GenerationError as error:
-                print(f"left out: {error}")
-        return problems
+        recipes = [
+            Recipe(task=task, seed=seed, level=number, parameters=parameters)
+            for seed in seeds
+        ]
+        return await made(generate, recipes)
 
     async def one(level: Level) -> Items:
         task, number = level

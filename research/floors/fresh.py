@@ -17,17 +17,15 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from reasoning_gym_environment.errors import GenerationError
 from reasoning_gym_environment.problems.seeds import training_seed
 from reasoning_gym_environment.problems.stream import skip_faulty
 from reasoning_gym_environment.proof.proving import chosen_tasks
-from reasoning_gym_environment.records import Problem, Recipe
+from reasoning_gym_environment.records import Recipe
 from reasoning_gym_environment.sandbox.pool import (
     Generate,
     PoolSettings,
     TaskPool,
     default_processes,
-    generate_with_retry,
 )
 from reasoning_gym_environment.tasks.facts import (
     Floor,
@@ -37,7 +35,8 @@ from reasoning_gym_environment.tasks.facts import (
 )
 from reasoning_gym_environment.util.progress import with_progress
 
-from .measure import answers_without_reasoning
+from ..distinct_items import made
+from .measure import answers_without_reasoning, scores_of
 
 ITEMS = 29
 """Of each level: 20,000 of all."""
@@ -92,33 +91,16 @@ async def measure_level(
     solved_from = solved_score(task)
     constants: Counter[str] = Counter()
     echoes: Counter[str] = Counter()
-    items = 0
-    for recipe in recipes:
-        try:
-            problem = await generate_with_retry(generate, recipe)
-        except GenerationError as error:
-            print(f"left out: {error}")
-            continue
-        items += 1
-        tried = {text: text for text in (stated.chance.label, *CONSTANTS)}
-        constants.update(await _solved(pool, problem, tried, solved_from))
+    problems = await made(generate, recipes)
+    for problem in problems:
+        fixed = {text: text for text in (stated.chance.label, *CONSTANTS)}
         copies = answers_without_reasoning(problem)
         wanted = (stated.no_reasoning.label, *ECHOES)
-        tried = {label: copies[label] for label in wanted if label in copies}
-        echoes.update(await _solved(pool, problem, tried, solved_from))
-    return Level(task, level, items, constants, echoes)
-
-
-async def _solved(
-    pool: TaskPool, problem: Problem, answers: Mapping[str, str], solved_from: float
-) -> list[str]:
-    """Return the labels of the answers that solve the problem."""
-    verdicts = await pool.verify(problem, list(answers.values()))
-    return [
-        label
-        for label, verdict in zip(answers, verdicts, strict=True)
-        if (verdict.score or 0.0) >= solved_from
-    ]
+        copied = {label: copies[label] for label in wanted if label in copies}
+        scores = await scores_of(pool, problem, fixed, copied)
+        for solved, own in zip((constants, echoes), scores, strict=True):
+            solved.update(label for label, score in own.items() if score >= solved_from)
+    return Level(task, level, len(problems), constants, echoes)
 
 
 def above(level: Level, stated: Floors) -> list[str]:

@@ -60,7 +60,7 @@ async def find_floors(
         [one.oracle for one in first if one.oracle is not None]
     )
     tried = [
-        await _scores(pool, one, constants, answers_without_reasoning(one))
+        await scores_of(pool, one, constants, answers_without_reasoning(one))
         for one in first
     ]
     solved_from = solved_score(task)
@@ -70,7 +70,7 @@ async def find_floors(
         else ("", "")
     )
     measured = [
-        await _scores(
+        await scores_of(
             pool, one, {constant: constant}, answers_without_reasoning(one, strategy)
         )
         for one in others
@@ -98,7 +98,7 @@ def constants_to_try(oracles: Sequence[str]) -> Answers:
     }
 
 
-async def _scores(
+async def scores_of(
     pool: TaskPool, problem: Problem, *tries: Answers
 ) -> list[dict[str, float]]:
     """Score several sets of answers in one call."""

@@ -4,7 +4,7 @@
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 from hypothesis import given
@@ -190,6 +190,18 @@ async def test_other_signs_cost_no_verdict_and_buy_none(
                 assert not (solved and pay) or verdict.score == 1.0
 
 
+async def require_solved(
+    problem: Problem, pool: TaskPool, solved: Mapping[str, bool]
+) -> None:
+    """Verify answers in tags, and compare which of them solve the problem."""
+    texts = [f"<answer>{answer}</answer>" for answer in solved]
+    graded = await verify_texts(
+        problem, texts, pool, answer_tolerance=False, any_form=True
+    )
+    found = [verdict.status is Status.SOLVED for _, verdict in graded]
+    assert found == [*solved.values()], graded
+
+
 QUOTED = {
     "number_format": "format(float(oracle), '.15e')",
     "polynomial_equations": "', '.join(f'{float(root):.5f}' for root in oracle.split(','))",
@@ -211,12 +223,7 @@ async def test_quotes_cost_no_verdict_around_another_text_than_the_label(
     quoted = [f"`{right}`", f'"{right}"', f"'{right}'", f"**`{right}`**"]
     refused = [f"`{wrong}`", f"`{right}` or `{wrong}`", f'"{wrong}" or "{right}"']
     for answers, solved in ((quoted, True), (refused, False)):
-        texts = [f"<answer>{answer}</answer>" for answer in answers]
-        graded = await verify_texts(
-            problem, texts, pool, answer_tolerance=False, any_form=True
-        )
-        found = [verdict.status is Status.SOLVED for _, verdict in graded]
-        assert found == [solved] * len(answers), graded
+        await require_solved(problem, pool, dict.fromkeys(answers, solved))
 
 
 @pytest.mark.parametrize(
@@ -233,12 +240,8 @@ async def test_an_integral_of_a_constant_may_be_given_in_x(
     levels = (await pool.ladders())["simple_integration"].levels
     recipe = Recipe(task="simple_integration", seed=seed, level=0, parameters=levels[0])
     problem = await pool.generate(recipe)
-    texts = [f"<answer>{answer}</answer>" for answer in (right, "3*x + C", "x*X")]
-    graded = await verify_texts(
-        problem, texts, pool, answer_tolerance=False, any_form=True
-    )
-    found = [verdict.status is Status.SOLVED for _, verdict in graded]
-    assert found == [True, False, False]
+    solved = {right: True, "3*x + C": False, "x*X": False}
+    await require_solved(problem, pool, solved)
 
 
 @pytest.mark.parametrize(("answer", "times"), [("{}", 1), ("**{}**", 2)])
@@ -271,9 +274,5 @@ async def test_formatting_costs_no_verdict_where_several_answers_are_right(
     wrong = "¬P"
     forms = ("{}", "**{}**", r"\({}\)", "```\n{}\n```")
     for answer, solved in ((right, True), (wrong, False)):
-        texts = [f"<answer>{form.format(answer)}</answer>" for form in forms]
-        graded = await verify_texts(
-            problem, texts, pool, answer_tolerance=False, any_form=True
-        )
-        found = [verdict.status is Status.SOLVED for _, verdict in graded]
-        assert found == [solved] * len(forms), graded
+        answers = [form.format(answer) for form in forms]
+        await require_solved(problem, pool, dict.fromkeys(answers, solved))

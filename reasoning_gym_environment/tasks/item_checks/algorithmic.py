@@ -29,8 +29,8 @@ def caesar_cipher(entry: Entry) -> Fault | None:
 
 def string_splitting(entry: Entry) -> Fault | None:
     """Find items that end by the bound on rules: exhausting one may count once, or each time."""
-    _, *applications = entry["metadata"]["states"]
-    if len(applications) < 1000:
+    # The first state is the one that the question gives.
+    if len(entry["metadata"]["states"]) - 1 < 1000:
         return None
     return ambiguous("it is open what 1000 applications of the rules are")
 

@@ -98,7 +98,8 @@ def rubiks_cube(entry: Entry) -> Fault | None:
     size = entry["metadata"]["cube_size"]
     lines = re.findall(r"^ *[A-Z](?: +[A-Z])* *$", entry["question"], re.MULTILINE)
     stickers = " ".join(lines).split()
-    up, down = stickers[: size**2], stickers[-(size**2) :]
+    up = stickers[: size**2]
+    down = stickers[-(size**2) :]
     # Each line between them shows a row of all four sides.
     rows = [
         stickers[begin : begin + size]

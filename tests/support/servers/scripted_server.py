@@ -201,8 +201,9 @@ async def serving(routes: Iterable[web.RouteDef], **options: Any) -> AsyncIterat
     app = web.Application(**options)
     app.add_routes(routes)
     site = LocalSite(app)
+    url = await site.start()
     try:
-        yield await site.start()
+        yield url
     finally:
         await site.close()
 
