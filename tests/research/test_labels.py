@@ -65,6 +65,7 @@ async def test_a_sound_task_has_no_finding(pool: TaskPool) -> None:
 def test_the_command_writes_a_page_and_json(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    pytest.importorskip("z3", reason="needs the extra `labels`")
     page = tmp_path / "labels.md"
     options = ["--tasks", "syllogism", "--items", "20", "--level-items", "2", "--json"]
     assert main(["check", *options, "--markdown", str(page)]) == 0

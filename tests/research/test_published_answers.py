@@ -68,6 +68,7 @@ async def lines_of(pool: TaskPool) -> list[dict[str, Any]]:
 async def test_the_command_lists_items_on_which_models_and_label_differ(
     pool: TaskPool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    pytest.importorskip("z3", reason="needs the extra `labels`")
     path = tmp_path / "answers.jsonl.gz"
     rows = await lines_of(pool)
     path.write_bytes(
