@@ -1,4 +1,4 @@
-"""House rules that no linter checks: size, reasons for exemptions, swallowed failures."""
+"""House rules that no linter checks: docstrings, reasons for exemptions, swallowed failures."""
 
 import ast
 import io
@@ -13,9 +13,6 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 
-MOST_LINES_OF_A_FUNCTION = 70
-MOST_LINES_OF_NINE_IN_TEN_FUNCTIONS = 30
-MOST_LINES_OF_SEVERAL_SUBJECTS = 450
 LEAST_DOCUMENTED = 0.91
 """Share of the public names with a docstring."""
 
@@ -106,18 +103,8 @@ def test_every_docstring_begins_with_a_sentence() -> None:
     assert violations(PACKAGE_FILES, unsaid) == {}
 
 
-def test_a_large_module_is_one_class_or_one_table_and_says_so() -> None:
-    for path in PACKAGE_FILES:
-        source = path.read_text("utf-8")
-        if source.count("\n") > MOST_LINES_OF_SEVERAL_SUBJECTS:
-            about = ast.get_docstring(ast.parse(source)) or ""
-            assert re.search("one (class|table)", about), path
-
-
-def test_functions_are_short_documented_and_annotated() -> None:
+def test_public_names_are_documented_and_functions_annotated() -> None:
     sizes = runpy.run_path(str(ROOT / "benchmarks/codebase.py"))["sizes"](ROOT)
-    assert sizes.longest_function <= MOST_LINES_OF_A_FUNCTION
-    assert sizes.function_p90 <= MOST_LINES_OF_NINE_IN_TEN_FUNCTIONS
     assert sizes.documented >= LEAST_DOCUMENTED
     assert sizes.annotated == 1
 

@@ -68,16 +68,6 @@ def to_run(page: Path, language: str) -> list[str]:
     return [b.text for b in blocks(page) if b.language == language and not b.reason]
 
 
-def prose(text: str) -> str:
-    """The text of a page without blocks of code, tables and comments."""
-    lines = [
-        line
-        for line in _BLOCK.sub("", text).splitlines()
-        if not line.lstrip().startswith("|")
-    ]
-    return re.sub(r"<!--.*?-->", "", "\n".join(lines), flags=re.DOTALL)
-
-
 def links(page: Path) -> list[str]:
     """The targets within the repository that a page links to."""
     text = _BLOCK.sub("", page.read_text(encoding="utf-8"))
