@@ -42,9 +42,7 @@ def test_systemd_starts_it_again_but_not_where_something_has_to_be_put_right() -
     assert service["ExecStart"].split()[1] in COMMANDS
 
 
-def test_kubernetes_counts_no_failure_where_the_same_command_may_succeed_later() -> (
-    None
-):
+def test_kubernetes_counts_no_failure_where_a_command_may_succeed_later() -> None:
     job = yaml.safe_load((DEPLOY / "kubernetes.yaml").read_text())
     pod = job["spec"]["template"]["spec"]
     [container] = pod["containers"]
@@ -98,9 +96,7 @@ def test_the_service_is_probed_and_has_time_to_end() -> None:
     )
 
 
-def test_the_image_of_openenv_starts_its_command_at_the_port_that_clients_expect() -> (
-    None
-):
+def test_the_image_of_openenv_serves_at_the_port_that_clients_expect() -> None:
     lines = (
         (ROOT / "Dockerfile")
         .read_text()

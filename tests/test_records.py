@@ -103,9 +103,7 @@ def test_a_stored_recipe_shares_nothing_with_the_recipe() -> None:
     assert recipe.parameters == {"sizes": [1, 2]}
 
 
-def test_the_representation_of_a_problem_shows_the_question_shortened_and_no_entry() -> (
-    None
-):
+def test_a_problem_is_represented_by_a_shortened_question_without_entry() -> None:
     recipe, question = Recipe(task="gcd", seed=2), "How\nmany? " * 99
     shown = repr(
         Problem(recipe=recipe, question=question, oracle="4", entry=b"\x80" * 99)

@@ -80,9 +80,7 @@ live.info("2 groups")
 
 
 @pytest.mark.processes
-def test_a_log_line_is_time_level_and_message_and_a_repeated_warning_is_counted() -> (
-    None
-):
+def test_a_log_line_is_time_level_message_and_repeated_warnings_are_counted() -> None:
     written = in_terminal([sys.executable, "-c", LOGGING], columns=80)
     assert re.search(
         r"\x1b\[33m[\d:]{8} WARNING the key withheld again\x1b\[0m", written

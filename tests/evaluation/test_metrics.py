@@ -274,9 +274,7 @@ def table(*items: StoredGroup, **categories: str) -> list[str]:
     return evaluation_table(evaluation_report(items, baselines)).splitlines()
 
 
-def test_with_own_tasks_there_are_figures_by_source_and_chance_from_their_proof() -> (
-    None
-):
+def test_own_tasks_have_figures_by_source_and_chance_from_their_proof() -> None:
     own = replace(item(1.0, 0.0, task="mine"), source="my_tasks", chance=0.125)
     metrics = report(own, item(1.0))
     assert metrics["eval/source/my_tasks/solved"] == 0.5

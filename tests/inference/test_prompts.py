@@ -16,9 +16,7 @@ from reasoning_gym_environment.inference.prompts import (
 )
 
 
-def test_a_built_in_prompt_is_chosen_by_its_name_and_any_other_text_is_the_prompt_itself() -> (
-    None
-):
+def test_a_built_in_prompt_is_chosen_by_its_name_and_other_text_is_the_prompt() -> None:
     for name, prompt in SYSTEM_PROMPTS.items():
         assert resolve_system_prompt(name) == prompt
         assert "<answer> and </answer>" in prompt
@@ -37,9 +35,7 @@ def test_only_the_thinking_prompt_names_the_think_tags() -> None:
     assert "think>" not in SYSTEM_PROMPTS["direct"]
 
 
-def test_a_rollout_opens_with_the_system_prompt_unless_it_is_empty_and_the_question() -> (
-    None
-):
+def test_a_rollout_opens_with_the_question_after_any_system_prompt() -> None:
     question = {"role": "user", "content": "2 + 2?"}
     system = {"role": "system", "content": "Be brief."}
     assert build_messages("Be brief.", "2 + 2?") == [system, question]

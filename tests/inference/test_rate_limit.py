@@ -127,7 +127,7 @@ async def test_a_pause_that_nobody_names_doubles_until_a_success() -> None:
         assert least <= pause <= 1.1 * least
 
 
-async def test_refusals_of_one_round_halve_the_concurrency_once_and_successes_raise_it() -> (
+async def test_refusals_of_a_round_halve_concurrency_once_and_success_raises_it() -> (
     None
 ):
     limit = RateLimit("http://h/v1", clock=(clock := Clock()))

@@ -81,9 +81,7 @@ def test_the_probability_of_signal_is_that_of_a_beta_binomial(
     )
 
 
-def test_problems_with_signal_alone_are_asked_again_a_few_times_after_many_draws() -> (
-    None
-):
+def test_only_problems_with_signal_are_asked_again_after_many_draws() -> None:
     recipes = run(by_signal(), 5000, uneven)
     times = askings(recipes)
     again = {key for key, number in times.items() if number > 1}

@@ -114,9 +114,7 @@ async def test_problems_are_remembered_within_a_number_of_bytes() -> None:
     assert pool.asked == [1, 2, 3, 1, 2], "two fit, and the last used are kept"
 
 
-async def test_concurrent_callers_share_a_problem_and_a_failure_is_not_remembered() -> (
-    None
-):
+async def test_concurrent_callers_share_a_problem_and_failures_are_forgotten() -> None:
     pool, remembered = Large(fails=7), ProblemCache()
     recipe = Recipe(task="gcd", seed=7)
     failed = await asyncio.gather(
@@ -179,9 +177,7 @@ class Modulo:
         return Problem(recipe=recipe, question=question, oracle="1", entry=b"")
 
 
-async def test_a_distinct_set_draws_repeats_again_and_begins_with_the_shorter_one() -> (
-    None
-):
+async def test_a_distinct_set_draws_repeats_again_and_begins_with_the_shorter() -> None:
     first = list(itertools.islice(recipes(), 90))
     many = await make_distinct(Modulo(97).generate, [*first, *first[:7]])
     questions = [problem.question for problem in many if isinstance(problem, Problem)]

@@ -195,9 +195,7 @@ def test_what_is_not_right_and_solves_items_is_a_finding(kind: Kind) -> None:
     assert found(judged(*seen(kind, 0.5, 0.5, 1.0, 0.0))) == [(kind.value, None)]
 
 
-def test_an_answer_is_copied_if_a_place_has_it_more_often_than_a_choice_of_two() -> (
-    None
-):
+def test_an_answer_is_copied_if_a_place_has_it_more_often_than_one_of_two() -> None:
     assert found(judged(*seen(Kind.COPY, *[1.0] * 8, 0.0, 0.0))) == [
         ("copied from the question", None)
     ]
@@ -381,9 +379,7 @@ def test_near_misses_may_earn_their_share_and_some_be_right_but_not_most() -> No
     assert found(judged(*[paid] * 6, *[partly] * 5)) == [("near miss", None)]
 
 
-def test_a_verifier_that_dies_or_obeys_is_a_finding_and_one_that_executes_is_told() -> (
-    None
-):
+def test_a_verifier_that_dies_or_obeys_is_a_finding_and_execution_is_told() -> None:
     killed = Observation(
         probe=Probe(kind=Kind.QUESTION, label="question", answer="?"),
         verdict=Verdict(score=0.0, status=Status.TIMEOUT),

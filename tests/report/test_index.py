@@ -25,9 +25,7 @@ def index_of(*rows: dict[str, object], file: Path | None = None) -> GroupIndex:
     return index
 
 
-def test_an_own_task_has_the_category_of_its_module_and_the_chance_of_its_proof() -> (
-    None
-):
+def test_an_own_task_has_its_modules_category_and_its_proofs_chance() -> None:
     rows = [
         row([1.0], task="mine") | {"source": "my_tasks", "chance": 0.25},
         row([1.0], task="mine", level=2.0) | {"source": "my_tasks", "chance": 0.25},

@@ -128,9 +128,7 @@ async def test_changes_are_told_at_most_once_a_minute_and_again_where_they_come_
     assert second.endswith("since group 321")
 
 
-def test_after_a_minute_without_a_delivery_the_line_says_what_became_of_the_groups() -> (
-    None
-):
+def test_after_a_minute_without_delivery_the_line_says_what_groups_became() -> None:
     reported = Reported(clock := Clock(0.0))
     counts = reported.statistics.counts
     for name in ("started", "collected", "sent"):
@@ -235,9 +233,7 @@ def test_all_solved_groups_get_a_warning_with_ways_out(
     )
 
 
-def test_nearly_all_is_nineteen_in_twenty_and_the_most_specific_fault_is_named() -> (
-    None
-):
+def test_nearly_all_is_nineteen_in_twenty_and_the_most_specific_fault_named() -> None:
     answer = ("<answer>1</answer>", "stop")
     for kinds, expected in (
         ({("hm", "stop"): 94, answer: 6}, None),

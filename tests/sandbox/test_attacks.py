@@ -181,9 +181,7 @@ async def test_a_call_with_too_many_processes_or_threads_is_killed(
         assert verdict.score == 0.0
 
 
-async def test_no_call_sees_what_another_wrote_to_memory_that_the_import_shares() -> (
-    None
-):
+async def test_no_call_sees_what_another_wrote_to_memory_shared_by_import() -> None:
     with contain("contained_functions:remembers", processes=1) as reward:
         assert [(await reward.score_async("x")).score for _ in range(3)] == [1.0] * 3
 

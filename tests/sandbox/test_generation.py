@@ -69,9 +69,7 @@ async def test_a_recipe_that_runs_into_the_deadline_is_not_tried_three_times() -
     assert pool.asked == MAX_TIMEOUTS == 2 < MAX_ATTEMPTS
 
 
-async def test_parameters_whose_items_run_into_the_deadline_are_not_tried_three_times() -> (
-    None
-):
+async def test_parameters_whose_items_miss_the_deadline_are_not_tried_thrice() -> None:
     pool = Late(9)
     with pytest.raises(ConfigurationError, match=r"no item of gcd with .*: missed 2"):
         await require_values(pool.generate, {"gcd": {"max_value": 9}}, {})

@@ -52,9 +52,7 @@ async def test_workers_carry_no_secret_of_a_parent_and_end_when_it_is_killed(
     assert await survivors(family) == set()
 
 
-async def test_a_worker_stands_where_the_user_does_not_and_says_why_it_does_not_come_up() -> (
-    None
-):
+async def test_a_worker_runs_in_the_temporary_folder_and_says_why_it_fails() -> None:
     server = ForkServer()
     try:
         worker = await server.start("generator")
@@ -78,9 +76,7 @@ async def test_the_environment_of_workers_is_a_short_list_of_names() -> None:
     assert worker_environment()["PYTHONHASHSEED"] == "0"
 
 
-async def test_closing_a_pool_ends_all_its_processes_amid_work_and_may_be_repeated() -> (
-    None
-):
+async def test_closing_a_pool_amid_work_ends_its_processes_and_may_repeat() -> None:
     settings = PoolSettings(processes=1, generation_timeout=100.0, verify_timeout=100.0)
     server = Unscreened()
     pool = TaskPool(settings, Counter(), start_worker=server.start)
@@ -114,9 +110,7 @@ async def test_a_pool_whose_start_is_cancelled_leaves_no_process() -> None:
     assert await survivors(started) == set()
 
 
-async def test_a_killed_fork_server_costs_no_worker_and_an_error_leaves_no_process() -> (
-    None
-):
+async def test_a_killed_fork_server_costs_no_worker_and_errors_no_process() -> None:
     pids: list[int] = []
 
     async def fail() -> None:

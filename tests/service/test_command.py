@@ -236,9 +236,7 @@ def test_options_out_of_range_are_rejected(option: str, says: str) -> None:
 
 
 @pytest.mark.processes
-async def test_a_public_address_has_a_token_and_many_idle_connections_do_not_stop_health() -> (
-    None
-):
+async def test_a_public_address_has_a_token_and_idle_connections_keep_health() -> None:
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     raise_file_limit()  # this process needs as many connections
     try:

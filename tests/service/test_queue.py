@@ -155,9 +155,7 @@ async def test_a_client_whose_answers_hang_has_a_quarter_of_the_slots_while_othe
     assert queue.started[15:] == ["h8"]
 
 
-async def test_a_new_client_has_a_quarter_of_the_slots_until_a_batch_was_quick() -> (
-    None
-):
+async def test_a_new_client_has_a_quarter_of_the_slots_until_a_quick_batch() -> None:
     queue = Queue(slots=4)
     await queue.ask("other", "o")
     for key in range(3):
@@ -167,9 +165,7 @@ async def test_a_new_client_has_a_quarter_of_the_slots_until_a_batch_was_quick()
     assert queue.started[2:] == ["n1", "n2"]
 
 
-async def test_a_client_whose_answers_hang_has_all_slots_while_nobody_else_asks() -> (
-    None
-):
+async def test_a_client_whose_answers_hang_has_all_slots_while_it_is_alone() -> None:
     queue = Queue(slots=4)
     await queue.ask("hangs", "h")
     await queue.end("h", status=Status.TIMEOUT)

@@ -73,9 +73,7 @@ async def until_closed(connection: Connection) -> None:
     writer.close()
 
 
-async def test_a_connection_ends_if_its_head_does_not_arrive_or_its_reply_is_not_read() -> (
-    None
-):
+async def test_a_connection_ends_without_its_head_or_with_an_unread_reply() -> None:
     async with serving(patience=0.1) as served:
         for sent in (b"", b"POST /score HTTP/1.1\r\nHost: x"):
             await until_closed(await served.connect(sent))

@@ -38,9 +38,7 @@ def test_a_minimum_score_replaces_the_status_solved() -> None:
     assert scores(group, min_score=0.25) == [1.0, 0.25]
 
 
-def test_an_unscored_or_truncated_completion_is_no_example_whatever_its_reward() -> (
-    None
-):
+def test_unscored_and_truncated_completions_are_no_examples_at_any_reward() -> None:
     group = stored(attempt(None), attempt(1.0, finish_reason="length"), attempt(0.0))
     assert group["rollouts"][0]["score"] == 0.75
     assert scores(group, min_score=0.5) == []

@@ -43,9 +43,7 @@ def test_a_function_is_a_dataset_with_levels_and_stays_a_function() -> None:
         create_dataset("doubled", level=4)
 
 
-def test_a_verifier_gets_answer_and_data_and_without_one_only_the_answer_is_right() -> (
-    None
-):
+def test_a_verifier_gets_answer_and_data_else_only_the_answer_is_right() -> None:
     def scores(**verifier: Any) -> list[float]:
         DATASETS.pop("doubled", None)
         task(levels=1, **verifier)(doubled)
@@ -95,9 +93,7 @@ def test_mistakes_in_the_decorator_say_what_to_write() -> None:
 
 
 @pytest.mark.processes
-def test_it_is_imported_in_no_time_and_registers_nothing_in_the_program_that_is_started() -> (
-    None
-):
+def test_its_import_is_light_and_registers_nothing_in_the_started_program() -> None:
     program = (
         "import sys; from reasoning_gym_environment import task\n"
         "@task(levels=2)\ndef f(random, level): return '', '', None\n"

@@ -183,9 +183,7 @@ def test_an_invalid_recipe_is_refused_with_a_short_message(data: Any) -> None:
     assert len(str(refused.value)) < 400
 
 
-def test_a_level_needs_its_parameters_unless_it_is_the_only_one_of_an_unknown_task() -> (
-    None
-):
+def test_a_level_needs_parameters_unless_an_unknown_task_has_no_other() -> None:
     for level in (0, 3, 99):
         with pytest.raises(
             ValueError, match=f"level {level} of gcd lacks its parameters"

@@ -9,9 +9,7 @@ import pytest
 from reasoning_gym_environment.util.concurrency import LARGE, offload, run_in_thread
 
 
-async def test_small_work_is_done_in_the_same_thread_and_large_jobs_in_another() -> (
-    None
-):
+async def test_small_work_is_done_in_its_own_thread_and_large_in_another() -> None:
     assert await offload(threading.get_ident, tokens=LARGE - 1) == threading.get_ident()
     thread = await offload(threading.get_ident, tokens=LARGE)
     assert await run_in_thread(threading.get_ident) == thread != threading.get_ident()
