@@ -13,7 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reasoning_gym_environment.problems.curve import Curve, fit_curve
-from reasoning_gym_environment.problems.levels import Curriculum, RandomLevels
+from reasoning_gym_environment.problems.levels import (
+    Curriculum,
+    RandomLevels,
+    curriculum_metrics,
+)
 
 TARGET = 0.7
 GROUP = 8
@@ -253,6 +257,53 @@ def test_stats_have_every_tasks_position() -> None:
     assert details["adjustments"] > 0
     assert stats["task_details"]["lcm"]["solved_share"] is None
     assert json.loads(json.dumps(stats)) == stats
+
+
+def test_metrics_are_of_each_task_and_means_of_the_tasks_that_can_move() -> None:
+    curriculum = Curriculum({"gcd": ({},) * 5, "maze": ({},) * 3, "flat": ({},)})
+    for level in (2, 3):
+        curriculum.report_result("gcd", level, solved=6, scored=8)
+    stats = curriculum.stats() | {"target_accuracy": 0.6}
+    signals = {"gcd": 0.75, "maze": 0.25, "flat": None}
+    for task, details in stats["task_details"].items():
+        details["expected_signal"] = signals[task]
+    categories = {"gcd": "arithmetic", "maze": "games", "flat": "arithmetic"}
+    gcd = stats["task_details"]["gcd"]
+    assert gcd["level"] > 2
+    assert curriculum_metrics(stats, categories) == {
+        "curriculum/total_tasks_tracked": 3,
+        "curriculum/tasks_with_adjustments": 1,
+        "curriculum/target_accuracy": 0.6,
+        "curriculum/avg_complexity": (gcd["difficulty"] + 0.5) / 2,
+        "curriculum/min_complexity": 0.5,
+        "curriculum/max_complexity": gcd["difficulty"],
+        "curriculum/avg_recent_accuracy": 0.75,
+        "curriculum/avg_expected_signal": 0.5,
+        "curriculum/category/arithmetic/difficulty": gcd["difficulty"],
+        "curriculum/category/games/difficulty": 0.5,
+        "curriculum/task/gcd/level": gcd["level"],
+        "curriculum/task/maze/level": 1,
+        "curriculum/task/flat/level": 0,
+        "curriculum/task/gcd/difficulty": gcd["difficulty"],
+        "curriculum/task/maze/difficulty": 0.5,
+        "curriculum/task/gcd/recent_accuracy": 0.75,
+        "curriculum/task/gcd/expected_signal": 0.75,
+        "curriculum/task/maze/expected_signal": 0.25,
+    }
+
+
+def test_metrics_leave_out_what_no_task_has_yet() -> None:
+    stats = Curriculum({"flat": ({},)}).stats() | {"target_accuracy": 0.6}
+    stats["task_details"]["flat"]["expected_signal"] = None
+    assert curriculum_metrics(stats, {"flat": "games"}) == {
+        "curriculum/total_tasks_tracked": 1,
+        "curriculum/tasks_with_adjustments": 0,
+        "curriculum/target_accuracy": 0.6,
+        "curriculum/avg_complexity": 0,
+        "curriculum/min_complexity": 0,
+        "curriculum/max_complexity": 0,
+        "curriculum/task/flat/level": 0,
+    }
 
 
 heights = st.integers(2, 36)

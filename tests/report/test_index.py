@@ -8,6 +8,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from page_blocks import ROOT
 from report_files import row, write
 
 from reasoning_gym_environment.records import Recipe
@@ -146,17 +147,19 @@ def test_an_evaluation_is_one_run_at_all_its_difficulties(tmp_path: Path) -> Non
     ]
 
 
+RECORD = {
+    "run": "r",
+    "started": "2026-01-01T00:00:00+00:00",
+    "updated": "2026-01-01T00:01:00+00:00",
+    "settings": {"model_name": "a model", "temperature": 0.5, "tasks": ["gcd"]},
+    "warnings": [
+        {"time": "2026-01-01T00:00:30+00:00", "level": "WARNING", "text": "slow"}
+    ],
+}
+
+
 def test_a_runs_record_stands_in_its_header(tmp_path: Path) -> None:
-    record = {
-        "run": "r",
-        "started": "2026-01-01T00:00:00+00:00",
-        "updated": "2026-01-01T00:01:00+00:00",
-        "settings": {"model_name": "a model", "temperature": 0.5, "tasks": ["gcd"]},
-        "warnings": [
-            {"time": "2026-01-01T00:00:30+00:00", "level": "WARNING", "text": "slow"}
-        ],
-    }
-    record_path(tmp_path, "r").write_text(json.dumps(record))
+    record_path(tmp_path, "r").write_text(json.dumps(RECORD))
     (run,) = index_of(row([1.0]), file=tmp_path / "x.jsonl").batch()["runs"]
     assert run["header"][:3] == [
         ["model", "a model"],
@@ -164,8 +167,8 @@ def test_a_runs_record_stands_in_its_header(tmp_path: Path) -> None:
         ["tasks", "1"],
     ]
     assert run["header"][-1] == ["groups", "all 1"]
-    assert run["started"] == record["started"]
-    assert run["warnings"] == record["warnings"]
+    assert run["started"] == RECORD["started"]
+    assert run["warnings"] == RECORD["warnings"]
     assert run["system_prompt"] == "Think, then answer."
 
 
@@ -177,3 +180,97 @@ def test_a_runs_name_leads_to_no_other_file(tmp_path: Path) -> None:
     hostile = {**row([1.0]), "run": "x/../secret"}
     (run,) = index_of(hostile, file=tmp_path / "x.jsonl").batch()["runs"]
     assert run["started"] == ""
+
+
+VERSION = 1
+LAYOUT = {
+    "cursor": "text",
+    "restart": "truth",
+    "runs": [
+        {
+            "id": "text",
+            "kind": "text",
+            "name": "text",
+            "setting": {"model": "text", "tasks": "text"},
+            "folder": "text",
+            "header": [["text"]],
+            "rules": "text",
+            "system_prompt": "text",
+            "step": "number",
+            "started": "text",
+            "updated": "text",
+            "ended": "text",
+            "notes": {},
+            "groups": "number",
+            "warnings": [{"time": "text", "level": "text", "text": "text"}],
+        }
+    ],
+    "tasks": [
+        {
+            "name": "text",
+            "category": "text",
+            "no_reasoning": "number",
+            "levels": "number",
+        }
+    ],
+    "statuses": ["text"],
+    "groups": {
+        "id": ["text"],
+        "at": ["number"],
+        "time": ["number"],
+        "number": ["number"],
+        "step": ["number"],
+        "level": ["number"],
+        "difficulty": ["number"],
+        "signal": ["number"],
+        "asked_again": ["number"],
+        "chance": ["number"],
+        "size": ["number"],
+        "oracle": ["text"],
+        "run": ["number"],
+        "task": ["number"],
+        "problem": ["number"],
+        "question": ["number"],
+    },
+    "rollouts": {
+        "status": ["number"],
+        "reward": ["number"],
+        "score": ["number"],
+        "solved": ["number"],
+        "tokens": ["number"],
+        "truncated": ["number"],
+        "answer": ["text"],
+        "format_failure": ["number"],
+    },
+}
+"""What the version stands for: the names in a batch, and the kinds of their values."""
+KINDS = {bool: "truth", int: "number", float: "number", str: "text"}
+
+
+def layout(value: Any) -> Any:
+    """Return the names and the kinds of values in a part of a batch, those of a list once."""
+    if isinstance(value, dict):
+        return {name: layout(each) for name, each in value.items()}
+    if isinstance(value, list):
+        kinds = [layout(each) for each in value]
+        return [kind for place, kind in enumerate(kinds) if kind not in kinds[:place]]
+    return KINDS[type(value)]
+
+
+def test_a_changed_layout_has_another_version(tmp_path: Path) -> None:
+    levels = stored_snapshot()["ladders"]["gcd"]["levels"]
+    recipe = Recipe(task="gcd", seed=0, level=1, parameters=levels[1])
+    group = row([1.0, 0.0]) | {"recipe": asdict(recipe), "step": 5}
+    record_path(tmp_path, "r").write_text(json.dumps(RECORD))
+    batch = index_of(group, file=tmp_path / "x.jsonl").batch()
+    version = batch.pop("version")
+    assert (version, layout(batch)) == (VERSION, LAYOUT), (
+        "the index has another layout: raise the version in report/index.py and in "
+        "report/assets/data.js, and write version and layout here"
+    )
+
+
+def test_the_page_takes_the_version_of_the_index() -> None:
+    script = ROOT / "reasoning_gym_environment/report/assets/data.js"
+    check = f"batch.version !== {index_of().batch()['version']})"
+    assert check in script.read_text(encoding="utf-8")
