@@ -210,11 +210,8 @@ async def watch(
 def descriptors(pid: int) -> int:
     try:
         return len(list(Path(f"/proc/{pid}/fd").iterdir()))
-    except (
-        FileNotFoundError,
-        PermissionError,
-    ):  # it has ended, or is protected and we aren't root
-        return 0
+    except (FileNotFoundError, PermissionError):
+        return 0  # it has ended, or is protected and we aren't root
 
 
 async def rate(trainer: Trainer, seconds: float) -> float:

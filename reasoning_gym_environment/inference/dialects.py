@@ -193,12 +193,7 @@ def decode(model: Any, body: bytes | memoryview, name: str) -> Any:
         reply = parse(body, name)
     try:
         return msgspec.convert(reply, model)
-    except (
-        msgspec.ValidationError,
-        OverflowError,
-        RecursionError,
-        ValueError,
-    ) as error:
+    except (msgspec.DecodeError, OverflowError, RecursionError, ValueError) as error:
         raise ReplyError(f"the reply to {name} is invalid: {error}") from error
 
 

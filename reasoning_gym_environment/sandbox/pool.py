@@ -393,10 +393,8 @@ class TaskPool(WorkerPool):
         for _ in range(2):
             try:
                 return await self._ask_host(problem, answers)
-            except (
-                WorkerOutOfMemoryError
-            ) as error:  # a host's, whatever the answers: see `_limits`
-                lost = error
+            except WorkerOutOfMemoryError as error:
+                lost = error  # a host's, whatever the answers: see `_limits`
             except WorkerLostError as error:
                 if len(answers) > 1:
                     verdicts: list[Verdict] = []

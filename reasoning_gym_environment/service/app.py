@@ -181,10 +181,8 @@ async def _lifespan(
             await asyncio.sleep(pause)
             try:
                 await streams.save()
-            except (
-                FixableError,
-                RuntimeError,
-            ):  # workers that are lost, or do not start
+            except (FixableError, RuntimeError):
+                # Workers that are lost, or do not start.
                 logger.exception("Cannot save streams, will retry")
 
     async with owned.gym if owned else contextlib.nullcontext():

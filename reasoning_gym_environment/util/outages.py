@@ -320,9 +320,8 @@ async def require_reachable(
                 raise ConfigurationError(
                     f"{what}: {url!r} is not a valid URL: {error}"
                 ) from error
-            except (
-                OSError
-            ) as error:  # Python adds a number and the address to the reason
+            except OSError as error:
+                # Python adds a number and the address to the reason.
                 number = error.errno or 0
                 reason = (
                     os.strerror(number) if number > 0 else error.strerror or str(error)

@@ -134,9 +134,8 @@ def _load(path: Path) -> Any:
         reason = " is nested too deeply"
     except UnicodeDecodeError:
         reason = " can't be read: it is not UTF-8"
-    except (
-        yaml.YAMLError
-    ) as error:  # its own words show the line, which may hold an API key
+    except yaml.YAMLError as error:
+        # Its own words show the line, which may hold an API key.
         mark = getattr(error, "problem_mark", None)
         reason = f" is not valid YAML{f' (line {mark.line + 1})' if mark else ''}"
         if mark and "\t" in mark.buffer.splitlines()[mark.line]:

@@ -77,13 +77,8 @@ def given_numbers(answer: str, entry: Mapping[str, Any]) -> float:
         numbers = sorted(
             float(number) for number in json.loads(answer.replace("'", '"'))
         )
-    except (
-        ValueError,
-        TypeError,
-        RecursionError,
-        OverflowError,
-    ):  # the verifier can't either
-        return 1.0
+    except (ValueError, TypeError, RecursionError, OverflowError):
+        return 1.0  # the verifier can't either
     return (
         1.0
         if numbers == sorted(map(float, entry["metadata"]["sorted_numbers"]))

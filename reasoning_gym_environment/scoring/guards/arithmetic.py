@@ -53,12 +53,8 @@ def duration(answer: str, entry: Mapping[str, Any]) -> float:
         return 0.0
     try:
         actual = _seconds(answer, kind)
-    except (
-        ValueError,
-        IndexError,
-        OverflowError,
-    ):  # no time: the verifier reads `12:00:00.-5`
-        return 0.0
+    except (ValueError, IndexError, OverflowError):
+        return 0.0  # no time: the verifier reads `12:00:00.-5`
     return closeness(actual, _seconds(entry["answer"], kind))
 
 

@@ -32,12 +32,8 @@ def conclusion(answer: str, entry: Mapping[str, Any]) -> float:
     columns = {name: always // ((1 << (1 << i)) + 1) for i, name in enumerate(names)}
     try:
         statement = _meaning(parse_expr(strip_formatting(answer)), columns, always)
-    except (
-        ValueError,
-        RecursionError,
-        KeyError,
-    ):  # no statement, or about something else
-        return 0.0
+    except (ValueError, RecursionError, KeyError):
+        return 0.0  # no statement, or about something else
     if statement.text == _normal_form(parse_expr(metadata["example_answer"])):
         return 1.0
     if statement.table == always:
