@@ -78,7 +78,7 @@ def test_a_full_file_takes_no_note_and_keeps_its_own(tmp_path: Path) -> None:
     path = notes_path(tmp_path, "r")
     assert path is not None
     with path.open("ab") as file:
-        file.write(b"\n" * (MOST_BYTES - path.stat().st_size))
+        file.write(b"x" * (MOST_BYTES - path.stat().st_size))
     with pytest.raises(ValueError, match="is full, with 4194304 bytes"):
         write_note(tmp_path, "r", "step 2", "x")
     assert read_notes(tmp_path, "r") == {"step 1": "kept"}
