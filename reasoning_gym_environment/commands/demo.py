@@ -11,9 +11,11 @@ from contextlib import closing, nullcontext
 from pathlib import Path
 
 from ..errors import FixableError
-from ..settings import ServerSettings
-from ..util.command_line import Parser, choices_of, number
+from ..util.command_line import Parser, number
 from ..util.files import require_place
+
+SERVER_TYPES = ("openai", "trl", "sglang", "vllm")
+"""Those whose requests the simulated policy answers."""
 
 
 def build_parser() -> Parser:
@@ -41,7 +43,7 @@ def build_parser() -> Parser:
     parser.option(
         "--server-type",
         "type of inference client",
-        choices=choices_of(ServerSettings.model_fields["server_type"]),
+        choices=SERVER_TYPES,
         default="openai",
     )
     parser.option(

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from atroposlib.envs.server_handling.server_baseline import APIServerConfig
 from transformers import AutoTokenizer
@@ -70,7 +70,7 @@ class DemoEnv(ReasoningGymEnv):
 async def run_demo(
     *,
     seconds: float,
-    server_type: Literal["openai", "vllm", "sglang", "trl"],
+    server_type: str,
     group_size: int,
     data_dumps_dir: Path,
     seed: int,

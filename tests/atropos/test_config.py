@@ -15,6 +15,7 @@ from reasoning_gym_environment.atropos.config import (
     ServerConfig,
     as_config,
 )
+from reasoning_gym_environment.inference.servers import SERVER_TYPES
 from reasoning_gym_environment.settings import (
     EnvironmentSettings,
     RunFlags,
@@ -33,8 +34,8 @@ def kinds(annotation: Any) -> set[Any]:
 
 def test_atroposs_options_have_its_names_types_defaults_and_bounds() -> None:
     assert SNAPSHOT["version"] == version("atroposlib")
-    # An enum; checked in a constructor.
-    narrowed = {"eval_handling", "reasoning_effort"}
+    # An enum; checked in a constructor; may have more choices, see below.
+    of_other_types = {"eval_handling", "reasoning_effort", "server_type"}
     for section, theirs, ours in (
         ("env", BaseEnvConfig, EnvironmentSettings),
         ("openai", APIServerConfig, ServerSettings),
@@ -42,7 +43,7 @@ def test_atroposs_options_have_its_names_types_defaults_and_bounds() -> None:
         assert SNAPSHOT[section].keys() == theirs.model_fields.keys()
         for name, field in SNAPSHOT[section].items():
             their, our = theirs.model_fields[name], ours.model_fields[name]
-            if name not in narrowed:
+            if name not in of_other_types:
                 assert kinds(our.annotation) == kinds(their.annotation), name
             default = (
                 their.default.value
@@ -52,6 +53,12 @@ def test_atroposs_options_have_its_names_types_defaults_and_bounds() -> None:
             assert field.get("upstream_default", field["default"]) == default, name
             assert field["default"] == our.default, name
             assert {*map(repr, their.metadata)} <= {*map(repr, our.metadata)}, name
+
+
+def test_every_server_type_can_be_chosen_and_those_of_atropos_are_among_them() -> None:
+    choices = kinds(ServerSettings.model_fields["server_type"].annotation)
+    assert choices == SERVER_TYPES.keys(), "name the same types in atropos/fields.json"
+    assert choices >= kinds(APIServerConfig.model_fields["server_type"].annotation)
 
 
 def test_nothing_else_is_taken_for_atroposs() -> None:
