@@ -37,6 +37,7 @@ HOSTILE = ScriptedPolicy(
 
 
 @in_linux
+@pytest.mark.nightly
 async def test_batches_arrive_until_a_signal_ends_it_all(
     bench: Any, tokenizer: Any
 ) -> None:
