@@ -10,8 +10,8 @@ PYTEST = $(VENV)/bin/python -m pytest -n 4 --dist loadgroup
 SCRIPTS = $(filter-out research/make_suites.py research/reproducibility.py,$(wildcard research/*.py))
 SEPARATE = not slow and not real and not integration# what has targets of its own
 
-.PHONY: demo learn labels train-language-model test test-all test-learn test-integrations test-real test-llama falsepass quick lint docs \
-	release clean
+.PHONY: demo learn labels train-language-model test test-nightly test-all test-learn test-integrations test-real test-llama falsepass \
+	quick lint docs release clean
 
 demo: $(VENV)/.installed  # everything for half a minute, without a GPU
 	$(VENV)/bin/python -m reasoning_gym_environment demo
@@ -27,7 +27,10 @@ train-language-model: $(VENV)/.installed-learn $(REAL_VENV)/.installed  # of 135
 test: $(VENV)/.installed-dev  # all but the costliest tests, within five minutes; and the ten slowest
 	$(PYTEST) --durations=10 --durations-min=2 -m "$(SEPARATE) and not nightly"
 
-test-all: $(VENV)/.installed-all  # all tests: what the gate runs
+test-nightly: $(VENV)/.installed-all  # the costliest tests, and those that need more packages
+	$(PYTEST) --durations=10 --durations-min=2 -m "$(SEPARATE) and nightly"
+
+test-all: $(VENV)/.installed-all  # all tests: both of these in one environment
 	$(PYTEST) --durations=10 --durations-min=2
 
 labels: $(VENV)/.installed-labels  # check all labels by solvers: takes long; or ARGS="against 0.1.26"

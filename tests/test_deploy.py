@@ -61,6 +61,7 @@ def test_kubernetes_counts_no_failure_where_a_command_may_succeed_later() -> Non
     assert container["command"][1] in COMMANDS
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["kubernetes.yaml", "rewards.yaml"])
 def test_manifests_are_valid_and_pods_may_do_no_more_than_they_must(name: str) -> None:
     kubernetes = pytest.importorskip(

@@ -42,6 +42,7 @@ def test_the_packages_estimators_have_the_tables_values(name: str) -> None:
 
 
 @needs_chromium
+@pytest.mark.nightly
 def test_the_pages_estimators_have_the_same_values(
     browser: Any, tmp_path: Path
 ) -> None:

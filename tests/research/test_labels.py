@@ -61,6 +61,7 @@ async def test_a_sound_task_has_no_finding(pool: TaskPool) -> None:
     assert (found.items, found.failed, found.examples) == (12, 0, [])
 
 
+@pytest.mark.nightly
 @pytest.mark.processes
 def test_the_command_writes_a_page_and_json(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

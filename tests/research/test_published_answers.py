@@ -64,6 +64,7 @@ async def lines_of(pool: TaskPool) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.nightly
 @pytest.mark.asyncio(loop_scope="session")
 async def test_the_command_lists_items_on_which_models_and_label_differ(
     pool: TaskPool, tmp_path: Path, capsys: pytest.CaptureFixture[str]

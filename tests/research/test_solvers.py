@@ -46,7 +46,13 @@ def test_every_solver_has_cases_made_by_hand() -> None:
     assert CASES.keys() == SOLVERS.keys()
 
 
-@pytest.mark.parametrize("task", sorted(SOLVERS))
+@pytest.mark.parametrize(
+    "task",
+    [
+        pytest.param(task, marks=pytest.mark.nightly if task in NEEDS_Z3 else ())
+        for task in sorted(SOLVERS)
+    ],
+)
 def test_the_solver_judges_cases_made_by_hand(task: str) -> None:
     with pytest.raises(UnreadableQuestionError):
         SOLVERS[task]("Good morning.")
