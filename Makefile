@@ -6,7 +6,7 @@ LLAMA_VENV ?= .venv-llama
 FALSEPASS_VENV ?= .venv-falsepass
 RELEASE_VENV ?= .venv-release
 export PYTHONDONTWRITEBYTECODE =# the tests start hundreds of interpreters: none compiles again
-PYTEST = $(VENV)/bin/python -m pytest -n 4 --dist loadgroup
+PYTEST = $(VENV)/bin/python -m pytest -n 4
 SCRIPTS = $(filter-out research/make_suites.py research/reproducibility.py,$(wildcard research/*.py))
 SEPARATE = not slow and not real and not integration# what has targets of its own
 

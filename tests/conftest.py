@@ -18,6 +18,7 @@ from demo_runs import run_demo
 from disabled_protections import Unsandboxed, pool_of
 from hypothesis import HealthCheck, settings
 from worker_stock import WorkerStock
+from xdist.scheduler import LoadScopeScheduling
 
 import reasoning_gym_environment
 from reasoning_gym_environment.records import Problem, Recipe
@@ -78,17 +79,26 @@ def pytest_report_header() -> str:
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
-def pytest_collection_modifyitems(
-    config: pytest.Config, items: list[pytest.Item]
-) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if not STARTING_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker("processes")
-        if not config.pluginmanager.hasplugin("xdist"):
-            continue
-        folder = item.path.parent.name
-        shared = folder if folder in SHARING_FOLDERS else item.path.name
-        item.add_marker(pytest.mark.xdist_group(shared))
+
+
+class SharingScheduling(LoadScopeScheduling):
+    """Runs tests that share fixtures in one worker.
+
+    pytest-xdist's own groups have no effect with pytest 9.2, which lets it rename no test.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        path = Path(nodeid.partition("::")[0])
+        return path.parent.name if path.parent.name in SHARING_FOLDERS else str(path)
+
+
+@pytest.hookimpl(optionalhook=True)  # without pytest-xdist nothing is scheduled
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> SharingScheduling:
+    return SharingScheduling(config, log)
 
 
 @pytest.hookimpl(wrapper=True)
