@@ -60,7 +60,7 @@ def main(arguments: Sequence[str]) -> int:
             settings,
             items=options.items,
             seconds=options.seconds,
-            known=known_findings(),
+            known_findings=known_findings(),
             files=[options.output] if options.output else beside,
         )
     )

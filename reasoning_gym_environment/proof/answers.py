@@ -55,6 +55,9 @@ PROBED_SHARE = 0.15
 EXECUTED_SHARE = PROBED_SHARE / 4
 """The same, where each answer has a process of its own."""
 
+BATCH = 8
+"""Probes that are scored before looking whether most of them cost their process."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Observation:
@@ -87,7 +90,7 @@ class Observation:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Share:
+class ProbeShare:
     """The share of the items that a probe solves, and its mean score."""
 
     label: str
@@ -116,8 +119,8 @@ class AnswersProof:
     """
 
     items: int
-    degenerate: dict[str, Share] = field(default_factory=dict)
-    chance: Share | None = None
+    degenerate: dict[str, ProbeShare] = field(default_factory=dict)
+    chance: ProbeShare | None = None
     forms: dict[str, float] = field(default_factory=dict)
     hostile: dict[str, int] = field(default_factory=dict)
     executes: bool = False
@@ -163,13 +166,13 @@ async def sample_problems(
 
 async def prove_answers(
     pool: TaskPool,
-    other: TaskPool,
+    second_pool: TaskPool,
     problems: Sequence[Problem],
     declared: Declaration | None = None,
 ) -> AnswersProof:
     """Try every probe on the second half of the problems; the first half gives the constants.
 
-    Some are scored in the other pool too, in another order: a verdict must not depend on the
+    Some are scored in the second pool too, in another order: a verdict must not depend on the
     answers before it.
 
     Args:
@@ -198,13 +201,13 @@ async def prove_answers(
         # An own verifier that has kept nothing so far need not have a process for each answer.
         keeps_nothing = not (changed or executes_answers(observations))
         sharing = declared is not None and index >= COMPARED_ITEMS and keeps_nothing
-        tried = await _try_all(other if sharing else pool, problem, probes)
+        tried = await _try_all(second_pool if sharing else pool, problem, probes)
         observations += tried
         # Most answers cost their process, each after seconds.
         if len(tried) < len(probes):
             return judge_answers(observations, items=0)
         if index < COMPARED_ITEMS and not changed:
-            changed = await _changed_verdicts(other, problem, tried)
+            changed = await _changed_verdicts(second_pool, problem, tried)
     return judge_answers(observations, items=len(examined), changed=changed)
 
 
@@ -238,18 +241,20 @@ def _costly_probes() -> list[Probe]:
 
 
 async def _changed_verdicts(
-    other: TaskPool, problem: Problem, tried: Sequence[Observation]
+    second_pool: TaskPool, problem: Problem, tried: Sequence[Observation]
 ) -> list[tuple[Observation, Verdict]]:
-    """Return what has another score in the other pool, with its verdict there."""
-    harmless = [one for one in tried[::-1] if one.probe.kind is not Kind.HOSTILE]
+    """Return what has another score in the second pool, with its verdict there."""
+    harmless = _harmless(tried[::-1])
     # The right answer came last: now others follow it.
     middle = len(harmless) // 2
     harmless = harmless[middle:] + harmless[:middle]
-    answers = [one.probe.answer for one in harmless]
-    again = await verify_in_tags(problem, answers, other)
-    pairs = zip(harmless, again, strict=True)
+    answers = [observation.probe.answer for observation in harmless]
+    second_verdicts = await verify_in_tags(problem, answers, second_pool)
+    pairs = zip(harmless, second_verdicts, strict=True)
     return [
-        (one, verdict) for one, verdict in pairs if one.verdict.score != verdict.score
+        (observation, verdict)
+        for observation, verdict in pairs
+        if observation.verdict.score != verdict.score
     ]
 
 
@@ -258,15 +263,15 @@ async def _try_all(
 ) -> list[Observation]:
     """Score all probes; only the first few if most of them cost the process that scores them."""
     tried: list[Observation] = []
-    for begin in range(0, len(probes), 8):
-        some = probes[begin : begin + 8]
-        answers = [probe.answer for probe in some]
+    for begin in range(0, len(probes), BATCH):
+        batch = probes[begin : begin + BATCH]
+        answers = [probe.answer for probe in batch]
         verdicts = await verify_in_tags(problem, answers, pool)
         tried += [
             Observation(probe=probe, verdict=verdict, problem=problem)
-            for probe, verdict in zip(some, verdicts, strict=True)
+            for probe, verdict in zip(batch, verdicts, strict=True)
         ]
-        killed = sum(one.verdict.status in KILLED for one in tried)
+        killed = sum(observation.verdict.status in KILLED for observation in tried)
         if killed > len(tried) / 2:
             break
     return tried
@@ -279,7 +284,9 @@ def judge_answers(
     changed: Sequence[tuple[Observation, Verdict]] = (),
 ) -> AnswersProof:
     """Return what the observations show; `changed` have other verdicts beside other answers."""
-    wrong = [one for one in observations if not one.probe.is_right]
+    wrong = [
+        observation for observation in observations if not observation.probe.is_right
+    ]
     shares = {kind: shares_of(of_kind(wrong, kind)) for kind in DEGENERATE}
     degenerate = {
         kind.value: shares_of_kind[0]
@@ -288,23 +295,27 @@ def judge_answers(
     }
     constants = of_kind(observations, Kind.EMPTY, Kind.JUNK, Kind.CONSTANT)
     hostile = of_kind(observations, Kind.HOSTILE)
-    harmless = [one for one in observations if one.probe.kind is not Kind.HOSTILE]
+    harmless = _harmless(observations)
     longest = _longest_seconds(observations)
     executes = executes_answers(observations)
     findings = [
         *_paid_findings(degenerate, wrong),
         *_process_findings(harmless, hostile, changed),
     ]
-    forms = group_by(lambda one: one.probe.label, of_kind(observations, Kind.FORM))
+    forms = group_by(
+        lambda observation: observation.probe.label, of_kind(observations, Kind.FORM)
+    )
     return AnswersProof(
         items=items,
         degenerate=degenerate,
         chance=next(iter(shares_of(constants, attrgetter("solved"))), None),
         forms={
-            label: sum(o.score >= 1 for o in own) / len(own)
-            for label, own in forms.items()
+            label: sum(observation.score >= 1 for observation in of_form) / len(of_form)
+            for label, of_form in forms.items()
         },
-        hostile=dict(Counter(one.verdict.status.value for one in hostile)),
+        hostile=dict(
+            Counter(observation.verdict.status.value for observation in hostile)
+        ),
         executes=executes,
         stateless=not (executes or changed),
         seconds=longest,
@@ -312,24 +323,34 @@ def judge_answers(
     )
 
 
+def _harmless(observations: Iterable[Observation]) -> list[Observation]:
+    return [
+        observation
+        for observation in observations
+        if observation.probe.kind is not Kind.HOSTILE
+    ]
+
+
 def _longest_seconds(observations: Sequence[Observation]) -> float:
     """Return the longest verdict on a text that is not hostile."""
-    harmless = [one for one in observations if one.probe.kind is not Kind.HOSTILE]
-    return max((one.verdict.seconds for one in harmless), default=0.0)
+    harmless = _harmless(observations)
+    return max((observation.verdict.seconds for observation in harmless), default=0.0)
 
 
 def executes_answers(observations: Sequence[Observation]) -> bool:
     """Return whether texts that take seconds if they are executed have taken them."""
     longest = _longest_seconds(observations)
     return any(
-        one.verdict.status is Status.TIMEOUT or one.verdict.seconds > longest + 1
-        for one in observations
-        if one.probe.kind is Kind.HOSTILE and one.probe.answer in EXECUTED
+        observation.verdict.status is Status.TIMEOUT
+        or observation.verdict.seconds > longest + 1
+        for observation in observations
+        if observation.probe.kind is Kind.HOSTILE
+        and observation.probe.answer in EXECUTED
     )
 
 
 def _paid_findings(
-    degenerate: Mapping[str, Share], wrong: Sequence[Observation]
+    degenerate: Mapping[str, ProbeShare], wrong: Sequence[Observation]
 ) -> list[Finding]:
     """Return the wrong answers that a verifier pays, with the text of each."""
     findings = []
@@ -337,9 +358,11 @@ def _paid_findings(
         if not best.exceeds(TOLERATED_SHARES.get(kind, TOLERATED_SHARE)):
             continue
         example = next(
-            one
-            for one in wrong
-            if (one.probe.kind, one.probe.label, one.paid) == (kind, best.label, True)
+            observation
+            for observation in wrong
+            if observation.paid
+            and observation.probe.kind == kind
+            and observation.probe.label == best.label
         )
         findings.append(
             Finding(
@@ -359,7 +382,9 @@ def _process_findings(
 ) -> list[Finding]:
     """Return what answers do to the process that scores them, or to other verdicts."""
     findings = []
-    killed = [one for one in harmless if one.verdict.status in KILLED]
+    killed = [
+        observation for observation in harmless if observation.verdict.status in KILLED
+    ]
     if killed:
         labels = sorted(
             {f"{o.probe.kind.value} ({o.verdict.status.value})" for o in killed}
@@ -374,7 +399,7 @@ def _process_findings(
                 example=example,
             )
         )
-    paid = [one for one in hostile if one.paid]
+    paid = [observation for observation in hostile if observation.paid]
     if paid:
         detail = f"{len(paid)} hostile texts are paid"
         example = paid[0].shown
@@ -386,38 +411,43 @@ def _process_findings(
                 example=example,
             )
         )
-    for one, again in changed:
-        if not {one.verdict.status, again.status} & {*KILLED, Status.UNSCORED}:
-            detail = f"a verdict depends on the answers before: {one.verdict.score}, {again.score}"
-            example = one.shown
-            findings.append(
-                Finding(
-                    check="contained",
-                    kind="state",
-                    detail=detail,
-                    example=example,
-                )
+    for observation, second_verdict in changed:
+        verdict = observation.verdict
+        if {verdict.status, second_verdict.status} & {*KILLED, Status.UNSCORED}:
+            continue
+        scores = f"{verdict.score}, {second_verdict.score}"
+        findings.append(
+            Finding(
+                check="contained",
+                kind="state",
+                detail=f"a verdict depends on the answers before: {scores}",
+                example=observation.shown,
             )
-            break
+        )
+        break
     return findings
 
 
 def shares_of(
     observations: Iterable[Observation],
     counts: Callable[[Observation], bool] = attrgetter("paid"),
-) -> list[Share]:
+) -> list[ProbeShare]:
     """Return the share of each label that counts, best first."""
     shares = [
-        Share(
+        ProbeShare(
             label=label,
-            items=len(group),
-            solved=sum(map(counts, group)) / len(group),
-            score=sum(one.score for one in group) / len(group),
+            items=len(of_label),
+            solved=sum(map(counts, of_label)) / len(of_label),
+            score=sum(observation.score for observation in of_label) / len(of_label),
         )
-        for label, group in group_by(lambda one: one.probe.label, observations).items()
+        for label, of_label in group_by(
+            lambda observation: observation.probe.label, observations
+        ).items()
     ]
     return sorted(shares, key=lambda share: (-share.solved, -share.score))
 
 
 def of_kind(observations: Iterable[Observation], *kinds: Kind) -> list[Observation]:
-    return [one for one in observations if one.probe.kind in kinds]
+    return [
+        observation for observation in observations if observation.probe.kind in kinds
+    ]

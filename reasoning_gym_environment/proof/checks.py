@@ -11,9 +11,9 @@ from typing import Any
 from ..tasks.facts import DISGUISES_ITS_ANSWER
 from ..tasks.modules import Declaration
 from ..util.values import group_by, shorten
-from .answers import AnswersProof, Share, probed_items
+from .answers import AnswersProof, ProbeShare, probed_items
 from .findings import WAIVABLE, Finding, KnownFindings
-from .ladder_proof import DRAWS, LevelProof
+from .ladder_proof import DRAWS, LevelProof, level_items
 from .levels import count_answers, is_open, ladder_findings, order_findings
 
 CHECKS = {
@@ -76,6 +76,15 @@ class TaskProof:
     findings: list[Finding] = field(default_factory=list)
     declared: Declaration | None = None
 
+    def add_entry(self, *, json_changes: str, memory: int) -> None:
+        """Keep what an item's entry is like: the first change by JSON, and the most memory."""
+        self.json_changes = self.json_changes or json_changes
+        self.memory = max(self.memory, memory)
+
+    def add_answers(self, answers: AnswersProof | None) -> None:
+        """Keep what the answers have earned; None if their time was too short."""
+        self.answers = answers
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Result:
@@ -98,9 +107,9 @@ class Result:
     checks: dict[str, Check]
     stateless: bool
     oracle: float | None
-    degenerate: dict[str, Share]
+    degenerate: dict[str, ProbeShare]
     forms: dict[str, float]
-    chance: Share | None
+    chance: ProbeShare | None
     levels: list[dict[str, Any]]
     median_seconds: float
     worst_seconds: float
@@ -108,38 +117,40 @@ class Result:
     unseen: list[str]
 
 
-def judge(proof: TaskProof, *, items: int, known: KnownFindings) -> Result:
+def judge(proof: TaskProof, *, items: int, known_findings: KnownFindings) -> Result:
     """Return the verdicts on a task; `items` were to be tried of its default configuration."""
-    everything = [proof.default, *proof.levels]
-    own = proof.declared is not None
+    all_levels = [proof.default, *proof.levels]
+    is_own = proof.declared is not None
     # An author writes a finding's name, the table of the library its kind.
-    reasons = proof.declared.waive if proof.declared else known.get(proof.task, {})
+    reasons = (
+        proof.declared.waive if proof.declared else known_findings.get(proof.task, {})
+    )
     findings = [
         replace(
-            one,
-            explanation=reasons.get(one.name if own else one.kind, ""),
-            detail=f"{one.detail} [{one.name}]"
-            if own and one.name in WAIVABLE
-            else one.detail,
+            finding,
+            explanation=reasons.get(finding.name if is_own else finding.kind, ""),
+            detail=f"{finding.detail} [{finding.name}]"
+            if is_own and finding.name in WAIVABLE
+            else finding.detail,
         )
-        for one in _all_findings(proof)
+        for finding in _all_findings(proof)
     ]
-    seen = {one.name if own else one.kind for one in findings}
+    seen = {finding.name if is_own else finding.kind for finding in findings}
     untried_items = untried(proof, items)
-    shown = reasons_of(proof)
+    passing_reasons = reasons_of(proof)
     checks = {
         name: _check(
-            [one for one in findings if one.check == name],
+            [finding for finding in findings if finding.check == name],
             untried_items[name],
-            shown[name],
-            explained="waived" if own else "known",
+            passing_reasons[name],
+            explained="waived" if is_own else "known",
         )
         for name in CHECKS
     }
     verdicts = [check.verdict for check in checks.values()]
     verdict_of_all = next((v for v in UNPROVED if v in verdicts), "proved")
     answers = proof.answers or AnswersProof(items=0)
-    seconds = [second for level in everything for second in level.verdict_seconds]
+    seconds = [second for level in all_levels for second in level.verdict_seconds]
     rated = sum(answer is not None for answer in proof.default.answers.values())
     return Result(
         task=proof.task,
@@ -151,7 +162,7 @@ def judge(proof: TaskProof, *, items: int, known: KnownFindings) -> Result:
         degenerate=answers.degenerate,
         forms=answers.forms,
         chance=answers.chance,
-        levels=[_level_json(level) for level in everything],
+        levels=[_level_json(level) for level in all_levels],
         median_seconds=median(seconds) if seconds else 0.0,
         worst_seconds=max(seconds, default=0.0),
         findings=findings,
@@ -160,21 +171,25 @@ def judge(proof: TaskProof, *, items: int, known: KnownFindings) -> Result:
 
 
 def _check(
-    findings: Sequence[Finding], left: str, reason: str, *, explained: str
+    findings: Sequence[Finding], untried: str, reason: str, *, explained: str
 ) -> Check:
     """Return the worst verdict that findings and what is left to try give, `explained` last."""
     for verdict in (*UNPROVED, "warning"):
         news = [
-            one for one in findings if one.verdict == verdict and not one.explanation
+            finding
+            for finding in findings
+            if finding.verdict == verdict and not finding.explanation
         ]
-        if verdict == "not_tried" and left:
-            return Check(verdict=verdict, reason=left)
+        if verdict == "not_tried" and untried:
+            return Check(verdict=verdict, reason=untried)
         if news:
-            [(first, example), *more] = summaries(news)
-            others = f", and {len(more)} more" if more else ""
-            return Check(verdict=verdict, reason=first + others, example=example)
+            [(summary, example), *more_summaries] = summaries(news)
+            and_more = f", and {len(more_summaries)} more" if more_summaries else ""
+            return Check(verdict=verdict, reason=summary + and_more, example=example)
     if findings:
-        why = dict.fromkeys(f"{one.kind}: {one.explanation}" for one in findings)
+        why = dict.fromkeys(
+            f"{finding.kind}: {finding.explanation}" for finding in findings
+        )
         return Check(
             verdict=explained, reason=" ".join(why), example=findings[0].example
         )
@@ -184,18 +199,20 @@ def _check(
 def summaries(findings: Sequence[Finding]) -> list[tuple[str, str]]:
     """Return what findings show, those of one kind together, each with an example."""
     lines = []
-    for same in group_by(lambda one: one.kind, findings).values():
-        first = replace(same[0], items=sum(one.items for one in same))
-        levels = [str(one.level) for one in same if one.level is not None]
+    for of_kind in group_by(lambda finding: finding.kind, findings).values():
+        combined = replace(of_kind[0], items=sum(finding.items for finding in of_kind))
+        levels = [
+            str(finding.level) for finding in of_kind if finding.level is not None
+        ]
         where = f"level {', '.join(levels)}: " if levels else ""
-        lines.append((where + first.shown, first.example))
+        lines.append((where + combined.shown, combined.example))
     return lines
 
 
 def _all_findings(proof: TaskProof) -> Iterator[Finding]:
     """Yield what speaks against a task."""
     yield from proof.findings
-    everything = [proof.default, *proof.levels]
+    all_levels = [proof.default, *proof.levels]
     yield from (*proof.default.weighty, *ladder_findings(proof.levels))
     declared = proof.declared
     if declared is not None:
@@ -208,30 +225,31 @@ def _all_findings(proof: TaskProof) -> Iterator[Finding]:
                 verdict="not_checked",
             )
         if not declared.verifier:
-            yield from filter(None, map(_ambiguity_finding, everything))
+            yield from filter(None, map(_ambiguity_finding, all_levels))
     if proof.answers:
         yield from proof.answers.findings
-    for level in everything:
+    for level in all_levels:
         yield from _overlap_findings(level, proof.levels)
 
 
 def _ambiguity_finding(level: LevelProof) -> Finding | None:
     """Return that a question has had several answers, of which only one is taken for right."""
-    asked: dict[str, str | None] = {}
-    several = [
-        (asked[question], level.answers[number])
+    first_answers: dict[str, str | None] = {}
+    answer_pairs = [
+        (first_answers[question], level.answers[number])
         for number, question in level.questions.items()
-        if asked.setdefault(question, level.answers[number]) != level.answers[number]
+        if first_answers.setdefault(question, level.answers[number])
+        != level.answers[number]
     ]
-    if not several:
+    if not answer_pairs:
         return None
-    one, other = several[0]
+    answer, second_answer = answer_pairs[0]
     return Finding(
         check="solvable",
         kind="ambiguous",
-        detail=f"the same question has the answers {shorten(one)} and {shorten(other)}",
+        detail=f"the same question has the answers {shorten(answer)} and {shorten(second_answer)}",
         level=level.level,
-        items=len(several),
+        items=len(answer_pairs),
     )
 
 
@@ -247,22 +265,22 @@ def _overlap_findings(
     # Draws from this many equally likely questions overlap by MOST_COMMON.
     wanted = math.ceil(evaluated / -math.log(1 - MOST_COMMON))
     enough = [
-        one
-        for one in ladder
-        if _distinct_share(one) > wanted_distinct_share(wanted, len(one.questions))
+        proof
+        for proof in ladder
+        if _distinct_share(proof) > wanted_distinct_share(wanted, len(proof.questions))
     ]
     few = level.level is None and len(enough) > len(ladder) / 2
-    for what, common in zip(("questions", "answers"), overlaps(level), strict=True):
+    for subject, common in zip(("questions", "answers"), overlaps(level), strict=True):
         if common <= MOST_COMMON:
             continue
-        detail = f"{common:.0%} of the training {what} are also evaluation {what}"
-        if level.level is None and what == "questions":
+        detail = f"{common:.0%} of the training {subject} are also evaluation {subject}"
+        if level.level is None and subject == "questions":
             trained = (question for question, _ in level.training.values())
             distinct = len({*level.questions.values(), *trained})
             detail += f": about {distinct} different ones are drawn, {wanted} or more are wanted"
         yield Finding(
             check="disjoint",
-            kind=what,
+            kind=subject,
             detail=detail,
             level=level.level,
             verdict="warning" if few else "failed",
@@ -291,16 +309,16 @@ def overlaps(level: LevelProof) -> tuple[float, float]:
     counted = count_answers(answer for _, answer in level.training.values())
     identify = is_open(counted) and level.task not in DISGUISES_ITS_ANSWER
     columns: list[Mapping[int, str | None]] = [level.questions, level.answers]
-    for column, known in enumerate(columns):
-        evaluated = {*known.values()}
-        same = sum(
+    for column, value_by_number in enumerate(columns):
+        evaluated = {*value_by_number.values()}
+        common = sum(
             pair[column] in evaluated
             if level.level is None
-            else pair[column] == known.get(number)
+            else pair[column] == value_by_number.get(number)
             for number, pair in level.training.items()
             if pair[column] is not None
         )
-        shares.append(same / max(1, len(level.training)) * (column == 0 or identify))
+        shares.append(common / max(1, len(level.training)) * (column == 0 or identify))
     return shares[0], shares[1]
 
 
@@ -310,7 +328,7 @@ def untried(proof: TaskProof, items: int) -> dict[str, str]:
     items_left = (
         f"{default} of {items} default items were tried" if default < items else ""
     )
-    fewest = math.ceil(items / 10)
+    fewest = level_items(items)
     behind = [str(level.level) for level in proof.levels if level.tried < fewest]
     if behind and not items_left:
         items_left = (
@@ -345,7 +363,7 @@ def untried(proof: TaskProof, items: int) -> dict[str, str]:
 
 def reasons_of(proof: TaskProof) -> dict[str, str]:
     """Return by check what has been found if it passes."""
-    everything = [proof.default, *proof.levels]
+    all_levels = [proof.default, *proof.levels]
     answers = proof.answers or AnswersProof(items=0)
     wrong = max(
         answers.degenerate.items(),
@@ -363,10 +381,10 @@ def reasons_of(proof: TaskProof) -> dict[str, str]:
     hostile = ", ".join(
         f"{count} {status}" for status, count in answers.hostile.items()
     )
-    noted = (
+    notes = (
         "; it executes answers: each has its own process" if answers.executes else ""
     )
-    noted += (
+    notes += (
         f"; importing its module starts {proof.threads} threads"
         if proof.threads
         else ""
@@ -379,18 +397,18 @@ def reasons_of(proof: TaskProof) -> dict[str, str]:
     declared = proof.declared
     second = ", and solve has the same answers" if declared and declared.solve else ""
     worst = max(
-        (seconds for level in everything for seconds in level.seconds), default=0.0
+        (seconds for level in all_levels for seconds in level.seconds), default=0.0
     )
     times = [level.mean_seconds for level in proof.levels]
     sizes = [level.mean_characters for level in proof.levels]
-    tried = sum(level.tried for level in everything)
-    again = min(len(level.training) for level in proof.levels)
-    common = max(overlaps(level)[0] for level in everything)
+    tried = sum(level.tried for level in all_levels)
+    fewest_training = min(len(level.training) for level in proof.levels)
+    common = max(overlaps(level)[0] for level in all_levels)
     return {
-        "reproducible": f"{proof.default.tried} default items and {again} of each level",
+        "reproducible": f"{proof.default.tried} default items and {fewest_training} of each level",
         "solvable": f"{tried} items{second}{changed}",
         "not_payable": paid,
-        "contained": f"hostile texts: {hostile}{noted}",
+        "contained": f"hostile texts: {hostile}{notes}",
         "levels": f"{len(proof.levels)} levels, on average {min(times):.3f} to {max(times):.3f} s "
         f"and {min(sizes):.0f} to {max(sizes):.0f} characters",
         "bounded": f"an item takes at most {worst:.2f} s and {proof.memory >> 20} MiB, a verdict "
@@ -411,5 +429,7 @@ def _level_json(level: LevelProof) -> dict[str, Any]:
         "mean_seconds": round(level.mean_seconds, 4),
         "worst_seconds": round(max(level.seconds, default=0.0), 3),
         "mean_characters": round(level.mean_characters),
-        "late": sum(one.items for one in level.findings if one.kind == "late"),
+        "late": sum(
+            finding.items for finding in level.findings if finding.kind == "late"
+        ),
     }

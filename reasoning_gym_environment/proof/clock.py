@@ -16,11 +16,11 @@ REFRESH_SECONDS = 0.5
 
 def processor_seconds() -> float | None:
     """Return the processor time of this process and all below it; None if it can't be read."""
-    own = os.getpid()
-    if not Path(f"/proc/{own}/task/{own}/children").exists():
+    own_pid = os.getpid()
+    if not Path(f"/proc/{own_pid}/task/{own_pid}/children").exists():
         return None
     ticks = 0
-    ahead = [own]
+    ahead = [own_pid]
     while ahead:
         folder = Path("/proc", str(ahead.pop()))
         try:

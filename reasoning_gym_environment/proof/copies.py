@@ -46,8 +46,8 @@ def excerpt(question: str) -> str:
 
 
 def _match(pattern: str, place: int, question: str) -> str | None:
-    found = re.findall(pattern, question)
-    return found[place] if found else None
+    matches = re.findall(pattern, question)
+    return matches[place] if matches else None
 
 
 PLACES: Mapping[str, Copy] = {
@@ -64,7 +64,7 @@ PLACES: Mapping[str, Copy] = {
 """The places of a question from which an answer may be copied."""
 
 
-def copies_for(known: Sequence[tuple[str, str]]) -> dict[str, Copy]:
+def copies_for(known_items: Sequence[tuple[str, str]]) -> dict[str, Copy]:
     """Return the best ways to copy an answer, by excerpts of known questions and their answers.
 
     Example:
@@ -73,8 +73,8 @@ def copies_for(known: Sequence[tuple[str, str]]) -> dict[str, Copy]:
         '9'
     """
     shares = {
-        name: (_share_right(copy, known), copy)
-        for name, copy in [*PLACES.items(), *_marked(known)]
+        name: (_share_right(copy, known_items), copy)
+        for name, copy in [*PLACES.items(), *_marked(known_items)]
     }
     worth = {
         name: (share, copy)
@@ -85,20 +85,21 @@ def copies_for(known: Sequence[tuple[str, str]]) -> dict[str, Copy]:
     return {name: worth[name][1] for name in best}
 
 
-def _share_right(copy: Copy, known: Sequence[tuple[str, str]]) -> float:
+def _share_right(copy: Copy, known_items: Sequence[tuple[str, str]]) -> float:
     right = sum(
-        (copy(question) or "").strip() == answer.strip() for question, answer in known
+        (copy(question) or "").strip() == answer.strip()
+        for question, answer in known_items
     )
-    return right / max(1, len(known))
+    return right / max(1, len(known_items))
 
 
-def _marked(known: Sequence[tuple[str, str]]) -> Iterator[tuple[str, Copy]]:
+def _marked(known_items: Sequence[tuple[str, str]]) -> Iterator[tuple[str, Copy]]:
     """Yield the best way to copy from behind a mark that several questions share."""
     marks = dict.fromkeys(
-        mark for item in known[:_MARKED_ITEMS] for mark in _marks_of(*item)
+        mark for item in known_items[:_MARKED_ITEMS] for mark in _marks_of(*item)
     )
     ways = [
-        (_share_right(copy, known), mark, copy)
+        (_share_right(copy, known_items), mark, copy)
         for mark in marks
         for copy in (partial(_behind, mark, end) for end in _ENDS)
     ]
@@ -117,6 +118,6 @@ def _marks_of(question: str, answer: str) -> Iterator[str]:
 
 
 def _behind(mark: str, end: str, question: str) -> str | None:
-    _, found, rest = question.partition(mark)
-    match = re.match(end, rest) if found else None
+    _, mark_found, text_behind = question.partition(mark)
+    match = re.match(end, text_behind) if mark_found else None
     return match[0] if match else None

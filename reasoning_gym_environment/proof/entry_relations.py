@@ -155,23 +155,23 @@ def relations_of(entries: Sequence[Mapping[str, Any]]) -> Relations:
     )
 
 
-def _are_equal(text: str, other: str) -> bool:
+def _are_equal(answer: str, written: str) -> bool:
     """Return whether texts are equal, or the same number: 12.0 is 12."""
-    if text == other:
+    if answer == written:
         return True
     try:
-        return float(text) == float(other)
+        return float(answer) == float(written)
     except ValueError:
         return False
 
 
 def _common_beginning(texts: Sequence[str]) -> str:
     """Return the words with which all texts begin; empty if they are few."""
-    first = min(texts)
-    last = max(texts)  # what these two share, all between them share
-    pairs = zip(first, last, strict=False)
-    same = itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)
-    common = "".join(letter for letter, _ in same)
+    smallest = min(texts)
+    largest = max(texts)  # what these two share, all between them share
+    pairs = zip(smallest, largest, strict=False)
+    equal_letters = itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)
+    common = "".join(letter for letter, _ in equal_letters)
     # A number may be a parameter's.
     whole_words = re.sub(r"(\S*\d.*|\S*)\Z", "", common, flags=re.DOTALL)
     return whole_words if len(whole_words) >= SHORTEST_FRAME else ""

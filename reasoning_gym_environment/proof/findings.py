@@ -194,19 +194,19 @@ def listing_probes(oracle: str, alternatives: Sequence[str]) -> list[Probe]:
     noise = Probe(
         kind=Kind.APPENDED, label="answer, then junk", answer=f"{oracle} {JUNK[0]}"
     )
-    others = [
+    wrong_texts = [
         text for text in dict.fromkeys(alternatives) if text.strip() != oracle.strip()
     ]
-    if not others:
+    if not wrong_texts:
         return [noise]
-    everything = sorted({oracle, *others[:10]})
+    all_texts = sorted({oracle, *wrong_texts[:10]})
     listings = {
-        "two, by 'or'": f"{oracle} or {others[0]}",
-        "two, by comma": f"{oracle}, {others[0]}",
-        "two, by newline": f"{oracle}\n{others[0]}",
-        "wrong one first": f"{others[0]} {oracle}",
-        "all, by comma": ", ".join(everything),
-        "all, by newline": "\n".join(everything),
+        "two, by 'or'": f"{oracle} or {wrong_texts[0]}",
+        "two, by comma": f"{oracle}, {wrong_texts[0]}",
+        "two, by newline": f"{oracle}\n{wrong_texts[0]}",
+        "wrong one first": f"{wrong_texts[0]} {oracle}",
+        "all, by comma": ", ".join(all_texts),
+        "all, by newline": "\n".join(all_texts),
     }
     return [
         noise,
@@ -227,9 +227,9 @@ def near_misses(oracle: str) -> dict[str, str]:
     missed = {"without its end": oracle[: -max(1, len(oracle) // 8)]}
     digit = re.search(r"[0-9](?=[^0-9]*$)", oracle)
     if digit:
-        other = str((int(digit[0]) + 1) % 10)
+        next_digit = str((int(digit[0]) + 1) % 10)
         missed["another digit"] = (
-            oracle[: digit.start()] + other + oracle[digit.end() :]
+            oracle[: digit.start()] + next_digit + oracle[digit.end() :]
         )
     pair = re.search(r"(\w)(?!\1)(\w)", oracle)
     if pair:
@@ -270,14 +270,14 @@ def probes_for(
     """
     probes = constant_probes(constants, oracle)
     probes.append(Probe(kind=Kind.QUESTION, label="question", answer=question))
-    for other in others[:1]:
-        right = oracle is not None and other.strip() == oracle.strip()
+    for other_oracle in others[:1]:
+        right = oracle is not None and other_oracle.strip() == oracle.strip()
         label = Kind.OTHER.value
         probes.append(
             Probe(
                 kind=Kind.OTHER,
                 label=label,
-                answer=other,
+                answer=other_oracle,
                 is_right=right,
             )
         )

@@ -40,7 +40,10 @@ def odd_character(label: str, written: str) -> str:
         >>> odd_character("1\\u00a0000", "1 000")
         'NO-BREAK SPACE'
     """
-    odd = next((one for one in label if one not in written and not one.isdigit()), "")
+    odd = next(
+        (letter for letter in label if letter not in written and not letter.isdigit()),
+        "",
+    )
     return unicodedata.name(odd, f"U+{ord(odd):04X}") if odd else ""
 
 

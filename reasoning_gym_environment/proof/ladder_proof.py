@@ -32,8 +32,19 @@ FEWEST_LATE = 5
 MOST_LATE = 0.2
 """A level is given up when at least FEWEST_LATE items, more than MOST_LATE of all, are late."""
 
+LONG_ANSWER = 40
+"""Characters; of a longer answer, a proof keeps the beginning and a hash."""
+
+CONTEXT_CHARACTERS = 10
+"""Shown before the first difference of two texts."""
+
 KILLED = (Status.TIMEOUT, Status.OUT_OF_MEMORY, Status.CRASHED)
 """Statuses of an answer that cost its process."""
+
+
+def level_items(items: int) -> int:
+    """Return the number of items to try of each level, by that of the default configuration."""
+    return math.ceil(items / 10)
 
 
 @dataclass(kw_only=True, slots=True)
@@ -72,9 +83,9 @@ class LevelProof:
         example: str = "",
     ) -> None:
         """Note what one more item shows; one finding stands for all items of its kind."""
-        for place, known in enumerate(self.findings):
-            if known.kind == kind:
-                self.findings[place] = replace(known, items=known.items + 1)
+        for place, finding in enumerate(self.findings):
+            if finding.kind == kind:
+                self.findings[place] = replace(finding, items=finding.items + 1)
                 return
         self.findings.append(
             Finding(
@@ -85,6 +96,27 @@ class LevelProof:
                 level=self.level,
             )
         )
+
+    def add_item(self, number: int, problem: Problem, seconds: float) -> None:
+        """Keep what a draw has made, and the seconds that it took."""
+        self.seconds.append(seconds)
+        self.questions[number], self.answers[number] = _compact(problem)
+        self.characters += len(problem.question)
+        self.answer_characters += len(problem.oracle or "")
+
+    def add_own_verdict(self, verdict: Verdict) -> None:
+        """Keep what the verdict on an item's own answer took, and whether it has full credit."""
+        self.verdict_seconds.append(verdict.seconds)
+        if verdict.score != 1.0:
+            self.without_credit += 1
+
+    def add_training_item(self, number: int, problem: Problem) -> None:
+        """Keep the training item beside a draw."""
+        self.training[number] = _compact(problem)
+
+    def end_draw(self) -> None:
+        """Count a draw, whether or not it has made an item."""
+        self.tried += 1
 
     @property
     def weighty(self) -> list[Finding]:
@@ -121,7 +153,7 @@ async def prove_level(
     *,
     items: int,
     compared: int = 0,
-    other: TaskPool | None = None,
+    second_pool: TaskPool | None = None,
     shared: TaskPool | None = None,
     declared: Declaration | None = None,
     deadline: float = math.inf,
@@ -131,7 +163,7 @@ async def prove_level(
     """Draw the evaluation items up to number `items`, in sequence, and score their own answers.
 
     Args:
-        compared: the first so many are also made from their stored recipes in the other pool, and
+        compared: the first so many are also made from their stored recipes in the second pool, and
             beside each a training item.
         shared: scores own answers in one process, for a verifier that keeps nothing.
         declared: what an own task says of itself; None for the library's.
@@ -150,23 +182,20 @@ async def prove_level(
         started = time.perf_counter()
         problem = await _make(proof, generate, recipe)
         if problem:
-            proof.seconds.append(time.perf_counter() - started)
-            proof.questions[number], proof.answers[number] = _compact(problem)
-            proof.characters += len(problem.question)
-            proof.answer_characters += len(problem.oracle or "")
+            proof.add_item(number, problem, time.perf_counter() - started)
             scorers = [pool] if shared is None else [shared, pool]
             right = await _score_own_answer(proof, scorers, problem, declared)
-            if number < compared and other is not None:
+            if number < compared and second_pool is not None:
                 try:
-                    await _compare(proof, pool, other, problem, right=right)
+                    await _compare(proof, pool, second_pool, problem, right=right)
                 except GenerationError as error:
                     proof.note("reproducible", "differs", str(error), _place(recipe))
         if number < compared:
             twin = replace(recipe, seed=recipe.seed ^ 1)  # the lowest bit is the split
             problem = await _make(proof, generate, twin)
             if problem:
-                proof.training[number] = _compact(problem)
-        proof.tried = number + 1
+                proof.add_training_item(number, problem)
+        proof.end_draw()
 
 
 def _place(recipe: Recipe) -> str:
@@ -179,7 +208,7 @@ def _compact(problem: Problem) -> tuple[str, str | None]:
     """Return a problem's question as a hash, and its answer, with a hash if it is long."""
     question = question_hash(problem.question).hex()[:16]
     answer = problem.oracle
-    if answer is not None and len(answer) > 40:
+    if answer is not None and len(answer) > LONG_ANSWER:
         answer = f"{answer[:24]}…{question_hash(answer).hex()[:16]}"
     return question, answer
 
@@ -236,7 +265,7 @@ async def _score_own_answer(
         [verdict] = await verify_in_tags(problem, [answer], scorer)
         if verdict.score == 1.0:
             break
-    proof.verdict_seconds.append(verdict.seconds)
+    proof.add_own_verdict(verdict)
     right = _judge_own(proof, verdict, shown_example(problem, answer, verdict))
     if right and declared is not None:
         await _score_written_forms(proof, pool, problem, answer)
@@ -305,33 +334,31 @@ def _judge_own(proof: LevelProof, verdict: Verdict, example: str) -> bool:
         proof.note(
             "solvable", "raises", f"an item's own answer: {verdict_text}", example
         )
-    if verdict.score != 1.0:
-        proof.without_credit += 1
-        if not verdict.errors:
-            proof.note(
-                "solvable", "oracle", f"an item's own answer is {verdict_text}", example
-            )
+    if verdict.score != 1.0 and not verdict.errors:
+        proof.note(
+            "solvable", "oracle", f"an item's own answer is {verdict_text}", example
+        )
     return verdict.score == 1.0
 
 
 async def _compare(
     proof: LevelProof,
     pool: TaskPool,
-    other: TaskPool,
+    second_pool: TaskPool,
     problem: Problem,
     *,
     right: bool,
 ) -> None:
-    """Make a problem again from its stored recipe in the other pool, and score its answer there."""
+    """Make a problem again from its stored recipe in the second pool; score its answer there."""
     text = recipe_text(problem.recipe)
-    again = await other.generate(read_recipe(json.loads(text)))
-    difference = await find_difference(pool, other, problem, again)
+    remade = await second_pool.generate(read_recipe(json.loads(text)))
+    difference = await find_difference(pool, second_pool, problem, remade)
     if difference:
         proof.note("reproducible", "differs", *difference)
     elif right and problem.oracle is not None:
-        [verdict] = await verify_in_tags(again, [problem.oracle], other)
+        [verdict] = await verify_in_tags(remade, [problem.oracle], second_pool)
         if verdict.score != 1.0:
-            [alone] = await verify_in_tags(again, [problem.oracle], pool)
+            [alone] = await verify_in_tags(remade, [problem.oracle], pool)
             verdict_text = shown_verdict(verdict)
             example = shown_example(problem, problem.oracle, verdict)
             if alone.score == 1.0:
@@ -352,35 +379,45 @@ async def _compare(
 
 async def find_difference(
     pool: TaskPool,
-    other: TaskPool,
+    second_pool: TaskPool,
     problem: Problem,
-    again: Problem,
+    remade: Problem,
 ) -> tuple[str, str] | None:
     """Return what differs between a problem and the same one of another process, and an example."""
-    what = "question"
-    one = problem.question
-    two = again.question
-    if one == two:
-        what = "answer"
-        one = problem.oracle or ""
-        two = again.oracle or ""
-    if one == two:
-        if again.entry == problem.entry:
+    subject = "question"
+    text = problem.question
+    remade_text = remade.question
+    if text == remade_text:
+        subject = "answer"
+        text = problem.oracle or ""
+        remade_text = remade.oracle or ""
+    if text == remade_text:
+        if remade.entry == problem.entry:
             return None
         recipe = problem.recipe  # equal entries may have different pickles
-        ours, theirs = await asyncio.gather(pool.inspect(recipe), other.inspect(recipe))
-        what = "entry"
-        one = ours.content
-        two = theirs.content
-    if one == two:
+        ours, theirs = await asyncio.gather(
+            pool.inspect(recipe), second_pool.inspect(recipe)
+        )
+        subject = "entry"
+        text = ours.content
+        remade_text = theirs.content
+    if text == remade_text:
         return None
     repeated = await pool.generate(problem.recipe)
-    same = (repeated.question, repeated.oracle) == (problem.question, problem.oracle)
-    why = "in a process with another hash seed" if same else "from one time to the next"
-    pairs = enumerate(zip(one, two, strict=False))
-    begin = max(0, next((place for place, (a, b) in pairs if a != b), 0) - 10)
-    shown = [shorten(text[begin:]) for text in (one, two)]
-    return f"the {what} differs {why}", " and ".join(shown)
+    is_repeatable = (
+        repeated.question == problem.question and repeated.oracle == problem.oracle
+    )
+    why = (
+        "in a process with another hash seed"
+        if is_repeatable
+        else "from one time to the next"
+    )
+    pairs = enumerate(zip(text, remade_text, strict=False))
+    begin = max(
+        0, next((place for place, (a, b) in pairs if a != b), 0) - CONTEXT_CHARACTERS
+    )
+    excerpts = [shorten(excerpt[begin:]) for excerpt in (text, remade_text)]
+    return f"the {subject} differs {why}", " and ".join(excerpts)
 
 
 def level_proofs(task: str, ladder: TaskLadder) -> list[LevelProof]:

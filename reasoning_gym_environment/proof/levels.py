@@ -88,12 +88,12 @@ def ladder_findings(proofs: Sequence[LevelProof]) -> list[Finding]:
         )
 
     for proof in proofs:
-        for what, characters in (
+        for subject, characters in (
             ("questions", proof.mean_characters),
             ("answers", proof.mean_answer_characters),
         ):
             if characters > MOST_CHARACTERS:
-                add(proof.level, "long", f"{what} of {characters:.0f} characters")
+                add(proof.level, "long", f"{subject} of {characters:.0f} characters")
         if len(proof.questions) >= DRAWS:
             for fault in level_faults(proof.questions.values(), proof.answers.values()):
                 add(proof.level, "degenerate", fault)
@@ -123,10 +123,10 @@ def order_findings(levels: Sequence[LevelProof]) -> list[Finding]:
         "questions": [level.mean_characters for level in levels],
         "answers": [level.mean_answer_characters for level in levels],
     }
-    for what, means in lengths.items():
+    for subject, means in lengths.items():
         if means[-1] < SHORTER * means[0] and _mostly_falls(means):
             signs.append(
-                f"{what} have {means[0]:.0f} characters at level 0 and {means[-1]:.0f} at level "
+                f"{subject} have {means[0]:.0f} characters at level 0 and {means[-1]:.0f} at level "
                 f"{len(levels) - 1}"
             )
     guessed = [_most_frequent_share(level) for level in levels]

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import copy
 import logging
-import math
 from collections import Counter
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,7 +29,7 @@ from .answers import AnswersProof, probed_items, prove_answers, sample_problems
 from .checks import Result, TaskProof, judge
 from .clock import REFRESH_SECONDS, ProcessorClock
 from .findings import WAIVABLE, Finding, KnownFindings
-from .ladder_proof import DRAWS, LevelProof, level_proofs, prove_level
+from .ladder_proof import DRAWS, LevelProof, level_items, level_proofs, prove_level
 
 logger = logging.getLogger(__name__)
 
@@ -80,7 +79,7 @@ async def prove_tasks(
     *,
     items: int,
     seconds: float,
-    known: KnownFindings,
+    known_findings: KnownFindings,
     files: Sequence[Path] = (),
 ) -> Proofs:
     """Prove the named tasks, or all of the modules, else of the library, with a progress bar.
@@ -102,15 +101,15 @@ async def prove_tasks(
         tasks = chosen_tasks(await pool.discover(), names, own_tasks)
         for task in tasks:
             require_waivable(task, declaration_of(pool, task))
-        elsewhere = replace(settings, hash_seed=1, stateless=own_tasks)
-        async with TaskPool(elsewhere, Counter()) as other:
+        second_settings = replace(settings, hash_seed=1, stateless=own_tasks)
+        async with TaskPool(second_settings, Counter()) as second_pool:
             proofs = Proofs(versions=installed_versions() | pool.versions)
             for file in files:
                 proofs.read(file)
             ladders = await pool.ladders()
             places = asyncio.Semaphore(settings.processes)
 
-            async def one(task: str, category: str) -> None:
+            async def prove_one(task: str, category: str) -> None:
                 if task in proofs.tasks and proofs.tasks[task].verdict == "proved":
                     return
                 async with places:
@@ -119,10 +118,14 @@ async def prove_tasks(
                     proof = proof or new_proof(task, category, ladders.get(task), pool)
                     clock.at_work += 1
                     try:
-                        await prove_task(pool, other, proof, items, seconds, clock)
+                        await prove_task(
+                            pool, second_pool, proof, items, seconds, clock
+                        )
                     finally:
                         clock.at_work -= 1
-                proofs.tasks[task] = result = judge(proof, items=items, known=known)
+                proofs.tasks[task] = result = judge(
+                    proof, items=items, known_findings=known_findings
+                )
                 proofs.unfinished.pop(task, None)
                 if any(
                     check.verdict == "not_tried" for check in result.checks.values()
@@ -131,7 +134,7 @@ async def prove_tasks(
                 for file in files:
                     proofs.write(file)
 
-            await with_progress([one(*item) for item in tasks.items()], "prove")
+            await with_progress([prove_one(*item) for item in tasks.items()], "prove")
     return replace(proofs, tasks={task: proofs.tasks[task] for task in tasks})
 
 
@@ -141,7 +144,7 @@ def installed_versions() -> dict[str, str]:
 
 
 def chosen_tasks(
-    discovery: Discovery, names: Sequence[str], own: frozenset[str] = frozenset()
+    discovery: Discovery, names: Sequence[str], own_tasks: frozenset[str] = frozenset()
 ) -> dict[str, str]:
     """Return the named tasks, or all own or else all of them, with their categories.
 
@@ -153,7 +156,7 @@ def chosen_tasks(
         if name not in NOT_A_TASK
     }
     require_known(names, tasks, "prove", what="task")
-    chosen = names or own or tasks
+    chosen = names or own_tasks or tasks
     return {name: category for name, category in tasks.items() if name in chosen}
 
 
@@ -205,7 +208,7 @@ def new_proof(
 
 async def prove_task(
     pool: TaskPool,
-    other: TaskPool,
+    second_pool: TaskPool,
     proof: TaskProof,
     items: int,
     seconds: float,
@@ -214,11 +217,11 @@ async def prove_task(
     """Try what is left to try of a task, as long as the seconds last.
 
     Args:
-        other: starts its processes with another hash seed.
+        second_pool: starts its processes with another hash seed.
         clock: counts the seconds.
     """
     deadline = clock.now() + seconds
-    fewest = math.ceil(items / 10)
+    fewest = level_items(items)
     prove = partial(
         prove_level,
         pool,
@@ -226,18 +229,20 @@ async def prove_task(
         deadline=deadline,
         now=clock.now,
     )
-    await prove(proof.default, items=items, compared=items, other=other)
+    await prove(proof.default, items=items, compared=items, second_pool=second_pool)
     if proof.default.questions and not proof.answers:
         await _inspect(pool, proof)
-        answers = _answers_proof(pool, other, proof, items)
-        proof.answers = await _until(deadline, clock, answers)
+        answers = _answers_proof(pool, second_pool, proof, items)
+        proof.add_answers(await _until(deadline, clock, answers))
     for level in proof.levels:
-        await prove(level, items=fewest, compared=fewest, other=other)
+        await prove(level, items=fewest, compared=fewest, second_pool=second_pool)
     # A process of its own for each answer takes most of the time.
     keeps_nothing = proof.answers is not None and proof.answers.stateless
     for level in proof.levels:
         await prove(
-            level, items=min(items, DRAWS), shared=other if keeps_nothing else None
+            level,
+            items=min(items, DRAWS),
+            shared=second_pool if keeps_nothing else None,
         )
 
 
@@ -248,12 +253,13 @@ async def _inspect(pool: TaskPool, proof: TaskProof) -> None:
         # What can't be made again is noted by the comparison.
         with contextlib.suppress(GenerationError):
             inspected = await pool.inspect(problem.recipe)
-            proof.json_changes = proof.json_changes or inspected.json_changes
-            proof.memory = max(proof.memory, inspected.memory)
+            proof.add_entry(
+                json_changes=inspected.json_changes, memory=inspected.memory
+            )
 
 
 async def _answers_proof(
-    pool: TaskPool, other: TaskPool, proof: TaskProof, items: int
+    pool: TaskPool, second_pool: TaskPool, proof: TaskProof, items: int
 ) -> AnswersProof:
     problems = await sample_problems(
         pool,
@@ -261,7 +267,7 @@ async def _answers_proof(
         2 * probed_items(proof.task, items),
         skip=proof.declared is None,
     )
-    return await prove_answers(pool, other, problems, proof.declared)
+    return await prove_answers(pool, second_pool, problems, proof.declared)
 
 
 async def _until(

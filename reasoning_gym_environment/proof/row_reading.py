@@ -17,7 +17,7 @@ ANSWER_KEYS = ("answer", "oracle", "ground_truth")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Row:
+class RowContent:
     """What a row says.
 
     Attributes:
@@ -39,21 +39,25 @@ class Row:
     origin: Recipe | None = None
 
 
-def read_row(value: Any) -> Row:
+def read_row(value: Any) -> RowContent:
     """Read a row of any framework; raise ValueError for an invalid recipe."""
-    objects = list(_objects(value))
+    records = list(_objects(value))
     recipe = None
     entry = None
-    for each in objects:
-        metadata = _parsed(each.get("metadata"))
-        if recipe is None and {"task", "seed"} <= each.keys() <= RECIPE_KEYS:
-            recipe = read_recipe(each)
-        is_entry = isinstance(metadata, dict) and isinstance(each.get("question"), str)
+    for record in records:
+        metadata = _parsed(record.get("metadata"))
+        if recipe is None and {"task", "seed"} <= record.keys() <= RECIPE_KEYS:
+            recipe = read_recipe(record)
+        is_entry = isinstance(metadata, dict) and isinstance(
+            record.get("question"), str
+        )
         if entry is None and is_entry:
-            entry = {**each, "metadata": metadata}
-    outside = list(_objects(value, inside_metadata=False))
-    messages = [list_ for each in outside for list_ in _conversations(each)]
-    questions = [text for each in outside for text in _texts(each, ("question",))]
+            entry = {**record, "metadata": metadata}
+    outer_records = list(_objects(value, inside_metadata=False))
+    messages = [list_ for record in outer_records for list_ in _conversations(record)]
+    questions = [
+        text for record in outer_records for text in _texts(record, ("question",))
+    ]
     demonstrations = []
     for conversation in messages:
         of_user = [text for role, text in conversation if role == "user"]
@@ -61,43 +65,43 @@ def read_row(value: Any) -> Row:
         role, last = conversation[-1]
         if role == "assistant":
             demonstrations.append(last)
-    return Row(
+    return RowContent(
         recipe=recipe,
         entry=entry,
-        tasks=list(_names(outside, recipe)),
+        tasks=list(_names(outer_records, recipe)),
         questions=[replace_surrogates(text)[0] for text in questions],
-        answers=list(_answers(outside)),
+        answers=list(_answers(outer_records)),
         demonstrations=demonstrations,
-        origin=None if entry is None else _origin(objects, entry["metadata"]),
+        origin=None if entry is None else _origin(records, entry["metadata"]),
     )
 
 
-RECIPE_KEYS = {each.name for each in fields(Recipe)}
+RECIPE_KEYS = {field.name for field in fields(Recipe)}
 
 
 def _names(
-    objects: Sequence[Mapping[str, Any]], recipe: Recipe | None
+    records: Sequence[Mapping[str, Any]], recipe: Recipe | None
 ) -> Iterator[str]:
     """Yield the names that a row gives to its task."""
-    for each in objects:
-        if {"task", "seed"} <= each.keys() <= RECIPE_KEYS:
+    for record in records:
+        if {"task", "seed"} <= record.keys() <= RECIPE_KEYS:
             continue  # the recipe itself
-        yield from _texts(each, ("task", "source_dataset"))
-        for source in _texts(each, ("data_source",)):
+        yield from _texts(record, ("task", "source_dataset"))
+        for source in _texts(record, ("data_source",)):
             library, _, task = source.partition("/")
             if library.replace("_", "-") == "reasoning-gym" and task:
                 yield task
-        metadata = _parsed(each.get("metadata"))
+        metadata = _parsed(record.get("metadata"))
         if recipe is not None and isinstance(metadata, dict):
             yield from _texts(metadata, ("source_dataset",))
 
 
-def _answers(objects: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _answers(records: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yield the distinct answers that a row calls right."""
     seen = set()
-    for each in objects:
+    for record in records:
         for key in ANSWER_KEYS:
-            answer = each.get(key)
+            answer = record.get(key)
             if not isinstance(answer, str | int | float) or _is_label(answer):
                 continue
             text, _ = replace_surrogates(str(answer))
@@ -114,18 +118,18 @@ def _is_label(value: Any) -> bool:
     return {"task", "seed"} <= parsed.keys() or "metadata" in parsed
 
 
-def _texts(each: Mapping[str, Any], keys: Sequence[str]) -> Iterator[str]:
+def _texts(record: Mapping[str, Any], keys: Sequence[str]) -> Iterator[str]:
     """Yield the texts below keys."""
     for key in keys:
-        text = each.get(key)
+        text = record.get(key)
         if isinstance(text, str):
             yield text
 
 
-def _conversations(each: Mapping[str, Any]) -> Iterator[list[tuple[str, str]]]:
+def _conversations(record: Mapping[str, Any]) -> Iterator[list[tuple[str, str]]]:
     """Yield the conversations of an object, each as roles and texts."""
     for key in ("prompt", "messages", "input"):
-        messages = _parsed(each.get(key))
+        messages = _parsed(record.get(key))
         if not isinstance(messages, list):
             continue
         pairs = [
@@ -140,18 +144,20 @@ def _conversations(each: Mapping[str, Any]) -> Iterator[list[tuple[str, str]]]:
 
 
 def _origin(
-    objects: Sequence[Mapping[str, Any]], metadata: Mapping[str, Any]
+    records: Sequence[Mapping[str, Any]], metadata: Mapping[str, Any]
 ) -> Recipe | None:
     """Return the recipe of an item of the library's data set; None unless the row has its seed."""
     index = metadata.get("source_index")
-    seeds = [each["seed"] for each in objects if isinstance(each.get("seed"), int)]
+    seeds = [
+        record["seed"] for record in records if isinstance(record.get("seed"), int)
+    ]
     if not seeds or not isinstance(index, int):
         return None
     parameters: dict[str, Any] = {}
-    for each in objects:
+    for record in records:
         for key in ("config", "parameters"):
-            given = _parsed(each.get(key))
-            parameters |= given if isinstance(given, dict) else {}
+            named = _parsed(record.get(key))
+            parameters |= named if isinstance(named, dict) else {}
     for name in ("seed", "size"):
         parameters.pop(name, None)
     with suppress(ValueError):

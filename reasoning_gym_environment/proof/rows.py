@@ -27,7 +27,7 @@ from ..tasks.catalogue import restore_json_entry
 from ..util.progress import with_progress
 from ..util.values import group_by, replace_surrogates, shorten
 from .entry_relations import Relations, learn_relations
-from .row_reading import Row, read_row
+from .row_reading import RowContent, read_row
 
 FEW_DOUBTED = 4
 """Rows of a task that may all be called wrong. Of more than these, half must be like fresh ones:
@@ -86,7 +86,7 @@ class CheckedRows:
         for finding in self.findings:
             rows_by_kind[SHOWN_KINDS.get(finding.kind, finding.kind)].add(finding.row)
         parts = [f"{len(rows)} {kind}" for kind, rows in rows_by_kind.items()]
-        reasons = Counter(one.reason for one in self.unchecked)
+        reasons = Counter(row.reason for row in self.unchecked)
         parts += [
             f"{count} not checked ({reason})" for reason, count in reasons.most_common()
         ]
@@ -97,8 +97,8 @@ SHOWN_KINDS = dict.fromkeys(("false_label", "unanswerable", "ambiguous"), "fault
 """Kinds that the summary counts under another name."""
 
 
-@dataclass(kw_only=True, slots=True)
-class Known:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KnownRow:
     """A row's problem, and what is wrong with the row.
 
     Attributes:
@@ -135,31 +135,33 @@ async def check_rows(
         evaluated: whose questions no row may ask.
     """
     source = _Source(pool, ladders)
-    known = await with_progress([source.known(row) for row in rows], "rows")
+    known_rows = await with_progress([source.known(row) for row in rows], "rows")
     suites = _questions_of_suites()
-    unlike = _unlike_fresh([row for row in known if isinstance(row, Known)])
-    first: dict[tuple[str, str], int] = {}
+    unlike = _unlike_fresh([row for row in known_rows if isinstance(row, KnownRow)])
+    first_numbers: dict[tuple[str, str], int] = {}
     findings: list[RowFinding] = []
     unchecked: list[Unchecked] = []
-    for number, row in enumerate(known, start=1):
+    for number, row in enumerate(known_rows, start=1):
         if isinstance(row, str):
             findings.append(RowFinding(number, "", "unreadable", row))
             continue
         task = row.recipe.task
-        found = list(row.findings)
+        row_findings = list(row.findings)
         reason = row.unchecked
         for kind, detail in row.doubts:
             if (task, kind) in unlike:
                 reason = UNLIKE
             else:
-                found.append((kind, detail))
+                row_findings.append((kind, detail))
         if row.fault is not None:
-            found.append((row.fault.kind.value, row.fault.detail))
-        found += await _contamination(row, suites, evaluated)
-        before = first.setdefault((task, row.question), number)
-        if before < number:
-            found.append(("repeat", f"asks what row {before} asks"))
-        findings += [RowFinding(number, task, *one) for one in found]
+            row_findings.append((row.fault.kind.value, row.fault.detail))
+        row_findings += await _contamination(row, suites, evaluated)
+        first_number = first_numbers.setdefault((task, row.question), number)
+        if first_number < number:
+            row_findings.append(("repeat", f"asks what row {first_number} asks"))
+        findings += [
+            RowFinding(number, task, kind, detail) for kind, detail in row_findings
+        ]
         if reason:
             unchecked.append(Unchecked(number, task, reason))
     return CheckedRows(rows=len(rows), findings=findings, unchecked=unchecked)
@@ -176,7 +178,7 @@ def _questions_of_suites() -> dict[tuple[str, str], str]:
 
 
 async def _contamination(
-    row: Known, suites: Mapping[tuple[str, str], str], evaluated: EvaluationSet
+    row: KnownRow, suites: Mapping[tuple[str, str], str], evaluated: EvaluationSet
 ) -> list[tuple[str, str]]:
     """Return whether a row asks what is evaluated."""
     task = row.recipe.task
@@ -191,13 +193,13 @@ async def _contamination(
     return []
 
 
-def _unlike_fresh(rows: Sequence[Known]) -> set[tuple[str, str]]:
+def _unlike_fresh(rows: Sequence[KnownRow]) -> set[tuple[str, str]]:
     """Return tasks, with kinds of doubts that most of their rows raise."""
     unlike = set()
-    for task, own in group_by(lambda row: row.recipe.task, rows).items():
-        kinds = Counter(kind for row in own for kind, _ in row.doubts)
+    for task, own_rows in group_by(lambda row: row.recipe.task, rows).items():
+        kinds = Counter(kind for row in own_rows for kind, _ in row.doubts)
         for kind, doubted in kinds.items():
-            if doubted > max(FEW_DOUBTED, len(own) / 2):
+            if doubted > max(FEW_DOUBTED, len(own_rows) / 2):
                 unlike.add((task, kind))
     return unlike
 
@@ -210,39 +212,41 @@ class _Source:
         self._ladders = ladders
         self._relations: dict[str, asyncio.Task[Relations]] = {}
 
-    async def known(self, row: Any) -> Known | str:
+    async def known(self, row: Any) -> KnownRow | str:
         """Return what is known of a row, or why it can't be read."""
         try:
-            said = read_row(row)
-            if said.recipe is not None:
-                return await self._known_by_recipe(said, said.recipe)
-            if said.entry is not None:
-                return await self._known_by_entry(said, said.entry)
+            content = read_row(row)
+            if content.recipe is not None:
+                return await self._known_by_recipe(content, content.recipe)
+            if content.entry is not None:
+                return await self._known_by_entry(content, content.entry)
         except (GenerationError, ValueError) as error:
             return str(error)
         return "it has neither a recipe nor an entry of reasoning-gym"
 
-    async def _known_by_recipe(self, said: Row, recipe: Recipe) -> Known | str:
+    async def _known_by_recipe(
+        self, content: RowContent, recipe: Recipe
+    ) -> KnownRow | str:
         """Compare a row with the problem that its recipe makes."""
-        made = await generate_with_retry(self._pool.generate, recipe)
-        row = Known(
-            recipe=made.recipe,
-            question=made.question,
-            answer=made.oracle,
-            fault=made.fault,
-        )
-        changes = self._changes(said, recipe.task, made.question)
-        other = recipe.library_version
-        if changes and other not in (None, made.recipe.library_version):
+        problem = await generate_with_retry(self._pool.generate, recipe)
+        changes = self._changes(content, recipe.task, problem.question)
+        row_version = recipe.library_version
+        if changes and row_version not in (None, problem.recipe.library_version):
             return (
-                f"its recipe is of reasoning-gym {other}, and the installed "
-                f"{made.recipe.library_version} asks another question"
+                f"its recipe is of reasoning-gym {row_version}, and the installed "
+                f"{problem.recipe.library_version} asks another question"
             )
-        row.findings += changes
-        row.findings += await _wrong_answers(said, made, self._pool)
-        return row
+        return KnownRow(
+            recipe=problem.recipe,
+            question=problem.question,
+            answer=problem.oracle,
+            fault=problem.fault,
+            findings=changes + await _wrong_answers(content, problem, self._pool),
+        )
 
-    async def _known_by_entry(self, said: Row, entry: Mapping[str, Any]) -> Known | str:
+    async def _known_by_entry(
+        self, content: RowContent, entry: Mapping[str, Any]
+    ) -> KnownRow | str:
         """Check a row that is an entry by its verifier, and by what else its entry has."""
         task = str(entry["metadata"].get("source_dataset"))
         if task not in self._ladders:
@@ -255,45 +259,54 @@ class _Source:
         answer = entry.get("answer")
         if answer is not None:
             answer, _ = replace_surrogates(str(answer))
-        row = Known(
+        row = KnownRow(
             recipe=Recipe(task=task, seed=0),
             question=question,
             answer=answer,
             fault=fault,
-            findings=self._changes(said, task, question),
+            findings=self._changes(content, task, question),
         )
-        origin = await _regenerated(said, question, self._pool)
+        origin = await _regenerated(content, question, self._pool)
         if origin is not None:
-            row.findings += await _wrong_answers(said, origin, self._pool)
-        elif fault is None:
-            await self._compare(row, said, entry)
+            wrong = await _wrong_answers(content, origin, self._pool)
+            return replace(row, findings=row.findings + wrong)
+        if fault is None:
+            return await self._compare(row, content, entry)
         return row
 
-    def _changes(self, said: Row, task: str, question: str) -> list[tuple[str, str]]:
+    def _changes(
+        self, content: RowContent, task: str, question: str
+    ) -> list[tuple[str, str]]:
         """Return where a row asks another question, or names another task, than is known."""
-        found = []
-        if any(question.strip() not in text for text in said.questions):
-            found.append(("changed", f"it should ask {shorten(question)}"))
+        changes = []
+        if any(question.strip() not in text for text in content.questions):
+            changes.append(("changed", f"it should ask {shorten(question)}"))
         # Frameworks also keep other things below `task`.
-        others = {*said.tasks} & {*self._ladders} - {task}
-        if others:
-            found.append(("changed", f"it is of {task}, and names {min(others)}"))
-        return found
+        other_tasks = {*content.tasks} & {*self._ladders} - {task}
+        if other_tasks:
+            changes.append(
+                ("changed", f"it is of {task}, and names {min(other_tasks)}")
+            )
+        return changes
 
-    async def _compare(self, row: Known, said: Row, entry: Mapping[str, Any]) -> None:
-        """Hold an entry against its metadata and its verifier; note what neither confirms."""
+    async def _compare(
+        self, row: KnownRow, content: RowContent, entry: Mapping[str, Any]
+    ) -> KnownRow:
+        """Hold an entry against its metadata and its verifier; add what neither confirms."""
         task = row.recipe.task
         relations = await self._relations_of(task)
         whole = {**entry, "question": row.question, "answer": row.answer}
+        doubts = []
         changed = relations.changed_question(whole)
-        row.doubts += [("changed", changed)] if changed else []
+        if changed:
+            doubts.append(("changed", changed))
         wrong = relations.wrong_answer(whole) if row.answer is not None else ""
         if wrong:
-            row.doubts.append(("wrong", wrong))
-            return
-        row.unchecked = await _verify_entry(row, said, whole, self._pool)
-        if row.unchecked == NOBODY_KNOWS and relations.confirms(whole):
-            row.unchecked = ""
+            return replace(row, doubts=[*doubts, ("wrong", wrong)])
+        refused, unchecked = await _verify_entry(row, content, whole, self._pool)
+        if unchecked == NOBODY_KNOWS and relations.confirms(whole):
+            unchecked = ""
+        return replace(row, doubts=doubts + refused, unchecked=unchecked)
 
     async def _relations_of(self, task: str) -> Relations:
         if task not in self._relations:
@@ -303,24 +316,26 @@ class _Source:
 
 
 async def _wrong_answers(
-    said: Row, problem: Problem, pool: TaskPool
+    content: RowContent, problem: Problem, pool: TaskPool
 ) -> list[tuple[str, str]]:
     """Return which answers and demonstrations of a row don't solve its problem.
 
     Raises GenerationError if scoring fails on our side.
     """
-    verdicts = await verify_in_tags(problem, said.answers, pool)
-    pairs = [*zip(said.answers, verdicts, strict=True)]
-    shown = await verify_texts(
+    verdicts = await verify_in_tags(problem, content.answers, pool)
+    pairs = [*zip(content.answers, verdicts, strict=True)]
+    demonstration_verdicts = await verify_texts(
         problem,
-        said.demonstrations,
+        content.demonstrations,
         pool,
         answer_tolerance=False,
         any_form=True,
     )
     pairs += [
         (answer if answer is not None else text, verdict)
-        for text, (answer, verdict) in zip(said.demonstrations, shown, strict=True)
+        for text, (answer, verdict) in zip(
+            content.demonstrations, demonstration_verdicts, strict=True
+        )
     ]
     for _, verdict in pairs:
         if verdict.status is Status.UNSCORED:  # on our side: it says nothing of the row
@@ -340,50 +355,59 @@ def _refusal(answer: str, verdict: Verdict, oracle: str | None) -> str:
     return f"its answer {shorten(answer)} {earned}{right}"
 
 
-async def _regenerated(said: Row, question: str, pool: TaskPool) -> Problem | None:
+async def _regenerated(
+    content: RowContent, question: str, pool: TaskPool
+) -> Problem | None:
     """Return the problem that an entry's seed makes; None unless it asks the same question."""
-    if said.origin is None:
+    if content.origin is None:
         return None
     try:
-        made = await pool.generate(said.origin)
+        problem = await pool.generate(content.origin)
     except GenerationError:  # the row's parameters may be of another version
         return None
-    return made if made.question == question else None
+    return problem if problem.question == question else None
+
+
+class _EntryCheck(NamedTuple):
+    """What an entry's verifier says of its own answer.
+
+    Attributes:
+        refused: the answers that it refuses, as doubts.
+        unchecked: why the answer is not checked; empty if it is.
+    """
+
+    refused: list[tuple[str, str]]
+    unchecked: str
 
 
 async def _verify_entry(
-    row: Known, said: Row, entry: Mapping[str, Any], pool: TaskPool
-) -> str:
-    """Score an entry's own answer, and doubt it if it is refused.
-
-    Returns:
-        Why the answer is not checked; empty if it is.
-    """
+    row: KnownRow, content: RowContent, entry: Mapping[str, Any], pool: TaskPool
+) -> _EntryCheck:
+    """Score an entry's own answer, and doubt it if it is refused."""
     try:
         restored = restore_json_entry(entry)
     except ValueError as error:
-        return re.split("[:;]", str(error))[
-            0
-        ]  # what the row could have instead follows
+        # What the row could have instead follows.
+        return _EntryCheck([], re.split("[:;]", str(error))[0])
     problem = Problem(
         recipe=row.recipe,
         question=row.question,
         oracle=row.answer,
         entry=pickle.dumps(restored),
     )
-    own = await verify_in_tags(problem, [str(row.answer)], pool)
-    if own[0].status in NO_VERDICT:
-        return f"the default verifier has no verdict ({own[0].status.value})"
-    refused = await _wrong_answers(said, problem, pool)
+    [own_verdict] = await verify_in_tags(problem, [str(row.answer)], pool)
+    if own_verdict.status in NO_VERDICT:
+        reason = f"the default verifier has no verdict ({own_verdict.status.value})"
+        return _EntryCheck([], reason)
+    refused = await _wrong_answers(content, problem, pool)
     if refused:
-        row.doubts += refused
-        return ""
+        return _EntryCheck(refused, "")
     # With another label, only a verifier that knows more than the label takes the answer.
     relabeled = {**restored, "answer": OTHER_LABEL}
     blind = replace(problem, oracle=OTHER_LABEL, entry=pickle.dumps(relabeled))
-    verdicts = await verify_in_tags(blind, said.answers, pool, any_form=False)
+    verdicts = await verify_in_tags(blind, content.answers, pool, any_form=False)
     knows_more = all(verdict.status is Status.SOLVED for verdict in verdicts)
-    return "" if knows_more else NOBODY_KNOWS
+    return _EntryCheck([], "" if knows_more else NOBODY_KNOWS)
 
 
 OTHER_LABEL = "0"

@@ -151,7 +151,7 @@ class Pool:
 )
 async def test_what_an_item_shows(pool: Pool, other: Pool, kinds: list[str]) -> None:
     found = LevelProof(task="gcd", level=None, parameters={})
-    await prove_level(pool, found, items=3, compared=2, other=other)
+    await prove_level(pool, found, items=3, compared=2, second_pool=other)
     assert [f"{one.check} {one.kind}" for one in found.findings] == kinds
     assert found.tried == 3
     assert len(found.training) == (0 if pool.error else 2)

@@ -95,7 +95,7 @@ def judged(
         "levels": [*levels] or [proof(0, tried=DRAWS)],
     }
     whole = TaskProof(task="gcd", category="arithmetic", **values | more)
-    return judge(whole, items=20, known=known or {})
+    return judge(whole, items=20, known_findings=known or {})
 
 
 def found(result: Result) -> list[tuple[str, int | None]]:

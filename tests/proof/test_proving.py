@@ -51,7 +51,7 @@ async def test_two_pools_prove_a_sound_task_and_find_levels_that_the_library_ref
                 task=task, category="category", default=default, levels=own
             )
             await prove_task(pool, other, proof, 20, 120.0, ProcessorClock())
-            results[task] = judge(proof, items=20, known={})
+            results[task] = judge(proof, items=20, known_findings={})
         recipe = Recipe(task="advanced_geometry", seed=2)
         ours, theirs = await pool.inspect(recipe), await other.inspect(recipe)
     assert ours.content == theirs.content
@@ -178,7 +178,7 @@ def test_a_proof_goes_on_from_its_file_unless_a_version_has_changed(
     proof = TaskProof(
         task="gcd", category="arithmetic", default=default, levels=[default]
     )
-    result = judge(proof, items=20, known={})
+    result = judge(proof, items=20, known_findings={})
     written = Proofs(
         versions={"m": "1"}, tasks={"gcd": result}, unfinished={"gcd": proof}
     )
@@ -205,7 +205,12 @@ async def test_an_interrupted_proof_keeps_what_was_stored_of_tasks_in_flight(
     settings = PoolSettings(processes=2)
     proving = asyncio.create_task(
         prove_tasks(
-            ["gcd", "lcm"], settings, items=10**6, seconds=600.0, known={}, files=[file]
+            ["gcd", "lcm"],
+            settings,
+            items=10**6,
+            seconds=600.0,
+            known_findings={},
+            files=[file],
         )
     )
     stored = Proofs(versions=installed_versions())
