@@ -61,7 +61,7 @@ class AnswerCheck:
                 "unanswered": status is Status.NO_ANSWER,
             }
             self._total += 1
-            self._faults.update(name for name, found in faults.items() if found)
+            self._faults.update(name for name, is_faulty in faults.items() if is_faulty)
             if faults["unanswered"] and example is None and len(self._examples) < 2:
                 example = excerpt(text) or "(nothing)"
                 self._examples.append(example)
@@ -72,11 +72,11 @@ class AnswerCheck:
         fault = self._common_fault()
         if fault is None:
             return None
-        others = [
+        other_shares = [
             f"{s:.0%} {name}" for name, s in shares.items() if name != "unanswered"
         ]
-        more = f" ({', '.join(others)})" if fault == "unanswered" else ""
-        return f"{shares[fault]:.0%} of the completions of {subject} {_FAULTS[fault][0]}{more}"
+        note = f" ({', '.join(other_shares)})" if fault == "unanswered" else ""
+        return f"{shares[fault]:.0%} of the completions of {subject} {_FAULTS[fault][0]}{note}"
 
     def warning(self, subject: str, *, consequence: str) -> str | None:
         """Explain why a subject has no answers and what to do; None if there are some."""

@@ -75,15 +75,15 @@ def noise(values: Series, least: float) -> float:
 
 def splits(values: Series, *, deviation: float, sigmas: float) -> list[int]:
     """Return the indices at which the mean changes, sorted: the first values of new segments."""
-    found: list[int] = []
+    places: list[int] = []
     ahead = [(0, len(values))]
     while ahead:
         begin, end = ahead.pop()
         place = _clearest(values[begin:end], deviation, sigmas)
         if place is not None:
-            found.append(begin + place)
+            places.append(begin + place)
             ahead += [(begin, begin + place), (begin + place, end)]
-    return sorted(found)
+    return sorted(places)
 
 
 def _clearest(values: Series, deviation: float, sigmas: float) -> int | None:
@@ -95,15 +95,15 @@ def _clearest(values: Series, deviation: float, sigmas: float) -> int | None:
         return None
     places = np.arange(LEAST_SIDE, size - LEAST_SIDE + 1)
     sums = values.cumsum()
-    left = sums[places - 1] / places
-    right = (sums[-1] - sums[places - 1]) / (size - places)
+    left_means = sums[places - 1] / places
+    right_means = (sums[-1] - sums[places - 1]) / (size - places)
     weights = np.sqrt(places * (size - places) / size)
-    statistics = np.abs(right - left) * weights / deviation
+    statistics = np.abs(right_means - left_means) * weights / deviation
     clearest = int(statistics.argmax())
     if statistics[clearest] < sigmas:
         return None
     place = int(places[clearest])
-    rise = float(right[clearest] - left[clearest])
+    rise = float(right_means[clearest] - left_means[clearest])
     is_local = _local_rise(values, place) * rise >= ABRUPT * rise**2
     return place if is_local and _is_step(values, place) else None
 
@@ -149,15 +149,15 @@ def episodes(
     bounds = [0, *places, len(values)]
     segments = list(pairwise(bounds))
     means = [float(values[begin:end].mean()) for begin, end in segments]
-    found: list[Episode] = []
+    risen_episodes: list[Episode] = []
     number = 1
     while number < len(segments):
         base = means[number - 1]
         begin = segments[number][0]
-        both = values[segments[number - 1][0] : segments[number][1]]
+        around = values[segments[number - 1][0] : segments[number][1]]
         # A policy that learns on both sides of a fall may be nearly as good on the whole.
-        least_local = least_rise + SURE * deviation * (2 / _reach(both)) ** 0.5
-        local = _local_rise(both, begin - segments[number - 1][0])
+        least_local = least_rise + SURE * deviation * (2 / _reach(around)) ** 0.5
+        local = _local_rise(around, begin - segments[number - 1][0])
         rises = means[number] - base >= least_rise or local >= least_local
         if not rises or means[number] <= base:
             number += 1
@@ -168,10 +168,12 @@ def episodes(
             last += 1
         end = segments[last][1]
         within = float(values[begin:end].mean())
-        left = segments[number - 1][1] - segments[number - 1][0]
-        right = end - begin
-        weight = (left * right / (left + right)) ** 0.5
-        found.append(
+        groups_before = segments[number - 1][1] - segments[number - 1][0]
+        groups_within = end - begin
+        weight = (
+            groups_before * groups_within / (groups_before + groups_within)
+        ) ** 0.5
+        risen_episodes.append(
             Episode(
                 begin=begin,
                 end=None if last + 1 == len(segments) else end,
@@ -181,4 +183,4 @@ def episodes(
             )
         )
         number = last + 1
-    return found
+    return risen_episodes

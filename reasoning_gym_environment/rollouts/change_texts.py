@@ -104,11 +104,11 @@ def _levels_of_collapse(
     if abs(within[LEVEL] - before[LEVEL]) < LEVEL_STEP:
         return ""
     text = f" while the level goes from {before[LEVEL]:.1f} to {within[LEVEL]:.1f}"
-    one = rows[max(0, episode.begin - GROUPS_BEFORE) : episode.begin]
-    other = rows[episode.begin : episode.end]
-    if set(one[:, LEVEL]) & set(other[:, LEVEL]):
+    rows_before = rows[max(0, episode.begin - GROUPS_BEFORE) : episode.begin]
+    rows_within = rows[episode.begin : episode.end]
+    if set(rows_before[:, LEVEL]) & set(rows_within[:, LEVEL]):
         return text
-    expected = _expected_share(one, other)
+    expected = _expected_share(rows_before, rows_within)
     return f"{text}: level or ability, no common level ({expected:.0%} expected there)"
 
 
@@ -129,9 +129,9 @@ def _expected_share(before: Rows, within: Rows) -> float:
 
 def means(rows: Rows, episode: Episode) -> tuple[list[float], list[float]]:
     """Return the mean row before an episode, and within it."""
-    first = max(0, episode.begin - GROUPS_BEFORE)
+    first_row = max(0, episode.begin - GROUPS_BEFORE)
     return (
-        _column_means(rows[first : episode.begin]),
+        _column_means(rows[first_row : episode.begin]),
         _column_means(rows[episode.begin : episode.end]),
     )
 
@@ -140,9 +140,9 @@ def _column_means(rows: Rows) -> list[float]:
     """Return the mean of what is known of each column; NaN if nothing is."""
     import numpy as np  # slow, not for help
 
-    known = ~np.isnan(rows)
-    sums = np.where(known, rows, 0.0).sum(axis=0).tolist()
-    counts = known.sum(axis=0).tolist()
+    is_known = ~np.isnan(rows)
+    sums = np.where(is_known, rows, 0.0).sum(axis=0).tolist()
+    counts = is_known.sum(axis=0).tolist()
     pairs = zip(sums, counts, strict=True)
     return [total / count if count else math.nan for total, count in pairs]
 

@@ -57,7 +57,7 @@ class _Scope(NamedTuple):
         return self.task or self.category or "all tasks"
 
 
-class _Found(NamedTuple):
+class _ScopeChange(NamedTuple):
     """An episode of a measure, in numbers of groups.
 
     Attributes:
@@ -70,7 +70,7 @@ class _Found(NamedTuple):
     until: int | None
     place: int
     size: int
-    told: ToldChange
+    summary: ToldChange
 
 
 class DriftCheck:
@@ -133,34 +133,36 @@ class DriftCheck:
 
     def _scopes(self, tasks: Iterable[str]) -> Iterator[_Scope]:
         """Yield what may change together, the widest first."""
-        everything = list(tasks)
-        if len(everything) > 1:
-            yield _Scope(None, None, everything)
-        by_category = group_by(self._categories.__getitem__, everything)
+        all_tasks = list(tasks)
+        if len(all_tasks) > 1:
+            yield _Scope(None, None, all_tasks)
+        by_category = group_by(self._categories.__getitem__, all_tasks)
         for category, of_category in by_category.items():
-            if 1 < len(of_category) < len(everything):
+            if 1 < len(of_category) < len(all_tasks):
                 yield _Scope(None, category, of_category)
-        for task in everything:
+        for task in all_tasks:
             yield _Scope(task, None, [task])
 
 
 def _find(tables: Mapping[str, Rows], scopes: Sequence[_Scope]) -> list[dict[str, Any]]:
     """Return the flags of all scopes, the widest of which come first; see `DriftCheck.flags`."""
-    told: list[tuple[_Found, set[str]]] = []
+    wider_changes: list[tuple[_ScopeChange, set[str]]] = []
     flags: list[tuple[tuple[bool, float], dict[str, Any]]] = []
     for scope in scopes:
         changes = [
-            found
-            for found in _changes(scope, tables, series=len(scopes) * len(MEASURES))
-            if not any(_is_part(found, scope, *wider) for wider in told)
+            change
+            for change in _changes(scope, tables, series=len(scopes) * len(MEASURES))
+            if not any(_is_part(change, scope, *wider) for wider in wider_changes)
         ]
-        told += [(found, set(scope.tasks)) for found in changes]
-        for together in _together(changes):
-            flags.append(_flag(scope, together))
+        wider_changes += [(change, set(scope.tasks)) for change in changes]
+        for changes_of_flag in _together(changes):
+            flags.append(_flag(scope, changes_of_flag))
     return [flag for _, flag in sorted(flags, key=lambda ranked: ranked[0])]
 
 
-def _changes(scope: _Scope, tables: Mapping[str, Rows], *, series: int) -> list[_Found]:
+def _changes(
+    scope: _Scope, tables: Mapping[str, Rows], *, series: int
+) -> list[_ScopeChange]:
     """Return the changes of a scope's tasks, by measure; `series` are looked at in all."""
     import numpy as np  # slow, not for help
 
@@ -168,35 +170,37 @@ def _changes(scope: _Scope, tables: Mapping[str, Rows], *, series: int) -> list[
     rows = np.concatenate(rows_of)
     order = rows[:, NUMBER].argsort(kind="stable")
     raw = rows[order]
-    task_numbers = np.repeat(np.arange(len(rows_of)), [len(own) for own in rows_of])
+    task_numbers = np.repeat(
+        np.arange(len(rows_of)), [len(task_rows) for task_rows in rows_of]
+    )
     tasks = task_numbers[order]
-    found: list[_Found] = []
+    changes: list[_ScopeChange] = []
     for measure in MEASURES:
-        known = ~np.isnan(raw[:, measure.column])
-        shown = raw[known]
-        values = measure.sign * _centered(shown, tasks[known], measure)
+        is_known = ~np.isnan(raw[:, measure.column])
+        known_rows = raw[is_known]
+        values = measure.sign * _centered(known_rows, tasks[is_known], measure)
         for episode in episodes(
             values,
             least_rise=measure.least_rise,
             deviation=noise(values, measure.least_deviation),
             sigmas=least_sigmas(series, len(values)),
         ):
-            if not _is_shown(measure, shown, values, tasks[known], episode):
+            if not _is_shown(measure, known_rows, values, tasks[is_known], episode):
                 continue
-            end = len(shown) if episode.end is None else episode.end
-            change = _Found(
+            end = len(known_rows) if episode.end is None else episode.end
+            change = _ScopeChange(
                 measure=measure,
                 episode=episode,
-                since=int(shown[episode.begin, NUMBER]),
-                until=None if episode.end is None else int(shown[end - 1, NUMBER]),
-                place=int(np.flatnonzero(known)[episode.begin]),
+                since=int(known_rows[episode.begin, NUMBER]),
+                until=None if episode.end is None else int(known_rows[end - 1, NUMBER]),
+                place=int(np.flatnonzero(is_known)[episode.begin]),
                 size=len(raw),
-                told=tell(measure, shown, episode),
+                summary=tell(measure, known_rows, episode),
             )
             # A collapse is told once.
-            if not any(_is_same(change, other) for other in found):
-                found.append(change)
-    return found
+            if not any(_is_same(change, earlier) for earlier in changes):
+                changes.append(change)
+    return changes
 
 
 def _centered(rows: Rows, tasks: Rows, measure: Measure) -> Rows:
@@ -219,9 +223,11 @@ def _shown_by_most(values: Rows, tasks: Rows, episode: Episode) -> bool:
     rise = episode.within - episode.before
     rises = []
     for task in np.unique(tasks):
-        own = tasks == task
-        before = values[: episode.begin][own[: episode.begin]]
-        within = values[episode.begin : episode.end][own[episode.begin : episode.end]]
+        of_task = tasks == task
+        before = values[: episode.begin][of_task[: episode.begin]]
+        within = values[episode.begin : episode.end][
+            of_task[episode.begin : episode.end]
+        ]
         if len(before) and len(within):
             rises.append(float(within.mean() - before.mean()))
     least = min(LEAST_TASKS, len(np.unique(tasks)))
@@ -238,65 +244,67 @@ def _is_shown(
         return False  # only a change of levels makes it one
     if measure is COLLAPSE and new[SOLVED] > COLLAPSED:
         return False
-    several = bool((tasks != tasks[0]).any())
-    return not several or _shown_by_most(values, tasks, episode)
+    has_several_tasks = bool((tasks != tasks[0]).any())
+    return not has_several_tasks or _shown_by_most(values, tasks, episode)
 
 
-def _is_same(change: _Found, other: _Found) -> bool:
+def _is_same(change: _ScopeChange, earlier: _ScopeChange) -> bool:
     """Return whether two changes of a kind overlap."""
-    if change.measure.kind != other.measure.kind:
+    if change.measure.kind != earlier.measure.kind:
         return False
-    begins_in_it = other.until is None or change.since <= other.until
-    ends_after_its_begin = change.until is None or change.until >= other.since
+    begins_in_it = earlier.until is None or change.since <= earlier.until
+    ends_after_its_begin = change.until is None or change.until >= earlier.since
     return begins_in_it and ends_after_its_begin
 
 
-def _is_part(found: _Found, scope: _Scope, wider: _Found, tasks: set[str]) -> bool:
+def _is_part(
+    change: _ScopeChange, scope: _Scope, wider: _ScopeChange, tasks: set[str]
+) -> bool:
     """Return whether a change is that of a wider scope, seen in one of its parts."""
-    return tasks >= {*scope.tasks} and _is_same(found, wider)
+    return tasks >= {*scope.tasks} and _is_same(change, wider)
 
 
-def _together(changes: Sequence[_Found]) -> Iterator[list[_Found]]:
+def _together(changes: Sequence[_ScopeChange]) -> Iterator[list[_ScopeChange]]:
     """Yield changes that begin at the same place, which one sentence names."""
-    left = list(changes)
-    while left:
-        first = left[0]
-        reach = max(2.0, SAME_PLACE * first.size)
-        group = [
-            found
-            for found in left
-            if abs(found.place - first.place) <= reach
-            and (found.until is None) == (first.until is None)
+    remaining = list(changes)
+    while remaining:
+        leading = remaining[0]
+        reach = max(2.0, SAME_PLACE * leading.size)
+        changes_together = [
+            change
+            for change in remaining
+            if abs(change.place - leading.place) <= reach
+            and (change.until is None) == (leading.until is None)
         ]
-        left = [found for found in left if found not in group]
-        yield group
+        remaining = [change for change in remaining if change not in changes_together]
+        yield changes_together
 
 
 def _flag(
-    scope: _Scope, together: Sequence[_Found]
+    scope: _Scope, together: Sequence[_ScopeChange]
 ) -> tuple[tuple[bool, float], dict[str, Any]]:
     """Return the rank of changes that begin together, and their flag."""
-    first = together[0]
-    clearest = max(found.episode.sigmas for found in together)
-    span = f"since group {first.since}"
-    if first.until is not None:
-        span = f"from group {first.since} to {first.until}, over since then"
-    texts = "; ".join(found.told.text for found in together)
-    rank = (first.until is not None, -clearest)
+    leading = together[0]
+    clearest = max(change.episode.sigmas for change in together)
+    span = f"since group {leading.since}"
+    if leading.until is not None:
+        span = f"from group {leading.since} to {leading.until}, over since then"
+    texts = "; ".join(change.summary.text for change in together)
+    rank = (leading.until is not None, -clearest)
     return rank, {
         "task": scope.task,
         "category": scope.category,
-        "kind": first.measure.kind,
-        "kinds": [found.measure.kind for found in together],
-        "measures": [found.told._asdict() for found in together],
-        "since": first.since,
-        "until": first.until,
+        "kind": leading.measure.kind,
+        "kinds": [change.measure.kind for change in together],
+        "measures": [change.summary._asdict() for change in together],
+        "since": leading.since,
+        "until": leading.until,
         "text": f"{scope.name}: {texts}, {span}",
         "where": condition(
             task=scope.task,
             category=scope.category,
-            kind=first.measure.kind,
-            since=first.since,
-            until=first.until,
+            kind=leading.measure.kind,
+            since=leading.since,
+            until=leading.until,
         ),
     }

@@ -28,7 +28,7 @@ progress_logger = logging.getLogger(f"{__name__}.line")
 
 def signal_line(means: Means, prefix: str = "") -> str:
     """Format the shares of groups with and without signal, for example of "category/games/"."""
-    mixed, solved, unsolved = (means[f"{prefix}groups/{one.value}"] for one in Signal)
+    mixed, solved, unsolved = (means[f"{prefix}groups/{kind.value}"] for kind in Signal)
     if not mixed.count:
         return "0 groups"
     return (

@@ -114,14 +114,14 @@ def group_values(
                 if name in values:
                     values[f"{scope}{name}"] = values[name]
         counted.append(values)
-    kind = signal([attempt.verdict for attempt in group.attempts])
-    if kind is None:
+    group_signal = signal([attempt.verdict for attempt in group.attempts])
+    if group_signal is None:
         return counted
     scopes_of_signal = ["", *scopes]
     if recipe.level is not None:
         scopes_of_signal.append(f"task/{recipe.task}/level/{recipe.level}/")
     of_signal = {}
     for scope in scopes_of_signal:
-        for other in Signal:
-            of_signal[f"{scope}groups/{other.value}"] = float(other is kind)
+        for kind in Signal:
+            of_signal[f"{scope}groups/{kind.value}"] = float(kind is group_signal)
     return [*counted, of_signal]
