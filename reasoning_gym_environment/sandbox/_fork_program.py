@@ -53,7 +53,7 @@ def _task_roles() -> Roles:
     if len(sys.argv) > 1:
         module = load_module(msgspec.json.decode(sys.argv[1], type=ModuleSource))
         keep_shared_memory_private()
-    datasets = Datasets(own=module.categories if module else ())
+    datasets = Datasets(own_tasks=module.categories if module else ())
 
     def verifier() -> Serve:
         if module is None:

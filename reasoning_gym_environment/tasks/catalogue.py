@@ -132,15 +132,15 @@ def discover(
 
 def require_known(
     names: Iterable[str],
-    known: Collection[str],
+    known_names: Collection[str],
     setting: str,
     *,
     what: str = "task or category",
 ) -> None:
     """Raise UnknownTaskError for the first unknown name, with the setting and close matches."""
     for name in names:
-        if name not in known:
-            hint = did_you_mean(name, known, otherwise="see the `tasks` command")
+        if name not in known_names:
+            hint = did_you_mean(name, known_names, otherwise="see the `tasks` command")
             raise UnknownTaskError(
                 f"{setting}: unknown {what} {name!r}; {hint} (a task of your own needs its module "
                 "in task_modules)"

@@ -50,22 +50,24 @@ class Datasets:
             read its seed anywhere.
     """
 
-    def __init__(self, *, own: Collection[str] = (), cache_size: int = 420) -> None:
+    def __init__(
+        self, *, own_tasks: Collection[str] = (), cache_size: int = 420
+    ) -> None:
         # Heavy: only workers come here.
         from reasoning_gym.factory import create_dataset
 
         self._create = create_dataset
         self._version = version(LIBRARY)
-        self._own = own
+        self._own = own_tasks
         self._cache: OrderedDict[tuple[str, str], Any] = OrderedDict()
         self._cache_size = cache_size
         self._memory: Callable[[], int] = int
         self._max_memory = 0
 
-    def limit_memory(self, memory: Callable[[], int], most: int) -> None:
-        """Evict datasets from now on while `memory` measures more than `most` bytes in use."""
+    def limit_memory(self, memory: Callable[[], int], limit: int) -> None:
+        """Evict datasets from now on while `memory` measures more than `limit` bytes in use."""
         self._memory = memory
-        self._max_memory = most
+        self._max_memory = limit
 
     def get(self, task: str, parameters: Mapping[str, Any]) -> Any:
         """Return the dataset of a task and allowed parameters; the caller sets its seed."""
@@ -211,7 +213,9 @@ def known_parameters(task: str) -> Mapping[str, KnownParameter]:
     for level in levels:
         for name in values.keys() & level.keys():
             values[name].append(level[name])
-    return {name: KnownParameter.of(found) for name, found in values.items()}
+    return {
+        name: KnownParameter.of(known_values) for name, known_values in values.items()
+    }
 
 
 def _values_of_type(hint: Any) -> Iterator[Any]:

@@ -129,12 +129,12 @@ def _register(generator: Generate, parts: _Parts) -> None:
 
         def __getitem__(self, index: int) -> dict[str, Any]:
             source = random.Random(self.seed + index)
-            made = generator(source, self.config.level)
-            if not isinstance(made, tuple) or len(made) != 3:
+            item = generator(source, self.config.level)
+            if not isinstance(item, tuple) or len(item) != 3:
                 raise TypeError(
-                    f"it must return (question, answer, data), got {shorten(made)}"
+                    f"it must return (question, answer, data), got {shorten(item)}"
                 )
-            question, answer, data = made
+            question, answer, data = item
             metadata = {"source_dataset": name, "source_index": index, "data": data}
             return {"question": question, "answer": answer, "metadata": metadata}
 

@@ -37,8 +37,8 @@ def relevant_experiments(entry: Entry) -> tuple[float, ...]:
 
     Ties are broken by the number of all objects.
     """
-    listed = entry["question"].split("results:\n")[1].split("\n\nWhat is")[0]
-    results, case = listed.split("\n\nNew test case:\n")
+    data = entry["question"].split("results:\n")[1].split("\n\nWhat is")[0]
+    results, case = data.split("\n\nNew test case:\n")
     experiments = [
         set(line.split(" → ")[0].split(", ")) for line in results.splitlines()
     ]
@@ -56,12 +56,12 @@ def single_error_solutions(entry: Entry) -> tuple[float, ...]:
     too many or one too few hold, misjudging one of them makes it look like a solution.
     """
     numbers = re.findall(r"(?:least|most|Exactly) (\d)", entry["question"])
-    least, most, true, false = map(int, numbers)
+    at_least, at_most, exactly_true, number_false = map(int, numbers)
     slips = 0
     for count in range(8):
-        exactly = count == true
-        exactly_false = 7 - count == false
-        holding = (count >= least) + (7 - count <= most) + exactly + exactly_false
+        exactly = count == exactly_true
+        exactly_false = 7 - count == number_false
+        holding = (count >= at_least) + (7 - count <= at_most) + exactly + exactly_false
         holding += (
             (exactly != exactly_false) + (count in (2, 3, 5, 7)) + (7 - count in (4, 6))
         )
@@ -77,10 +77,10 @@ def _ways(numbers: list[Fraction]) -> int:
     for i, j in combinations(range(len(numbers)), 2):
         a = numbers[i]
         b = numbers[j]
-        rest = [number for k, number in enumerate(numbers) if k not in (i, j)]
+        remaining = [number for k, number in enumerate(numbers) if k not in (i, j)]
         results = [a + b, a * b, a - b, b - a]
         results += [x / y for x, y in ((a, b), (b, a)) if y]
-        ways += sum(_ways([*rest, result]) for result in results)
+        ways += sum(_ways([*remaining, result]) for result in results)
     return ways
 
 
@@ -93,16 +93,20 @@ def edges_of_one_color_in_turn(entry: Entry) -> tuple[float, ...]:
     """Return, for `graph_color`, the edges that have one color if the vertices get them in turn."""
     puzzle = entry["metadata"]["puzzle"]
     colors = puzzle["num_colors"]
-    return (sum(one % colors == other % colors for one, other in puzzle["edges"]),)
+    return (
+        sum(
+            vertex % colors == neighbor % colors for vertex, neighbor in puzzle["edges"]
+        ),
+    )
 
 
-def differs_from(shown: str) -> Callable[[Entry], tuple[float, ...]]:
+def differs_from(field: str) -> Callable[[Entry], tuple[float, ...]]:
     """Return the measure of whether the answer is more than a copy of what the question shows.
 
     Args:
-        shown: names it in an entry's metadata.
+        field: its name in an entry's metadata.
     """
-    return lambda entry: (entry["metadata"][shown] != entry["answer"],)
+    return lambda entry: (entry["metadata"][field] != entry["answer"],)
 
 
 def cells_outside_the_largest_island(entry: Entry) -> tuple[float, ...]:

@@ -134,8 +134,8 @@ def _fields(attribute: Any, level: int) -> dict[str, Any]:
     values = attribute.levels
     if not hasattr(attribute, "lower_field_name"):
         return {attribute.field_name: values[min(level, len(values) - 1)]}
-    first = 1 if attribute.ensure_interval else 0
-    top = min(level + first, len(values) - 1)
+    lowest_top = 1 if attribute.ensure_interval else 0
+    top = min(level + lowest_top, len(values) - 1)
     window = values[max(top - 1, 0)], values[top]
     return {
         attribute.lower_field_name: min(window),
@@ -193,8 +193,11 @@ def extra_parameters(task: str) -> tuple[str, ...]:
     `rank` is in [0, 1]: the item's position among the candidates, ordered by the task's measure.
     `candidates` is their number; the item has one of their answers, each equally likely.
     """
-    others = {"gsm_symbolic": ("templates",), "list_functions": ("functions",)}
-    names = ("rank",) if task in MEASURES else others.get(task, ())
+    generator_parameters = {
+        "gsm_symbolic": ("templates",),
+        "list_functions": ("functions",),
+    }
+    names = ("rank",) if task in MEASURES else generator_parameters.get(task, ())
     return (*names, "candidates") if task in BALANCED else names
 
 

@@ -87,7 +87,7 @@ def find_modules(entries: Sequence[str | Path]) -> list[ModuleSource]:
             )
         text = str(entry.absolute() if isinstance(entry, Path) else entry)
         module = find_module(text, "task_modules")
-        other = (
+        name_owner = (
             modules[module.name].shown
             if module.name in modules
             else "one of reasoning-gym"
@@ -95,7 +95,7 @@ def find_modules(entries: Sequence[str | Path]) -> list[ModuleSource]:
         if module.name in {*modules, *library, *library.values(), "reasoning_gym"}:
             raise ConfigurationError(
                 f"task_modules: {module.shown} has the name of a module, task or category, "
-                f"{other}: rename it, or leave it out"
+                f"{name_owner}: rename it, or leave it out"
             )
         modules[module.name] = module
     return list(modules.values())
@@ -107,19 +107,19 @@ def load_module(source: ModuleSource) -> ModuleTasks:
     from reasoning_gym.factory import DATASETS, create_dataset
 
     before = dict(DATASETS)
-    taken = "task {} of {} has the name of one of {}: rename it"
+    name_taken = "task {} of {} has the name of one of {}: rename it"
     try:
         module = import_module(source)
     except WorkerStartError as error:
         for name, (dataset, _) in DATASETS.items():
             if f"'{name}' is already registered" in str(error):
-                message = taken.format(name, source.shown, dataset.__module__)
+                message = name_taken.format(name, source.shown, dataset.__module__)
                 raise WorkerStartError(message) from error
         raise
     for name, registered in before.items():
         if DATASETS.get(name) != registered:
             raise WorkerStartError(
-                taken.format(name, source.shown, registered[0].__module__)
+                name_taken.format(name, source.shown, registered[0].__module__)
             )
     datasets = {
         name: dataset for name, (dataset, _) in DATASETS.items() if name not in before

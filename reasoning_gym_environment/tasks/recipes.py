@@ -67,10 +67,12 @@ def require_valid_recipe(recipe: Recipe) -> None:
         raise ValueError(
             f"parameters must be a small object, got {shorten(parameters)}"
         )
-    made = recipe.library_version
-    if made is not None and not (isinstance(made, str) and VERSION.fullmatch(made)):
+    version = recipe.library_version
+    if version is not None and not (
+        isinstance(version, str) and VERSION.fullmatch(version)
+    ):
         raise ValueError(
-            f"library_version must be a version of {LIBRARY}, got {shorten(made)}"
+            f"library_version must be a version of {LIBRARY}, got {shorten(version)}"
         )
     for name, value in parameters.items():
         if not isinstance(name, str) or len(name) > _MAX_LENGTH:
@@ -176,7 +178,7 @@ class KnownParameter:
 
 
 def require_known_values(
-    parameters: Mapping[str, Any], known: Mapping[str, KnownParameter]
+    parameters: Mapping[str, Any], known_parameters: Mapping[str, KnownParameter]
 ) -> None:
     """Check parameters against the values that a task is known to take.
 
@@ -184,13 +186,13 @@ def require_known_values(
     too large, or an unknown text.
     """
     for name, value in parameters.items():
-        if name not in known:
+        if name not in known_parameters:
             raise TypeError(
-                f"unknown parameter {shorten(name)}; the task has {', '.join(known)}"
+                f"unknown parameter {shorten(name)}; the task has {', '.join(known_parameters)}"
             )
         _require_plain(name, value)
         for depth, leaf in leaves(value):
-            refusal = _refusal(name, depth, leaf, known[name])
+            refusal = _refusal(name, depth, leaf, known_parameters[name])
             if refusal:
                 raise ValueError(f"{name} can't be {shorten(value)}: {refusal}")
 
@@ -200,14 +202,14 @@ def _kind(leaf: Any) -> type:
     return str if isinstance(leaf, str) else type(leaf)
 
 
-def _refusal(name: str, depth: int, leaf: Any, known: KnownParameter) -> str:
+def _refusal(name: str, depth: int, leaf: Any, parameter: KnownParameter) -> str:
     """Return why a value at a depth is not allowed; empty if it is."""
     kind = _kind(leaf)
-    if depth not in known.depths or (leaf is None and depth):
+    if depth not in parameter.depths or (leaf is None and depth):
         return "a list is missing, misplaced or too deep"
-    if kind not in known.kinds and not (kind is int and float in known.kinds):
+    if kind not in parameter.kinds and not (kind is int and float in parameter.kinds):
         kinds = ", ".join(
-            sorted(k.__name__ for k in known.kinds & {bool, int, float, str})
+            sorted(k.__name__ for k in parameter.kinds & {bool, int, float, str})
         )
         return f"its type is {kinds}" if kinds else "a recipe can't hold its type"
     if isinstance(leaf, str):
@@ -226,10 +228,10 @@ def _refusal(name: str, depth: int, leaf: Any, known: KnownParameter) -> str:
             return "" if ok else "a word is a letter followed by letters, digits or _"
         return (
             ""
-            if leaf in known.texts
-            else f"its texts are {shorten(sorted(known.texts))}"
+            if leaf in parameter.texts
+            else f"its texts are {shorten(sorted(parameter.texts))}"
         )
-    largest = 100 * known.largest
+    largest = 100 * parameter.largest
     if leaf is not None and abs(leaf) > largest:
         return f"the limit is {largest:g}"
     return ""

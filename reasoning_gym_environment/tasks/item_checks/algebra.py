@@ -45,8 +45,8 @@ def polynomial_equations(entry: Entry) -> Fault | None:
     bound = 1 + max(abs(c / coefficients[highest]) for c in coefficients.values())
     xs = [bound * (step / 200 - 1) for step in range(401)]
     values = [sum(c * x**degree for degree, c in coefficients.items()) for x in xs]
-    positive = [value > 0 for value in values if value]
-    changes = sum(one != other for one, other in pairwise(positive))
+    signs = [value > 0 for value in values if value]
+    changes = sum(before != after for before, after in pairwise(signs))
     labeled_roots = entry["metadata"]["real_solutions"]
     if changes <= len(set(labeled_roots)):
         return None

@@ -62,12 +62,14 @@ def letter_jumble(entry: Entry) -> Fault | None:
     groups = [group.split() for group in common.split("|")]
     for word in entry["answer"].split():
         lower = word.lower()
-        others = []
+        solutions = []
         for group in groups:
             if lower in group:
-                others += [other for other in group if other != lower]
+                solutions += [solution for solution in group if solution != lower]
         fitting = [
-            other for other in others if word.islower() or other[0] == word[0].lower()
+            solution
+            for solution in solutions
+            if word.islower() or solution[0] == word[0].lower()
         ]
         if fitting:
             return ambiguous(f"{word} could also be {fitting[0]}")
@@ -138,10 +140,10 @@ def manipulate_matrix(entry: Entry) -> Fault | None:
 
 def number_filtering(entry: Entry) -> Fault | None:
     """Find a number in the label that is not in the list, which has it in another form."""
-    answered, listed = (
+    answer_numbers, question_numbers = (
         re.findall("'([^']*)'", entry[key]) for key in ("answer", "question")
     )
-    added = Counter(answered) - Counter(listed)
+    added = Counter(answer_numbers) - Counter(question_numbers)
     if not added:
         return None
     return false_label(

@@ -28,11 +28,11 @@ def _exact(expression: str) -> Fraction:
             value = Fraction(token)
         while tokens and priorities.get(tokens[-1], 0) > priority:
             sign = tokens.pop()
-            other = value_of(priorities[sign])
+            operand = value_of(priorities[sign])
             if sign in "+-":
-                value += other if sign == "+" else -other
+                value += operand if sign == "+" else -operand
             else:
-                value *= other if sign == "*" else 1 / other
+                value *= operand if sign == "*" else 1 / operand
         return value
 
     return value_of(0)
@@ -98,13 +98,15 @@ def gsm_symbolic(entry: Entry) -> Fault | None:
             a / 2 + 3 * b
         ),
         r"class of (\d+) students, (\d+)% .* remaining class, (\d+)% of": (
-            lambda all_, first, second: (
-                all_ * (first + (100 - first) * second / 100) / 100
+            lambda students, first_percent, second_percent: (
+                students
+                * (first_percent + (100 - first_percent) * second_percent / 100)
+                / 100
             )
         ),
         r"for (\d+) cents and .* for (\d+) cents.* spent \D(\d+) and got (\d+) .* had (\d+)% of": (
-            lambda first, second, money, count, left: (
-                (money * (100 - left) - count * first) / second
+            lambda first_price, second_price, money, count, percent_left: (
+                (money * (100 - percent_left) - count * first_price) / second_price
             )
         ),
         r"includes (\d+) .* on the beach and (\d+) .* twice the rate .* If (\d+) minutes": (
@@ -114,12 +116,12 @@ def gsm_symbolic(entry: Entry) -> Fault | None:
             a * b / held
         ),
         r"a pen pal with (\d+) .* with (\d+) .* send (\d+) .* are (\d+) pages .* every (\d+) m": (
-            lambda pals, lost, each, pages, minutes: (
-                (pals - lost) * each * pages * minutes / 60
+            lambda pals, lost, letters, pages, minutes: (
+                (pals - lost) * letters * pages * minutes / 60
             )
         ),
         r"there are (\d+) \w+ cards, and (\d+)% more .* cards\. \w+ cards are as many as": (
-            lambda first, more: 2 * first * (2 + more / 100)
+            lambda fewer_cards, percent_more: 2 * fewer_cards * (2 + percent_more / 100)
         ),
         r"has \D([\d.]+) and wants to buy (\d+) .* from a bin .* costs \D([\d.]+\d)": (
             lambda money, count, price: money - count * price
@@ -149,8 +151,8 @@ def time_intervals(entry: Entry) -> Fault | None:
     form = entry["metadata"]["expected_format"]
     stamp = r"(\d{4}-\d\d-\d\d) \(\w+\) (\d\d:\d\d:\d\d) ([-+]\d\d)(\d\d)"
     stamps = [
-        f"{day}T{time}{hour}:{rest}"
-        for day, time, hour, rest in re.findall(stamp, entry["question"])
+        f"{day}T{time}{hour}:{offset_minutes}"
+        for day, time, hour, offset_minutes in re.findall(stamp, entry["question"])
     ]
     texts = stamps or [metadata["start_time"], metadata["end_time"]]
     start, end = (datetime.fromisoformat(text) for text in texts)
@@ -164,7 +166,7 @@ def time_intervals(entry: Entry) -> Fault | None:
         "SS": f"{duration.seconds % 60:02}",
         "mmm": f"{duration.microseconds // 1000:03}",
     }
-    right = re.sub("|".join(parts), lambda found: parts[found[0]], form)
+    right = re.sub("|".join(parts), lambda placeholder: parts[placeholder[0]], form)
     if right != entry["answer"]:
         return false_label(f"right: {right}")
     if form == "D days" and re.search("(started|began|departed) at", entry["question"]):

@@ -29,7 +29,7 @@ def knight_swap(entry: Entry) -> Fault | None:
     if entry["answer"] != "No":
         return None
     pieces = entry["metadata"]["pieces"]
-    first = entry["metadata"]["start_turn"]
+    first_color = entry["metadata"]["start_turn"]
     near = {
         at: [
             to
@@ -40,8 +40,10 @@ def knight_swap(entry: Entry) -> Fault | None:
         for at in pieces
     }
     start = (
-        frozenset(at for at, piece in pieces.items() if piece == first),
-        frozenset(at for at, piece in pieces.items() if piece not in (first, None)),
+        frozenset(at for at, piece in pieces.items() if piece == first_color),
+        frozenset(
+            at for at, piece in pieces.items() if piece not in (first_color, None)
+        ),
     )
     moves = _moves_to_swap(start, near)
     return (
@@ -55,21 +57,21 @@ def _moves_to_swap(start: _Knights, near: Mapping[str, Sequence[str]]) -> int | 
     """Return the fewest moves that swap the knights; None if none do."""
     turned = start[::-1]
     seen: tuple[set[_Knights], set[_Knights]] = set(), set()
-    reached = {start}
+    positions = {start}
     count = 0
-    while reached:
-        if (start if count % 2 else turned) in reached:
+    while positions:
+        if (start if count % 2 else turned) in positions:
             return count
-        seen[count % 2].update(reached)
+        seen[count % 2].update(positions)
         count += 1
         following = set()
-        for moving, waiting in reached:
+        for moving, waiting in positions:
             for at in moving:
                 for to in near[at]:
                     if to not in moving and to not in waiting:
                         # Then the other color moves.
                         following.add((waiting, moving - {at} | {to}))
-        reached = following - seen[count % 2]
+        positions = following - seen[count % 2]
     return None
 
 
@@ -174,16 +176,18 @@ def survo(entry: Entry) -> Fault | None:
     return ambiguous("several matrices satisfy the sums")
 
 
-def _count_matrices(board: _Survo, known: Mapping[tuple[int, int], int]) -> int:
+def _count_matrices(board: _Survo, solution: Mapping[tuple[int, int], int]) -> int:
     """Count the ways to fill the blanks up to two, beginning with the known one."""
     if not board.blanks:
         return 1
     blank = min(board.blanks, key=lambda at: sorted(board.count[line] for line in at))
     matrices = 0
-    for number in sorted(board.stock, key=lambda each: each != known[blank]):
+    for number in sorted(
+        board.stock, key=lambda candidate: candidate != solution[blank]
+    ):
         if matrices < 2 and board.allows(blank, number):
             board.put(blank, number)
-            matrices += _count_matrices(board, known)
+            matrices += _count_matrices(board, solution)
             board.put(blank, number, -1)
     return matrices
 
@@ -207,12 +211,12 @@ def tsumego(entry: Entry) -> Fault | None:
         return Fault(kind=kind, detail=f"{answer} captures nothing")
     if len(last_liberties) == 1:
         return None
-    taken = {at: len(set().union(*groups)) for at, groups in last_liberties.items()}
-    best_capture = max(taken.values())
+    captured = {at: len(set().union(*groups)) for at, groups in last_liberties.items()}
+    best_capture = max(captured.values())
     if "as many white stones as possible" in entry["question"]:
-        if taken[label] < best_capture:
+        if captured[label] < best_capture:
             return false_label(f"another move captures {best_capture} stones")
-        if list(taken.values()).count(best_capture) == 1:
+        if list(captured.values()).count(best_capture) == 1:
             return None
     return ambiguous("several moves capture stones")
 

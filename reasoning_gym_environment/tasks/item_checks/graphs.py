@@ -13,10 +13,12 @@ def family_relationships(entry: Entry) -> Fault | None:
     story, _, question = entry["question"].rstrip().rpartition("\n")
     word = entry["answer"]
     names = r"[A-Z]\w+"
-    person, other = re.findall(rf"\b{names}", question)[1:3]
+    person, relative = re.findall(rf"\b{names}", question)[1:3]
     couples = re.findall(r"(\w+) is married to (\w+)\.", story)
     if word.endswith("-in-law"):
-        spouses = {one for pair in couples if other in pair for one in pair} - {other}
+        spouses = {name for pair in couples if relative in pair for name in pair} - {
+            relative
+        }
         families = re.findall(
             r"(\w+) is married to (\w+)\. They have (?:a child|children) called ([^.]*)\.",
             story,

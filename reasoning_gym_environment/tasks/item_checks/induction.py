@@ -25,20 +25,24 @@ def _sums_below_a_bound(question: str) -> set[int]:
     """
     numbers = r"\[(\d+(?:, \d+)*)\]"
     examples = [
-        ([*map(int, given.split(", "))], int(total))
-        for given, total in re.findall(
+        ([*map(int, inputs.split(", "))], int(total))
+        for inputs, total in re.findall(
             rf"Input \d+: {numbers}\nOutput \d+: \[(\d+)\]\n", question
         )
     ]
-    asked = re.search(rf"\nInput: {numbers}\n", question)
-    shown = question.count("Output ")
-    leaves_out = any(0 < total < sum(given) for given, total in examples)
-    if not asked or not leaves_out or len(examples) < shown:
+    question_input = re.search(rf"\nInput: {numbers}\n", question)
+    example_count = question.count("Output ")
+    leaves_out = any(0 < total < sum(inputs) for inputs, total in examples)
+    if not question_input or not leaves_out or len(examples) < example_count:
         return set()
-    elements = [*map(int, asked[1].split(", "))]
-    bounds = {n + 1 for given, _ in examples for n in given} | {n + 1 for n in elements}
+    elements = [*map(int, question_input[1].split(", "))]
+    bounds = {n + 1 for inputs, _ in examples for n in inputs} | {
+        n + 1 for n in elements
+    }
     return {
         sum(n for n in elements if n < bound)
         for bound in bounds
-        if all(sum(n for n in given if n < bound) == total for given, total in examples)
+        if all(
+            sum(n for n in inputs if n < bound) == total for inputs, total in examples
+        )
     }

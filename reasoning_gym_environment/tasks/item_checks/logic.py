@@ -18,9 +18,9 @@ def aiw(entry: Entry) -> Fault | None:
         if sibling[1] != sibling[2]:
             return unanswerable(f"{sibling[2]} is not introduced")
         return None
-    first, *second = map(int, re.findall(r"(\d+) female", question))
-    if second and entry["answer"] != str(first + second[0] - 1):
-        return false_label(f"right: {first} - 1 + {second[0]} - 1 + 1")
+    first_women, *second_women = map(int, re.findall(r"(\d+) female", question))
+    if second_women and entry["answer"] != str(first_women + second_women[0] - 1):
+        return false_label(f"right: {first_women} - 1 + {second_women[0]} - 1 + 1")
     return None
 
 
@@ -68,15 +68,15 @@ def _table(tokens: Iterator[str], variables: Mapping[str, int], full: int) -> in
         return full ^ _table(tokens, variables, full)
     if token != "(":
         return variables[token]
-    left = _table(tokens, variables, full)
+    left_table = _table(tokens, variables, full)
     connective = next(tokens)
-    right = _table(tokens, variables, full)
+    right_table = _table(tokens, variables, full)
     next(tokens)
     if connective == "→":
-        return full ^ left | right
+        return full ^ left_table | right_table
     if connective == "↔":
-        return full ^ left ^ right
-    return left & right if connective == "∧" else left | right
+        return full ^ left_table ^ right_table
+    return left_table & right_table if connective == "∧" else left_table | right_table
 
 
 def propositional_logic(entry: Entry) -> Fault | None:
@@ -93,14 +93,14 @@ def propositional_logic(entry: Entry) -> Fault | None:
         name: full // (2 ** (2 ** (place + 1)) - 1) * (2 ** (2**place) - 1)
         for place, name in enumerate(names)
     }
-    given = full
+    premises_table = full
     for premise in premises:
-        given &= _table(iter(premise.replace(" ", "")), variables, full)
-    if not given:
+        premises_table &= _table(iter(premise.replace(" ", "")), variables, full)
+    if not premises_table:
         return ambiguous("the premises contradict one another")
-    if given == full:
+    if premises_table == full:
         return unanswerable("only tautologies follow")
-    if given & ~_table(iter(example.replace(" ", "")), variables, full):
+    if premises_table & ~_table(iter(example.replace(" ", "")), variables, full):
         return false_label(f"the example {example} does not follow")
     return None
 
@@ -112,6 +112,10 @@ class _Categorical(NamedTuple):
     subject: str
     negated: str
     predicate: str
+
+    @property
+    def terms(self) -> set[str]:
+        return {self.subject, self.predicate}
 
     @property
     def negative(self) -> bool:
@@ -138,20 +142,29 @@ class _Categorical(NamedTuple):
 def syllogism(entry: Entry) -> Fault | None:
     """Judge a conclusion by the rules of quality and distribution."""
     statements = re.findall(r"(All|No|Some) (\w+) are (not )?(\w+)", entry["question"])
-    first, second, conclusion = (_Categorical(*statement) for statement in statements)
-    terms = {conclusion.subject, conclusion.predicate}
-    used = [each for each in (first, second) if {each.subject, each.predicate} == terms]
-    used = used or [first, second]
-    distributed = set().union(*(each.distributed for each in used))
-    middle = {first.subject, first.predicate} & {second.subject, second.predicate}
+    first_premise, second_premise, conclusion = (
+        _Categorical(*statement) for statement in statements
+    )
+    premises = [first_premise, second_premise]
+    used = [premise for premise in premises if premise.terms == conclusion.terms]
+    used = used or premises
+    distributed = set().union(*(premise.distributed for premise in used))
+    middle = first_premise.terms & second_premise.terms
     follows = (
-        sum(each.negative for each in used) == conclusion.negative
+        sum(premise.negative for premise in used) == conclusion.negative
         and conclusion.distributed <= distributed
         and (len(used) == 1 or middle <= distributed)
     )
-    if follows and conclusion.particular and not any(each.particular for each in used):
+    if (
+        follows
+        and conclusion.particular
+        and not any(premise.particular for premise in used)
+    ):
         source = used[0].subject if not conclusion.negative else conclusion.subject
-        if len(used) == 2 or source not in first.inhabited | second.inhabited:
+        if (
+            len(used) == 2
+            or source not in first_premise.inhabited | second_premise.inhabited
+        ):
             return ambiguous("the conclusion follows only if no kind is empty")
     if follows == (entry["answer"] == "Yes"):
         return None
