@@ -14,7 +14,7 @@ from typing import Any
 from ..errors import ConfigurationError
 from ..records import Problem
 from ..rollouts.accounting import GroupOutcome, Statistics
-from ..util.concurrency import LARGE, DaemonWriter, offload
+from ..util.concurrency import LARGE, DaemonWriter, run_in_thread_if_large
 from ..util.files import append_whole
 from ..util.outages import LogThrottle, UnreachableError
 from .rows import COLUMNS, group_error, pack, task_of
@@ -95,7 +95,9 @@ class Delivery:
             rows=rows,
             vocabulary=self._vocabulary,
         )
-        if self._vocabulary and (reason := await offload(check, tokens=sum(lengths))):
+        if self._vocabulary and (
+            reason := await run_in_thread_if_large(check, tokens=sum(lengths))
+        ):
             return self._refuse(problem, reason)
         if registered and registered % rows:
             reason = f"{rows} rows don't divide the registered group_size {registered}"
@@ -167,7 +169,9 @@ class Delivery:
         tokens = sum(map(len, group["tokens"]))
         try:
             async with self._bodies if tokens >= LARGE else contextlib.nullcontext():
-                body = await offload(functools.partial(pack, group), tokens=tokens)
+                body = await run_in_thread_if_large(
+                    functools.partial(pack, group), tokens=tokens
+                )
                 reply = await self._api.request("POST", "/scored_data", body, groups=1)
         except (ApiRefusedError, TypeError, ValueError) as error:
             return self._refuse(problem, str(error))

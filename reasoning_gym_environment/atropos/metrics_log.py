@@ -14,7 +14,7 @@ from ..problems.sampler import sampling_metrics
 from ..problems.training import TrainingProblems
 from ..rollouts.accounting import Statistics
 from ..rollouts.progress import signal_lines
-from ..util.concurrency import offload
+from ..util.concurrency import run_in_thread_if_large
 from ..util.outages import LogThrottle
 from . import output
 from .config import ReasoningGymEnvConfig
@@ -50,7 +50,7 @@ class MetricsLog:
             output.rollout_rows, tokenizer, scored_data, item, keep=keep, step=step
         )
         kept = scored_data["tokens"][: None if keep == -1 else keep]
-        return await offload(make, tokens=sum(map(len, kept)))
+        return await run_in_thread_if_large(make, tokens=sum(map(len, kept)))
 
     def take_report(
         self, stats: Mapping[str, Any], categories: Mapping[str, str]

@@ -17,7 +17,7 @@ import numpy as np
 from ..errors import ConfigurationError
 from ..records import Completion
 from ..scoring.channels import Channel, join_reasoning
-from ..util.concurrency import gather_or_cancel, offload, run_in_thread
+from ..util.concurrency import gather_or_cancel, run_in_thread, run_in_thread_if_large
 from ..util.outages import require_reachable
 from ._negotiation import PROBE_TEXT, Requirements, negotiate
 from .dialects import (
@@ -395,7 +395,7 @@ class InferenceClient:
         async with self._decoding:
             await asyncio.sleep(0)
             size = sum(len(sample.tokens) for sample in tokens)
-            return await offload(
+            return await run_in_thread_if_large(
                 lambda: [decode(sample) for sample in tokens], tokens=size
             )
 

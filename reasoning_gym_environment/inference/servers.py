@@ -16,7 +16,7 @@ import aiohttp
 
 from ..errors import ConfigurationError
 from ..util.command_line import KEY_VARIABLE
-from ..util.concurrency import offload
+from ..util.concurrency import run_in_thread_if_large
 from .dialects import (
     ChatText,
     ChatTokens,
@@ -126,7 +126,7 @@ class ServerClient:
             if not isinstance(dialect, ChatText):
                 # a token takes at least 32 bytes of a reply
                 decode = functools.partial(dialect.samples, body, request)
-                return await offload(decode, tokens=len(body) // 32)
+                return await run_in_thread_if_large(decode, tokens=len(body) // 32)
             samples = dialect.samples(body)
         if len(samples) == 1 < request.n and "n" not in dialect.left_out:
             logger.warning("The inference server at %s ignores n", self.config.base_url)

@@ -95,10 +95,10 @@ def find_tags(
     for begin in range(0, len(text), SEARCHED_AT_ONCE):
         end = begin + SEARCHED_AT_ONCE
         # A marker may begin before the end of the piece and end after it.
-        for found in pattern.finditer(text, begin, end + overlap):
-            if found.start() < end:
-                is_opening = found["opens"] is not None
-                tags.append(Tag(found.start(), found.end(), opens=is_opening))
+        for marker in pattern.finditer(text, begin, end + overlap):
+            if marker.start() < end:
+                is_opening = marker["opens"] is not None
+                tags.append(Tag(marker.start(), marker.end(), opens=is_opening))
     return tags
 
 
@@ -120,15 +120,15 @@ def split_thought(text: str) -> tuple[str, str]:
         (('hm', '4'), ('hm', ''))
     """
     think_tags = find_tags(text, THINK.opens, THINK.closes, any_case=True)
-    first = think_tags[0].start if think_tags else len(text)
+    first_place = think_tags[0].start if think_tags else len(text)
     harmony = text.find(HARMONY_CHANNEL)
     chosen = THINK
     for channel in CHANNELS[1:]:
         place = _first_place(text, channel)
-        if 0 <= place < first:
-            first = place
+        if 0 <= place < first_place:
+            first_place = place
             chosen = channel
-    if 0 <= harmony < first:
+    if 0 <= harmony < first_place:
         text = in_think_tags(text)
         return _split_at(text, find_tags(text, THINK.opens, THINK.closes))
     if chosen is THINK:
@@ -175,11 +175,11 @@ def in_think_tags(text: str) -> str:
         >>> in_think_tags(in_channels("two and two", "<answer>4</answer>"))
         '<think>two and two</think><answer>4</answer>'
     """
-    before, found, rest = text.partition(HARMONY_CHANNEL)
-    if not found:
+    before, first_channel, channels = text.partition(HARMONY_CHANNEL)
+    if not first_channel:
         return text
     parts = [before.removesuffix(HARMONY_TURN)]
-    for message in rest.split(HARMONY_CHANNEL):
+    for message in channels.split(HARMONY_CHANNEL):
         header, _, content = message.partition(HARMONY_MESSAGE)
         body, *ended = HARMONY_END.split(content, maxsplit=1)
         if header.split()[:1] == ["final"]:
@@ -222,7 +222,9 @@ def join_reasoning(prompt: str, reasoning: str | None, content: str) -> str:
     if not reasoning:
         return content
     opened = opened_thought(prompt)
-    channel = next((one for one in CHANNELS if one.opens == opened), THINK)
+    channel = next(
+        (candidate for candidate in CHANNELS if candidate.opens == opened), THINK
+    )
     opening = "" if opened else channel.opens
     closing = f"{channel.closes}{content}" if content else ""
     return f"{opening}{reasoning}{closing}"

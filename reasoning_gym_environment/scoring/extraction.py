@@ -138,6 +138,10 @@ def strip_formatting(answer: str) -> str:
     return answer[slice(*innermost[0])] if innermost else answer
 
 
+_MOST_MARKS = 8
+"""Outermost marks that are taken off one by one."""
+
+
 def less_formatted(answer: str) -> list[str]:
     """Return the answer without its outermost mark, without the next one too, and so on.
 
@@ -147,8 +151,10 @@ def less_formatted(answer: str) -> list[str]:
         >>> less_formatted("**Yes.**")
         ['Yes.', 'Yes']
     """
-    first = [answer[slice(*span)] for span in islice(_spans(answer), 8)]
-    return first if len(first) < 8 else [*first, strip_formatting(answer)]
+    texts = [answer[slice(*span)] for span in islice(_spans(answer), _MOST_MARKS)]
+    if len(texts) < _MOST_MARKS:
+        return texts
+    return [*texts, strip_formatting(answer)]
 
 
 def _spans(answer: str) -> Iterator[tuple[int, int]]:

@@ -19,7 +19,7 @@ from ..records import (
     Status,
     Verdict,
 )
-from ..util.concurrency import offload
+from ..util.concurrency import run_in_thread_if_large
 from .extraction import extract_answer, in_tags, less_formatted
 from .notation import readable_form
 
@@ -75,15 +75,16 @@ def shape_rewards(
     standard deviation falls, so a trainer that divides by it gives the others larger advantages.
     """
     penalized = all(v.score is not None and v.score >= threshold for v in verdicts)
-    known = [
+    known_scores = [
         apply_mode(mode, v.score, threshold) for v in verdicts if v.score is not None
     ]
-    neutral = sum(known) / len(known) if known else 0.0
+    neutral = sum(known_scores) / len(known_scores) if known_scores else 0.0
     rewards = []
     for verdict, length in zip(verdicts, lengths, strict=True):
         factor = length_factor(length, max_length, penalty_start) if penalized else 1.0
-        given = verdict.score
-        score = neutral if given is None else apply_mode(mode, given, threshold)
+        score = neutral
+        if verdict.score is not None:
+            score = apply_mode(mode, verdict.score, threshold)
         rewards.append(Reward(value=score * factor, length_factor=factor))
     return rewards
 
@@ -211,24 +212,30 @@ async def verify_texts(
             to pay right answers in another form in full.
         any_form: whether right answers in another form are solved, whatever the verifier pays.
     """
-    extractions = await offload(
+    extractions = await run_in_thread_if_large(
         lambda: [extract_answer(text) for text in texts], tokens=_tokens(texts)
     )
     answers = [e.answer for e in extractions if e.answer is not None]
-    given = await verifier.verify(problem, answers)
+    verdicts = await verifier.verify(problem, answers)
     if answer_tolerance:
-        given = await _verify_without_formatting(problem, answers, given, verifier)
-    if any_form:
-        given = await _solve_other_forms(
-            problem, answers, given, verifier, pay=answer_tolerance
+        verdicts = await _verify_without_formatting(
+            problem, answers, verdicts, verifier
         )
-    verdicts = iter(given)
-    return [
-        (None, Verdict(score=0.0, status=e.failure, detail=e.detail))
-        if e.failure
-        else (e.answer, next(verdicts))
-        for e in extractions
-    ]
+    if any_form:
+        verdicts = await _solve_other_forms(
+            problem, answers, verdicts, verifier, pay=answer_tolerance
+        )
+    next_verdicts = iter(verdicts)
+    judged: list[tuple[str | None, Verdict]] = []
+    for extraction in extractions:
+        if extraction.failure:
+            failed = Verdict(
+                score=0.0, status=extraction.failure, detail=extraction.detail
+            )
+            judged.append((None, failed))
+        else:
+            judged.append((extraction.answer, next(next_verdicts)))
+    return judged
 
 
 async def verify_in_tags(
@@ -270,17 +277,19 @@ async def _verify_without_formatting(
 
     Keeps the best verdict. A mark may belong to the answer: some right ones end in a full stop.
     """
-    forms = await offload(
+    forms = await run_in_thread_if_large(
         lambda: [
             less_formatted(answer) if verdict.score != 1 else []
             for answer, verdict in zip(answers, verdicts, strict=True)
         ],
         tokens=_tokens(answers),
     )
-    again = list(
+    unmarked_forms = list(
         dict.fromkeys(form for forms_of_answer in forms for form in forms_of_answer)
     )
-    tolerated = dict(zip(again, await verifier.verify(problem, again), strict=True))
+    tolerated = dict(
+        zip(unmarked_forms, await verifier.verify(problem, unmarked_forms), strict=True)
+    )
     return [
         max(
             [verdict, *(tolerated[form] for form in forms_of_answer)],
@@ -317,28 +326,30 @@ async def _solve_other_forms(
             else form
         )
 
-    forms = await offload(
+    forms = await run_in_thread_if_large(
         lambda: [*map(form_of, answers, verdicts)], tokens=_tokens(answers)
     )
     changed = {
         form for answer, form in zip(answers, forms, strict=True) if form != answer
     }
-    again = sorted(changed - {oracle})
+    new_forms = sorted(changed - {oracle})
     verdicts_by_form = dict(
-        zip(again, await verifier.verify(problem, again), strict=True)
+        zip(new_forms, await verifier.verify(problem, new_forms), strict=True)
     )
-    return [
-        replace(
-            verdict,
-            status=Status.SOLVED,
-            score=1.0 if pay else verdict.score,
-            detail="right, in another form",
-        )
-        if form != answer
-        and (form == oracle or verdicts_by_form[form].status is Status.SOLVED)
-        else verdict
-        for answer, form, verdict in zip(answers, forms, verdicts, strict=True)
-    ]
+    judged = []
+    for answer, form, verdict in zip(answers, forms, verdicts, strict=True):
+        if form == answer:
+            judged.append(verdict)
+            continue
+        if form == oracle or verdicts_by_form[form].status is Status.SOLVED:
+            verdict = replace(
+                verdict,
+                status=Status.SOLVED,
+                score=1.0 if pay else verdict.score,
+                detail="right, in another form",
+            )
+        judged.append(verdict)
+    return judged
 
 
 def log_group(group: GroupResult) -> None:

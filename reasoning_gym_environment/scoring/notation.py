@@ -101,8 +101,13 @@ def _is_same(task: str, question: str, text: str, oracle: str) -> bool:
     if task == "base_conversion" or _WORD.fullmatch(oracle.lower()):
         text = text.lower()
         oracle = oracle.lower()
-    rows, right = ([row.split() for row in each.split("\n")] for each in (text, oracle))
-    return rows == right or (oracle[:1] in ("[", "{") and _is_same_json(text, oracle))
+    if _rows_of_words(text) == _rows_of_words(oracle):
+        return True
+    return oracle[:1] in ("[", "{") and _is_same_json(text, oracle)
+
+
+def _rows_of_words(text: str) -> list[list[str]]:
+    return [row.split() for row in text.split("\n")]
 
 
 def _unquoted(text: str) -> str:
@@ -124,13 +129,14 @@ def _is_same_json(text: str, oracle: str) -> bool:
         text = text.replace("'", '"')
         oracle = oracle.replace("'", '"')
     try:
-        one, other = (
-            json.dumps(json.loads(each, parse_float=_plain_float), sort_keys=True)
-            for each in (text, oracle)
-        )
+        return _sorted_json(text) == _sorted_json(oracle)
     except (ValueError, RecursionError):
         return False
-    return one == other
+
+
+def _sorted_json(text: str) -> str:
+    value = json.loads(text, parse_float=_plain_float)
+    return json.dumps(value, sort_keys=True)
 
 
 def _plain_float(text: str) -> float | int:
@@ -141,7 +147,7 @@ def _plain_float(text: str) -> float | int:
 
 def _with_plain_signs(task: str, question: str, text: str) -> str:
     """Return a text with the signs that the task's verifier reads."""
-    given = text
+    unchanged = text
     text = re.sub(
         r"\\[a-z]+", lambda command: _LATEX_SIGNS.get(command[0], command[0]), text
     )
@@ -173,7 +179,7 @@ def _with_plain_signs(task: str, question: str, text: str) -> str:
             | "intermediate_integration"
         ):
             return text.replace("^", "**").translate(_SIGNS)
-    return given
+    return unchanged
 
 
 def _with_plain_names(text: str, oracle: str) -> str:

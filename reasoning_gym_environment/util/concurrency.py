@@ -48,7 +48,7 @@ _start_text_thread()
 os.register_at_fork(after_in_child=_start_text_thread)
 
 
-async def offload(work: Callable[[], T], *, tokens: int) -> T:
+async def run_in_thread_if_large(work: Callable[[], T], *, tokens: int) -> T:
     """Run work on `tokens` tokens: inline if they are few, else in the text thread."""
     return work() if tokens < LARGE else await run_in_thread(work)
 

@@ -6,12 +6,21 @@ import time
 
 import pytest
 
-from reasoning_gym_environment.util.concurrency import LARGE, offload, run_in_thread
+from reasoning_gym_environment.util.concurrency import (
+    LARGE,
+    run_in_thread,
+    run_in_thread_if_large,
+)
 
 
-async def test_small_work_is_done_in_its_own_thread_and_large_in_another() -> None:
-    assert await offload(threading.get_ident, tokens=LARGE - 1) == threading.get_ident()
-    thread = await offload(threading.get_ident, tokens=LARGE)
+async def test_small_work_is_done_in_the_same_thread_and_large_jobs_in_another() -> (
+    None
+):
+    assert (
+        await run_in_thread_if_large(threading.get_ident, tokens=LARGE - 1)
+        == threading.get_ident()
+    )
+    thread = await run_in_thread_if_large(threading.get_ident, tokens=LARGE)
     assert await run_in_thread(threading.get_ident) == thread != threading.get_ident()
 
 
@@ -28,7 +37,9 @@ async def test_large_jobs_are_done_in_one_other_thread_and_the_loop_goes_on() ->
         running -= 1
         return threading.get_ident()
 
-    jobs = asyncio.gather(*(offload(job, tokens=LARGE) for _ in range(5)))
+    jobs = asyncio.gather(
+        *(run_in_thread_if_large(job, tokens=LARGE) for _ in range(5))
+    )
     while not running:
         await asyncio.sleep(0.001)
     loop_went_on.set()
@@ -40,7 +51,7 @@ async def test_large_jobs_are_done_in_one_other_thread_and_the_loop_goes_on() ->
 @pytest.mark.parametrize("tokens", [0, LARGE])
 async def test_what_it_raises_is_raised(tokens: int) -> None:
     with pytest.raises(ZeroDivisionError):
-        await offload(lambda: 1 / 0, tokens=tokens)
+        await run_in_thread_if_large(lambda: 1 / 0, tokens=tokens)
 
 
 async def test_who_is_cancelled_waits_for_the_end_of_the_work() -> None:
@@ -50,7 +61,7 @@ async def test_who_is_cancelled_waits_for_the_end_of_the_work() -> None:
         time.sleep(0.05)
         ended.set()
 
-    asker = asyncio.create_task(offload(job, tokens=LARGE))
+    asker = asyncio.create_task(run_in_thread_if_large(job, tokens=LARGE))
     await asyncio.sleep(0.01)
     asker.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -43,22 +43,22 @@ def reversed_word(answer: str, entry: Mapping[str, Any]) -> float:
 
 def unscrambled_words(answer: str, entry: Mapping[str, Any]) -> float:
     """Pay for scrambled words only: the others are paid for, too, and words that follow ignored."""
-    shown = " ".join(entry["metadata"]["scrambled_words"])
-    return _word_credit(answer, shown, entry["answer"])
+    scrambled = " ".join(entry["metadata"]["scrambled_words"])
+    return _word_credit(answer, scrambled, entry["answer"])
 
 
 def reordered_words(answer: str, entry: Mapping[str, Any]) -> float:
     """Pay for words that moved: those that stay are paid for, too, and one repeated word."""
-    _, _, shown = entry["question"].partition(": ")
+    _, _, shuffled = entry["question"].partition(": ")
     right: str = entry["answer"]
     if sorted(answer.lower().split()) != sorted(right.lower().split()):
         return 0.0
-    return _word_credit(answer, shown, right)
+    return _word_credit(answer, shuffled, right)
 
 
-def _word_credit(answer: str, shown: str, right: str) -> float:
+def _word_credit(answer: str, question_words: str, right: str) -> float:
     return credit_above_chance(
-        answer.lower().split(), shown.lower().split(), right.lower().split()
+        answer.lower().split(), question_words.lower().split(), right.lower().split()
     )
 
 

@@ -72,12 +72,12 @@ def _seconds(text: str, kind: str) -> float:
     if not kind.startswith("time"):
         days = int(text.split(" days,")[0])
         clock = text.split(",")[1]
-    hours, minutes, *rest = clock.strip().split(":")
+    hours, minutes, *seconds = clock.strip().split(":")
     return (
         days * 86_400
         + int(hours) * 3600
         + int(minutes) * 60
-        + float(rest[0] if rest else 0)
+        + float(seconds[0] if seconds else 0)
     )
 
 

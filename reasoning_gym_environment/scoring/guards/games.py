@@ -25,10 +25,10 @@ def number_grid(answer: str, entry: Mapping[str, Any]) -> float:
     blank = [0] * size
     rows = [row if len(set(row)) == size else blank for row in rows]
     rows += [blank] * (size - len(rows))
-    cells, shown, right = (
+    cells, puzzle_cells, solution_cells = (
         [*itertools.chain(*grid)] for grid in (rows, puzzle, solution)
     )
-    return credit_above_chance(cells, shown, right, chance=1 / size)
+    return credit_above_chance(cells, puzzle_cells, solution_cells, chance=1 / size)
 
 
 def same_characters(answer: str, entry: Mapping[str, Any]) -> float:
@@ -110,19 +110,19 @@ def possible_moves(answer: str, entry: Mapping[str, Any]) -> float:
 def _moves_needed(state: Mapping[str, Sequence[str]]) -> int:
     """Count the moves that take each box to the nearest free target of its color."""
     held = [
-        (tuple(map(float, at.split("_"))), what)
-        for at, all_ in state.items()
-        for what in all_
+        (tuple(map(float, at.split("_"))), content)
+        for at, contents in state.items()
+        for content in contents
     ]
-    targets = [(at, what) for at, what in held if what.startswith("target_")]
+    targets = [(at, content) for at, content in held if content.startswith("target_")]
     moves = 0
     for (row, column), box in held:
         if not box.startswith("box_"):
             continue
         ways = {
-            (at, what): abs(at[0] - row) + abs(at[1] - column)
-            for at, what in targets
-            if what.removeprefix("target_") == box.removeprefix("box_")
+            (at, content): abs(at[0] - row) + abs(at[1] - column)
+            for at, content in targets
+            if content.removeprefix("target_") == box.removeprefix("box_")
         }
         nearest = min(ways, key=ways.__getitem__)
         targets.remove(nearest)

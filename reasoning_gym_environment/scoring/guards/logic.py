@@ -62,15 +62,15 @@ def _restates(statement: _Statement, premises: Sequence[_Statement]) -> bool:
         return False
     sizes = [p.size for p in implied if p.table == statement.table]
     for premise in sorted(implied, key=lambda p: p.size, reverse=True):
-        others = [p for p in implied if p is not premise]
-        if _all_of(others) == statement.table:
-            implied = others
+        remaining = [p for p in implied if p is not premise]
+        if _all_of(remaining) == statement.table:
+            implied = remaining
     sizes.append(sum(p.size for p in implied) + len(implied) - 1)
     return statement.size >= min(sizes)
 
 
 def _all_of(statements: Sequence[_Statement]) -> int:
-    return reduce(operator.and_, (one.table for one in statements), -1)
+    return reduce(operator.and_, (statement.table for statement in statements), -1)
 
 
 def _meaning(

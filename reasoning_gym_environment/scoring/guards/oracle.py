@@ -80,10 +80,10 @@ class _RepeatedKey(Exception):
 
 
 def _with_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    values_by_key = dict(pairs)
+    if len(values_by_key) < len(pairs):
         raise _RepeatedKey
-    return found
+    return values_by_key
 
 
 def longer_fraction(answer: str, entry: Mapping[str, Any]) -> float:
@@ -135,10 +135,10 @@ def _longer(answer: str, oracle: str) -> float:
     )
 
 
-def _offers_more(rest: str, oracle: str) -> bool:
+def _offers_more(text_beside: str, oracle: str) -> bool:
     """Return whether the text beside the oracle could be an answer, too."""
     if any(character.isdigit() for character in oracle):
-        return any(character.isdigit() for character in rest)
+        return any(character.isdigit() for character in text_beside)
     # Sets of possible answers, each with the word that negates them.
     for choices in (
         {"true", "false", "not"},
@@ -147,9 +147,9 @@ def _offers_more(rest: str, oracle: str) -> bool:
         {"peng", "chi", "pass", "not"},
     ):
         if oracle.lower() in choices:
-            return not choices.isdisjoint(re.findall(r"[^\W_]+", rest.lower()))
-    return _has_words(rest) or any(
-        character in oracle for character in "".join(rest.split())
+            return not choices.isdisjoint(re.findall(r"[^\W_]+", text_beside.lower()))
+    return _has_words(text_beside) or any(
+        character in oracle for character in "".join(text_beside.split())
     )
 
 
@@ -187,27 +187,31 @@ def _has_words(text: str) -> bool:
 
 
 def credit_above_chance(
-    found: Sequence[Any],
-    shown: Sequence[Any],
-    right: Sequence[Any],
+    answer_items: Sequence[Any],
+    question_items: Sequence[Any],
+    oracle_items: Sequence[Any],
     *,
     chance: float = 0.0,
 ) -> float:
     """Return the share of unshown items that are right, above what guessing gets.
 
     Args:
-        found: the items of the answer.
-        shown: the items of the question in the same places.
-        right: the items of the oracle in the same places.
+        answer_items: the items of the answer.
+        question_items: the items of the question in the same places.
+        oracle_items: the items of the oracle in the same places.
         chance: the share that a guess gets.
     """
-    if len(found) != len(right):
+    if len(answer_items) != len(oracle_items):
         return 0.0
-    is_open: list[bool] = [a != b for a, b in zip(shown, right, strict=True)]
+    is_open: list[bool] = [
+        a != b for a, b in zip(question_items, oracle_items, strict=True)
+    ]
     if not any(is_open):
-        return 1.0 if list(found) == list(right) else 0.0
+        return 1.0 if list(answer_items) == list(oracle_items) else 0.0
     hits = [
-        a == b for a, b, counts in zip(found, right, is_open, strict=True) if counts
+        a == b
+        for a, b, counts in zip(answer_items, oracle_items, is_open, strict=True)
+        if counts
     ]
     share: float = sum(hits) / len(hits)
     return max(0.0, (share - chance) / (1 - chance))
