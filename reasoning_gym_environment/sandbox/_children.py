@@ -200,6 +200,10 @@ def _ends_by_itself(pid: int, crowded: Callable[[int], bool]) -> bool:
     return False
 
 
+_MAX_KILLS = 3
+"""Children in a row that are killed from outside while they score one answer."""
+
+
 def score_all(
     score: Callable[[Sequence[Input]], list[FormScores]],
     answers: Sequence[Input],
@@ -217,13 +221,16 @@ def score_all(
             return scores + [FormScores(outcome=Outcome.TIMEOUT)] * len(remaining)
         new = score(remaining)
         scored = list(
-            itertools.takewhile(lambda one: one.outcome is not Outcome.KILLED, new)
+            itertools.takewhile(
+                lambda scores_of_answer: scores_of_answer.outcome is not Outcome.KILLED,
+                new,
+            )
         )
         scores += scored
         kills = 0 if scored else kills
         if len(scored) < len(new):
             kills += 1
-            if kills == 3:
+            if kills == _MAX_KILLS:
                 scores.append(FormScores(outcome=Outcome.KILLED))
                 kills = 0
     return scores

@@ -177,11 +177,11 @@ class ForkServer:
         argument = [] if source is None else [msgspec.json.encode(source).decode()]
         self._command = "-c", program or self._program, *argument
         variables = worker_environment() | {"PYTHONHASHSEED": str(hash_seed)}
-        more = {name: os.environ[name] for name in environment if name in os.environ}
-        for name in more:
-            if more[name] != variables.get(name, more[name]):
+        chosen = {name: os.environ[name] for name in environment if name in os.environ}
+        for name in chosen:
+            if chosen[name] != variables.get(name, chosen[name]):
                 raise ConfigurationError(f"environment: workers set {name} themselves")
-        self._environment = {**more, **variables}
+        self._environment = {**chosen, **variables}
         self._imports = "" if source is None else f" of {source.shown}"
         self._lock = asyncio.Lock()
         self._process: asyncio.subprocess.Process | None = None
@@ -354,9 +354,9 @@ def _close_sockets() -> None:
     if not _sockets:
         return
     null = os.open(os.devnull, os.O_RDWR)
-    for each in list(_sockets):
-        if each.fileno() >= 0:
-            os.dup2(null, each.fileno())
+    for open_socket in list(_sockets):
+        if open_socket.fileno() >= 0:
+            os.dup2(null, open_socket.fileno())
     os.close(null)
 
 

@@ -157,7 +157,8 @@ def run(
             group_deadline=deadline,
             parent=requests.fileno(),
             crowded=lambda pid: (
-                limits.tasks_of(pid, alone="processes" not in source.allow) > 256
+                limits.tasks_of(pid, alone="processes" not in source.allow)
+                > limits.MAX_TASKS
             ),
         )
 

@@ -59,13 +59,13 @@ def answer(
         elif isinstance(request, frozenset):
             message = discover(lambda name: datasets.get(name, {}), proven=request)
         elif isinstance(request, Recipe):
-            made = datasets.problem(request)
+            problem = datasets.problem(request)
             message = MadeProblem(
-                question=made.question,
-                oracle=made.oracle,
-                fault=made.fault or label_fault(made.oracle),
+                question=problem.question,
+                oracle=problem.oracle,
+                fault=problem.fault or label_fault(problem.oracle),
             )
-            entry = made.entry
+            entry = problem.entry
         elif isinstance(request, CheckEntry):
             label = request.entry.get("answer")
             fault = item_fault(*request)
@@ -76,11 +76,11 @@ def answer(
             message = SecondAnswer(answer=datasets.second_answer(request.recipe))
         elif isinstance(request, Inspect):
             before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-            found = datasets.entry(request.recipe)
+            inspected_entry = datasets.entry(request.recipe)
             after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             message = Inspection(
-                content=text_of(found),
-                json_changes=json_changes(found),
+                content=text_of(inspected_entry),
+                json_changes=json_changes(inspected_entry),
                 memory=(after - before) * 1024,
             )
         header = msgspec.json.encode(

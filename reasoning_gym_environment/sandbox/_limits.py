@@ -80,6 +80,9 @@ WORKER_MEMORY = 4 * 2**30
 """Address space in bytes that a generator or verifier host may have beyond the loaded library: many
 times what the hungriest level needs."""
 
+MAX_TASKS = 256
+"""Threads and processes of a child that scores; one with more is killed."""
+
 DATASET_MEMORY = 512 * 2**20
 """Bytes by which a worker may grow before it evicts datasets."""
 
@@ -115,13 +118,13 @@ def _limit(kind: int, value: int) -> None:
     resource.setrlimit(kind, (value, value))
 
 
-def _limit_memory(more: int) -> list[str]:
-    """Limit the address space to its current size plus `more` bytes, and disable core files."""
+def _limit_memory(additional: int) -> list[str]:
+    """Limit the address space to its size plus `additional` bytes, and disable core files."""
     _limit(resource.RLIMIT_CORE, 0)
     # A module may have used up the descriptors that reading it needs.
     size = address_space() or (_SIZE_AT_START and _SIZE_AT_START + WORKER_MEMORY)
     if size:
-        _limit(resource.RLIMIT_AS, size + more)
+        _limit(resource.RLIMIT_AS, size + additional)
         return []
     return [
         f"No memory limit: it needs /proc, which this system ({sys.platform}) lacks."
@@ -149,13 +152,13 @@ def _detach(kept: Sequence[int]) -> list[str]:
     """Separate a fresh fork from its parent: own session, no tracing, only these descriptors."""
     gc.disable()
     os.setsid()
-    gap = protect_process()
+    missing_protection = protect_process()
     begin = 3
     for descriptor in sorted(kept):
         os.closerange(begin, descriptor)
         begin = descriptor + 1
     os.closerange(begin, _DESCRIPTORS_AT_START)
-    return [gap] if gap else []
+    return [missing_protection] if missing_protection else []
 
 
 def enter_single_use_child(
@@ -177,8 +180,8 @@ def _deny_access(reply: int, requests: int | None) -> list[str]:
     """Put files, sockets, processes and signals out of reach, all but the two descriptors."""
     for kind in (resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE, resource.RLIMIT_NPROC):
         _limit(kind, 0)
-    gap = filter_verifier_child(reply, requests_fd=requests)
-    return [gap] if gap else []
+    missing_protection = filter_verifier_child(reply, requests_fd=requests)
+    return [missing_protection] if missing_protection else []
 
 
 def enter_persistent_worker(reply: int, requests: int, *, seconds: float) -> list[str]:
@@ -221,17 +224,17 @@ def enter_function_child(
     """
     _redirect_standard_streams()
     missing_protections = _limit_memory(memory)
-    isolation_gap = isolate(write="write" in allow)
+    missing_isolation = isolate(write="write" in allow)
     missing_protections += _detach([reply])
     gc.enable()
     _limit(resource.RLIMIT_CPU, (math.ceil(seconds) + 1) * (os.cpu_count() or 1))
     if "write" not in allow:
         _limit(resource.RLIMIT_FSIZE, 0)
-    filter_gap = filter_function(allow)
+    missing_filter = filter_function(allow)
     # On Linux, it would refuse threads as well.
-    if filter_gap and "processes" not in allow:
+    if missing_filter and "processes" not in allow:
         _limit(resource.RLIMIT_NPROC, 0)
-    return [*missing_protections, *filter(None, (isolation_gap, filter_gap))]
+    return [*missing_protections, *filter(None, (missing_isolation, missing_filter))]
 
 
 def enter_host() -> list[str]:
@@ -242,15 +245,19 @@ def enter_host() -> list[str]:
 def enter_generator() -> list[str]:
     """Put the calling process under the limits of a generator, before it starts a thread."""
     missing_protections = _limit_memory(WORKER_MEMORY)
-    isolate()  # no gap where it fails: no text of a model gets here
-    gap = filter_generator()
-    return [*missing_protections, gap] if gap else missing_protections
+    isolate()  # nothing is missing where it fails: no text of a model gets here
+    missing_protection = filter_generator()
+    return (
+        [*missing_protections, missing_protection]
+        if missing_protection
+        else missing_protections
+    )
 
 
 def missing_in_verifier() -> str:
     """Return what this system does not enforce for verifiers; empty when everything holds."""
     return _missing_in_child(
-        lambda reply, other: enter_persistent_worker(reply, other, seconds=1)
+        lambda reply, requests: enter_persistent_worker(reply, requests, seconds=1)
     )
 
 
@@ -282,10 +289,10 @@ def _missing_in_child(enter: Callable[[int, int], list[str]]) -> str:
         os._exit(0)
     os.close(write_end)
     with os.fdopen(read_end, "rb") as reply:
-        gaps_text = reply.read().decode()
+        missing_protections_text = reply.read().decode()
     _, status = os.waitpid(pid, 0)
     return (
         f"a child that enters the limits ends with status {status}"
         if status
-        else gaps_text
+        else missing_protections_text
     )

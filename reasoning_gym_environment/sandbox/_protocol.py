@@ -124,7 +124,8 @@ class EntryAnswers:
         answers: distinct, in the order of the verdicts.
         timeout: seconds for one answer, both forms together.
         group_timeout: seconds for all answers; the rest then counts as timed out.
-        own: whether the task is a user's, whose verifier may import and pays nothing for tags.
+        is_own_task: whether the task is a user's, whose verifier may import and pays nothing for
+            tags.
         single_use: whether each answer to such a task has a child of its own.
     """
 
@@ -134,7 +135,7 @@ class EntryAnswers:
     timeout: float
     group_timeout: float
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    own: bool = False
+    is_own_task: bool = False
     single_use: bool = False
 
 

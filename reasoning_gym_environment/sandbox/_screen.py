@@ -26,6 +26,18 @@ NOT_AN_EXPRESSION = "not an expression that this verifier reads"
 UNREADABLE = "("
 """Earns what a verifier gives to any text that it can't read."""
 
+MAX_FUNCTIONS = 12
+"""Honest answers have up to 4; a product of thirty cosines takes longer than any deadline."""
+
+MAX_DEPTH = 4
+"""Functions inside functions; honest answers have none."""
+
+MAX_EXPONENT_BITS = 12
+"""Of an exponent: honest ones have up to 6, and `(x+1)**99999` outlasts any deadline."""
+
+MAX_FUNCTION_EXPONENT_BITS = 6
+"""The same of an exponent with functions, which may become larger; honest answers have none."""
+
 
 class _RefusedError(Exception):
     """The answer may not be evaluated; the message says why."""
@@ -166,7 +178,7 @@ def _check_expression(text: str, rules: _Rules) -> None:
     for node in reversed(expressions):  # parents come before children
         parts[node] = _node_size(node, parts, rules)
     size = parts[expressions[0]]
-    if size.functions > 12 or size.depth > 4:  # honest answers have 4 functions
+    if size.functions > MAX_FUNCTIONS or size.depth > MAX_DEPTH:
         raise _RefusedError("too many functions")
     if max(size.terms, size.under) > rules.max_terms_bits:
         raise _RefusedError("too many terms once multiplied out")
@@ -240,8 +252,8 @@ def _call_size(node: ast.Call, arguments: list[_Size], rules: _Rules) -> _Size:
     if not is_allowed or node.keywords or not 1 <= len(arguments) <= 2:
         raise _RefusedError("a call of something other than an elementary function")
     if name == "Rational":
-        one = _Size(bits=1, value=Fraction(1))
-        return _operation_size(ast.Div(), *[*arguments, one][:2])
+        unit = _Size(bits=1, value=Fraction(1))
+        return _operation_size(ast.Div(), *[*arguments, unit][:2])
     if name == "exp":
         _check_exponent(arguments[0])
     return _Size(
@@ -260,7 +272,8 @@ def _check_exponent(exponent: _Size) -> None:
     bits = (
         exponent.bits if exponent.value is None else math.log2(abs(exponent.value) + 1)
     )
-    if bits > (6 if exponent.depth else 12):
+    limit = MAX_FUNCTION_EXPONENT_BITS if exponent.depth else MAX_EXPONENT_BITS
+    if bits > limit:
         raise _RefusedError("a power too large")
 
 

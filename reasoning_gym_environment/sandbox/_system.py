@@ -50,6 +50,6 @@ def call_libc(
     return result
 
 
-def prctl(option: str, first: int, second: int = 0) -> None:
+def prctl(option: str, value: int, pointer: int = 0) -> None:
     """Set a property of this process; raises OSError if the kernel refuses."""
-    call_libc("prctl", PR_SET[option], first, second, 0, 0)
+    call_libc("prctl", PR_SET[option], value, pointer, 0, 0)

@@ -118,7 +118,7 @@ def zygote_work(
     can_kill = limits.enter_zygote(reply)
     oracle = pickle.loads(request.entry)["answer"]
     wrong = () if request.task in SLOW_ON_WRONG_ANSWERS else ("0",)
-    known = {
+    known_scores = {
         text: screen_and_score(
             dataset.score_answer, request.task, text, pickle.loads(request.entry)
         )
@@ -126,7 +126,7 @@ def zygote_work(
     }
     gc.freeze()
     for answer in answers:
-        scores = known.get(answer)
+        scores = known_scores.get(answer)
         if scores is None:
             [scores] = run_child(
                 partial(_single_use_work, dataset, request, answer),
@@ -189,7 +189,7 @@ def persistent_work(
     gc.freeze()
     gc.enable()
     global_state = _global_state()
-    known = {id(dataset): dataset for dataset in datasets.cached()}
+    datasets_by_id = {id(dataset): dataset for dataset in datasets.cached()}
     for number in itertools.count(1):
         frame = protocol.read_frame(frames)
         if frame is None:
@@ -197,10 +197,10 @@ def persistent_work(
         key, dataset_pickle, request = pickle.loads(frame)
         if dataset_pickle:
             try:
-                known[key] = pickle.loads(dataset_pickle)
+                datasets_by_id[key] = pickle.loads(dataset_pickle)
             except Exception:  # noqa: BLE001 - its class may import: a zygote scores its answers
-                known[key] = None
-        dataset = known[key]
+                datasets_by_id[key] = None
+        dataset = datasets_by_id[key]
         dataset_state = _dataset_state(dataset)
         for answer in request.answers:
             executed = request.task in EXECUTES_ANSWERS
@@ -219,7 +219,7 @@ def persistent_work(
 def _score(dataset: Any, request: EntryAnswers, answer: str) -> FormScores:
     entry = pickle.loads(request.entry)
     verify = dataset.score_answer
-    if request.own:  # its verifier alone decides
+    if request.is_own_task:  # its verifier alone decides
         return score_forms(verify, answer, entry, tagged=False)
     return screen_and_score(verify, request.task, answer, entry)
 

@@ -208,7 +208,7 @@ class VerifierHost:
             deadline=deadline,
             parent=parent,
         )
-        if request.own:
+        if request.is_own_task:
             return score_all(partial(_score_own, group), request.answers, deadline)
         in_worker = partial(self._score_in_persistent_worker, group)
         scores = score_all(in_worker, request.answers, deadline)
@@ -217,8 +217,10 @@ class VerifierHost:
             for answer, score in zip(request.answers, scores, strict=True)
             if score.deferred
         ]
-        others = iter(score_all(partial(_score_in_zygote, group), deferred, deadline))
-        return [next(others) if score.deferred else score for score in scores]
+        zygote_scores = iter(
+            score_all(partial(_score_in_zygote, group), deferred, deadline)
+        )
+        return [next(zygote_scores) if score.deferred else score for score in scores]
 
     def _score_in_persistent_worker(
         self, group: Group, answers: Sequence[str]
@@ -255,7 +257,7 @@ def _score_own(group: Group, answers: Sequence[str]) -> list[FormScores]:
         timeout=group.request.timeout,
         group_deadline=group.deadline,
         parent=group.parent,
-        crowded=lambda pid: limits.tasks_of(pid, alone=True) > 256,
+        crowded=lambda pid: limits.tasks_of(pid, alone=True) > limits.MAX_TASKS,
     )
 
 

@@ -181,33 +181,36 @@ class TaskPool(WorkerPool):
 
     async def _prepare(self) -> None:
         """Ask each module's workers for its tasks; ConfigurationError if two have the same name."""
-        taken = dict.fromkeys(
+        owner_by_name = dict.fromkeys(
             known_categories().values(), "a category of reasoning-gym"
         )
         for source in self._sources:
             if source.module is None:
                 continue
             tasks_of_module, _ = await self._ask(source, "module", ModuleTasks)
-            shown = source.module.shown
-            shared = {
+            module_name = source.module.shown
+            shared_categories = {
                 category
                 for task, category in tasks_of_module.categories.items()
                 if task != category
             }
-            for category in shared & {*known_categories(), *self._by_task}:
+            for category in shared_categories & {*known_categories(), *self._by_task}:
                 raise ConfigurationError(
-                    f"task_modules: category {category} of {shown} has the name of a task: "
+                    f"task_modules: category {category} of {module_name} has the name of a task: "
                     "rename it"
                 )
-            taken = dict.fromkeys(shared, f"a category of {shown}") | taken
+            owner_by_name = (
+                dict.fromkeys(shared_categories, f"a category of {module_name}")
+                | owner_by_name
+            )
             for task in tasks_of_module.categories:
-                if task in taken:
+                if task in owner_by_name:
                     raise ConfigurationError(
-                        f"task_modules: task {task} of {shown} has the name of "
-                        f"{taken[task]}: rename it, or leave one of the modules out"
+                        f"task_modules: task {task} of {module_name} has the name of "
+                        f"{owner_by_name[task]}: rename it, or leave one of the modules out"
                     )
             names = [*tasks_of_module.categories, source.module.name]
-            taken |= dict.fromkeys(names, f"a task or module of {shown}")
+            owner_by_name |= dict.fromkeys(names, f"a task or module of {module_name}")
             self._by_task |= dict.fromkeys(tasks_of_module.categories, source)
             self.modules[source.module.name] = tasks_of_module
             proof = read_proof(source.module, tasks_of_module.digest)
@@ -276,19 +279,19 @@ class TaskPool(WorkerPool):
             raise GenerationError(
                 f"{shorten(recipe.task)}: invalid recipe: {error}"
             ) from error
-        other = recipe.library_version
-        if other not in (None, self._installed) and not self._warned:
+        recipe_version = recipe.library_version
+        if recipe_version not in (None, self._installed) and not self._warned:
             self._warned = True
             warnings.warn(
-                f"Recipes made with {LIBRARY} {other} are generated with {self._installed}: "
-                "questions and answers may differ",
+                f"Recipes made with {LIBRARY} {recipe_version} are generated with "
+                f"{self._installed}: questions and answers may differ",
                 stacklevel=2,
             )
         for attempts_left in reversed(range(MAX_ATTEMPTS)):
             try:
                 timeout = self._settings.generation_timeout
                 source = self._source(recipe.task)
-                made, entry = await self._ask(source, recipe, MadeProblem, timeout)
+                item, entry = await self._ask(source, recipe, MadeProblem, timeout)
                 break
             except WorkerTimeoutError as error:
                 self._counts["generation/timeouts"] += 1
@@ -310,10 +313,10 @@ class TaskPool(WorkerPool):
                 raise GenerationError(f"{recipe.task}: {error}") from None
         return Problem(
             recipe=replace(recipe, library_version=self._installed),
-            question=made.question,
-            oracle=made.oracle,
+            question=item.question,
+            oracle=item.oracle,
             entry=entry,
-            fault=made.fault,
+            fault=item.fault,
             source=self.module_of(recipe.task) or "",
             constant_baseline=self._constant_baselines.get(recipe.task),
         )
@@ -415,7 +418,7 @@ class TaskPool(WorkerPool):
             answers=answers,
             timeout=settings.verify_timeout,
             group_timeout=GROUP_SECONDS,
-            own=problem.recipe.task in self._by_task,
+            is_own_task=problem.recipe.task in self._by_task,
             single_use=problem.recipe.task not in self._stateless,
         )
         timeout = GROUP_SECONDS + HOST_GRACE_SECONDS
@@ -430,7 +433,7 @@ class TaskPool(WorkerPool):
                 "%s: malformed reply of a verifier host: %s", request.task, error
             )
             raise WorkerLostError(str(error)) from error
-        if request.own and settings.logs_errors:
+        if request.is_own_task and settings.logs_errors:
             for verdict in verdicts:
                 if verdict.status is Status.VERIFIER_ERROR:
                     self._raised[request.task] += 1

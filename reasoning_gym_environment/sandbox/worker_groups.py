@@ -57,8 +57,8 @@ class WorkerGroup:
     async def start(self) -> None:
         """Start all workers at once; raise WorkerStartError if one does not start."""
         await asyncio.gather(*(self._add_worker() for _ in range(self._size)))
-        for gap in self.missing_protections:
-            logger.warning("Sandbox incomplete: %s", gap)
+        for missing_protection in self.missing_protections:
+            logger.warning("Sandbox incomplete: %s", missing_protection)
 
     @property
     def missing_protections(self) -> list[str]:
@@ -176,7 +176,11 @@ class WorkerPool:
     @property
     def missing_protections(self) -> list[str]:
         """What this system does not enforce; empty while all workers are contained."""
-        return [gap for group in self._groups for gap in group.missing_protections]
+        return [
+            missing_protection
+            for group in self._groups
+            for missing_protection in group.missing_protections
+        ]
 
     async def __aenter__(self: Own) -> Own:
         await self.start()
