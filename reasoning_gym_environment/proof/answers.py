@@ -389,26 +389,22 @@ def _process_findings(
         labels = sorted(
             {f"{o.probe.kind.value} ({o.verdict.status.value})" for o in killed}
         )
-        detail = f"{len(killed)} answers: {', '.join(labels)}"
-        example = killed[0].shown
         findings.append(
             Finding(
                 check="bounded",
                 kind="killed",
-                detail=detail,
-                example=example,
+                detail=f"{len(killed)} answers: {', '.join(labels)}",
+                example=killed[0].shown,
             )
         )
     paid = [observation for observation in hostile if observation.paid]
     if paid:
-        detail = f"{len(paid)} hostile texts are paid"
-        example = paid[0].shown
         findings.append(
             Finding(
                 check="contained",
                 kind=Kind.HOSTILE.value,
-                detail=detail,
-                example=example,
+                detail=f"{len(paid)} hostile texts are paid",
+                example=paid[0].shown,
             )
         )
     for observation, second_verdict in changed:
