@@ -38,8 +38,8 @@ COMMANDS = SERVING | {
 def usage() -> str:
     """Return the help of the program."""
     lines = [f"  {name:10} {about}" for name, about in COMMANDS.items()]
-    serving = lines[: len(SERVING)]
-    others = lines[len(SERVING) :]
+    serving_lines = lines[: len(SERVING)]
+    other_lines = lines[len(SERVING) :]
     return """\
 usage: reasoning-gym-environment COMMAND [options]
 
@@ -54,7 +54,7 @@ commands that need no server:
 Settings are options, --env.NAME VALUE (the environment) and --openai.NAME VALUE
 (the inference server), or come from a file: --config FILE.yaml.
 --version prints the version.
-""".format("\n".join(serving), "\n".join(others))
+""".format("\n".join(serving_lines), "\n".join(other_lines))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

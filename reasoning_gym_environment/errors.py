@@ -64,7 +64,7 @@ class PoolClosedError(RuntimeError):
 
 def did_you_mean(
     name: str,
-    known: Iterable[str],
+    known_names: Iterable[str],
     *,
     otherwise: str,
     most: int = 3,
@@ -79,5 +79,5 @@ def did_you_mean(
         >>> did_you_mean("gdc", ["gcd", "lcm"], otherwise="see the docs")
         'did you mean gcd?'
     """
-    close = difflib.get_close_matches(name, list(known), n=most)
+    close = difflib.get_close_matches(name, list(known_names), n=most)
     return f"did you mean {', '.join(close)}?" if close else otherwise

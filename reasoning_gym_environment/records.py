@@ -82,12 +82,10 @@ class Recipe:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON, the inverse of `from_json`; without `library_version` if None."""
-        made = (
-            {}
-            if self.library_version is None
-            else {"library_version": self.library_version}
-        )
-        return {**self.identity(), **made}
+        data = self.identity()
+        if self.library_version is not None:
+            data["library_version"] = self.library_version
+        return data
 
     def identity(self) -> dict[str, Any]:
         """Return plain JSON that is equal for equal recipes."""
@@ -192,10 +190,13 @@ class Completion:
     completion_tokens: int = field(init=False)
 
     def __post_init__(self) -> None:
-        prompt = self.masks.count(IGNORE_INDEX)
-        prompt, own = self.usage or (prompt, len(self.masks) - prompt)
-        object.__setattr__(self, "length", prompt + own)  # frozen
-        object.__setattr__(self, "completion_tokens", own)
+        prompt_tokens = self.masks.count(IGNORE_INDEX)
+        prompt_tokens, own_tokens = self.usage or (
+            prompt_tokens,
+            len(self.masks) - prompt_tokens,
+        )
+        object.__setattr__(self, "length", prompt_tokens + own_tokens)  # frozen
+        object.__setattr__(self, "completion_tokens", own_tokens)
 
     @property
     def truncated(self) -> bool:

@@ -152,7 +152,7 @@ class Checkpoints:
 
     def newest(self, step: int) -> Path | None:
         """Return the newest checkpoint up to a step, of the lineage of step 0; None without one."""
-        first = _lineage(self._path(0))
+        first_lineage = _lineage(self._path(0))
         paths = [
             path
             for path in self._folder.glob("step-*.json")
@@ -160,7 +160,7 @@ class Checkpoints:
         ]
         for path in sorted(paths, key=_step, reverse=True):
             # A damaged one has no lineage; whoever reads it reports that.
-            if not first or _lineage(path) in (first, None):
+            if not first_lineage or _lineage(path) in (first_lineage, None):
                 return path
         return None
 
@@ -207,7 +207,7 @@ def _lineage(path: Path) -> Any:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(read_regular(path, most=MOST_BYTES))
+        content = json.loads(read_regular(path, max_bytes=MOST_BYTES))
     except OSError as error:
         raise ValueError(error.strerror or str(error)) from error
     except RecursionError as error:

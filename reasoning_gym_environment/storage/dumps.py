@@ -274,16 +274,16 @@ def stored_files(
     """
     files: list[Path] = []
     for path in paths:
-        own = [path]
+        row_files = [path]
         if path.is_dir():
-            own = files_below(path, holds_groups)
+            row_files = files_below(path, holds_groups)
             if not with_rescored:
-                require_no_rescored(path, own)
-        if not own:
+                require_no_rescored(path, row_files)
+        if not row_files:
             raise FixableError(
                 f"{path} holds no dumps and no evaluation samples; give another folder or files"
             )
-        files += own
+        files += row_files
     if also:
         for folder in filter(Path.is_dir, paths):
             files += files_below(folder, also.__eq__)

@@ -33,20 +33,21 @@ class Item(NamedTuple):
     """A row for training.
 
     Attributes:
-        asked: task and question, by which rows are split: different recipes can ask the same.
+        question_key: task and question, by which rows are split: different recipes can ask the
+            same.
         identity: recipe and text; rows with the same identity are duplicates.
     """
 
-    asked: str
+    question_key: str
     identity: str
     row: dict[str, Any]
 
 
 def item(group: StoredGroup, row: dict[str, Any], *texts: str) -> Item:
     """Return a row with its question and its identity."""
-    question_json = stable_json([group.task, group.question])
+    question_key = stable_json([group.task, group.question])
     identity = stable_json([group.recipe.identity(), *texts])
-    return Item(asked=question_json, identity=identity, row=row)
+    return Item(question_key=question_key, identity=identity, row=row)
 
 
 def sft_rows(group: StoredGroup, *, min_score: float | None = None) -> Iterator[Item]:
@@ -140,19 +141,21 @@ def prepare(
     if test_share:
         splits["test"] = []
     unique: dict[str, Item] = {}
-    for each in items:
-        unique.setdefault(each.identity, each)
+    for item in items:
+        unique.setdefault(item.identity, item)
     broken = 0
-    for each in unique.values():
-        row, count = repaired(each.row)
+    for item in unique.values():
+        row, count = repaired(item.row)
         broken += count
-        splits["test" if is_test(each.asked, test_share) else "train"].append(row)
+        splits["test" if is_test(item.question_key, test_share) else "train"].append(
+            row
+        )
     return splits, len(items) - len(unique), broken
 
 
-def is_test(asked: str, share: float) -> bool:
+def is_test(question_key: str, share: float) -> bool:
     """Return whether a question is in the test split, by its hash: the same in every export."""
-    digest = hashlib.sha256(asked.encode()).digest()
+    digest = hashlib.sha256(question_key.encode()).digest()
     return int.from_bytes(digest[:8], "big") < share * 2**64
 
 
@@ -215,9 +218,13 @@ def write_splits(out: Path, splits: Mapping[str, Sequence[dict[str, Any]]]) -> N
         return
     from datasets import Dataset, DatasetDict
 
-    made = {name: Dataset(table) for name, table in tables.items()}
+    split_datasets = {name: Dataset(table) for name, table in tables.items()}
     with replacing(out) as partial:
-        (DatasetDict(made) if len(made) > 1 else made["train"]).save_to_disk(partial)
+        (
+            DatasetDict(split_datasets)
+            if len(split_datasets) > 1
+            else split_datasets["train"]
+        ).save_to_disk(partial)
 
 
 def _tables(

@@ -61,7 +61,7 @@ def read_notes(folder: Path, run: str) -> dict[str, str]:
     if path is None:
         return {}
     try:
-        lines = read_regular(path, most=MOST_BYTES).splitlines()
+        lines = read_regular(path, max_bytes=MOST_BYTES).splitlines()
     except OSError:
         return {}  # no note was written yet, or a file that isn't ours
     notes = {}

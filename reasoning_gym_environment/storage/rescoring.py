@@ -158,9 +158,11 @@ def describe_rescoring(
         yield f"  {torn}  torn lines skipped"
     for reason, count in kept.most_common():
         yield f"  {count}  unchanged: {reason}"
-    other = sum(result.before.oracle != result.after.oracle for result in results)
-    if other:
-        yield f"  {other}  have another oracle now"
+    other_oracles = sum(
+        result.before.oracle != result.after.oracle for result in results
+    )
+    if other_oracles:
+        yield f"  {other_oracles}  have another oracle now"
     faulty = sum(result.after.is_faulty for result in results)
     if faulty:
         yield f"  {faulty}  have faulty items; --without-faulty-items leaves them out"
@@ -205,10 +207,12 @@ def describe_changes(changes: Sequence[ScoreChange]) -> list[str]:
     return [
         _movement(changes),
         *_titled(
-            "reasons:", [f"{count}  {what}" for what, count in reasons.most_common()]
+            "reasons:",
+            [f"{count}  {reason}" for reason, count in reasons.most_common()],
         ),
         *_titled(
-            "statuses:", [f"{count}  {what}" for what, count in statuses.most_common()]
+            "statuses:",
+            [f"{count}  {change}" for change, count in statuses.most_common()],
         ),
         *_titled(
             "tasks:", [f"{task}: {_movement(changes_by_task[task])}" for task in tasks]

@@ -214,13 +214,13 @@ class StoredGroup(Struct, frozen=True, kw_only=True):
             )
             for rollout, raw in zip(group.rollouts, row["rollouts"], strict=True)
         ]
-        other = _unknown(row, cls)
-        other.pop("item_id")
+        unknown_keys = _unknown(row, cls)
+        unknown_keys.pop("item_id")
         return replace(
             group,
             recipe=recipe,
             rollouts=rollouts,
-            other=other,
+            other=unknown_keys,
             file=file,
         )
 
@@ -233,7 +233,10 @@ class StoredGroup(Struct, frozen=True, kw_only=True):
     ) -> StoredGroup:
         """Record a fresh group; `run` has the keys with the same value in all rows of a run."""
         problem = group.problem
-        other = {
+        fields = {
+            key: value for key, value in run.items() if key in cls.__struct_fields__
+        }
+        unknown_keys = {
             key: value for key, value in run.items() if key not in cls.__struct_fields__
         }
         return cls(
@@ -247,8 +250,8 @@ class StoredGroup(Struct, frozen=True, kw_only=True):
             asked_again=problem.replayed,
             source=problem.source,
             chance=problem.constant_baseline,
-            other=other,
-            **{key: value for key, value in run.items() if key not in other},
+            other=unknown_keys,
+            **fields,
         )
 
     @classmethod
@@ -354,8 +357,8 @@ class StoredGroup(Struct, frozen=True, kw_only=True):
     @property
     def library_version(self) -> str:
         """The version of reasoning-gym that made the problem, as far as the row tells."""
-        made = self.recipe.library_version or self.library_versions.get(LIBRARY)
-        return str(made or "an unknown version")
+        version = self.recipe.library_version or self.library_versions.get(LIBRARY)
+        return str(version or "an unknown version")
 
 
 def fault_of(problem: Problem) -> dict[str, Any] | UnsetType:

@@ -79,7 +79,7 @@ def is_record(name: str) -> bool:
 def read_record(path: Path) -> RunRecord | None:
     """Read a record; None if it can't be read, since its dumps need nothing of it."""
     try:
-        return validate(json.loads(read_regular(path, most=2**20)), RunRecord)
+        return validate(json.loads(read_regular(path, max_bytes=2**20)), RunRecord)
     except (OSError, ValueError, RecursionError):
         return None
 
@@ -147,7 +147,7 @@ class RunRecorder:
                 self._submit()
             await asyncio.sleep(RECORD_SECONDS)
 
-    def _submit(self, **more: str) -> None:
+    def _submit(self, **end: str) -> None:
         warnings = [structs.asdict(warning) for warning in list(self._warnings.kept)]
         record = {
             **self._record,
@@ -155,7 +155,7 @@ class RunRecorder:
             **self._state(),
             "warnings": warnings,
         }
-        text = json.dumps({**record, **more}) + "\n"
+        text = json.dumps({**record, **end}) + "\n"
         self._pending = self._disk.submit(lambda: self._write(text))
 
     def _write(self, text: str) -> None:

@@ -94,28 +94,32 @@ Model = TypeVar("Model", bound=BaseModel)
 class Parser(argparse.ArgumentParser):
     """The parser of a command: a mistake is a ConfigurationError, names are not abbreviated."""
 
-    def __init__(self, command: str = "", description: str = "", **more: Any) -> None:
+    def __init__(
+        self, command: str = "", description: str = "", **settings: Any
+    ) -> None:
         width = shutil.get_terminal_size((100, 24)).columns
         filled = "\n".join(
             textwrap.fill(line, width) for line in description.splitlines()
         )
-        settings = {
+        parser_settings = {
             "prog": f"reasoning-gym-environment {command}",
             "formatter_class": _Help,
-            **more,
+            **settings,
         }
         super().__init__(
             description=filled,
             allow_abbrev=False,
             exit_on_error=False,
-            **settings,
+            **parser_settings,
         )
 
-    def option(self, names: str, about: str, **more: Any) -> None:
+    def option(self, names: str, about: str, **settings: Any) -> None:
         """Add an argument, named as in `-o/--output`; the help shows its default."""
-        default = more.get("default")
-        shown = "" if default in (None, "", [], argparse.SUPPRESS) else f" [{default}]"
-        self.add_argument(*names.split("/"), help=f"{about}{shown}", **more)
+        default = settings.get("default")
+        default_note = (
+            "" if default in (None, "", [], argparse.SUPPRESS) else f" [{default}]"
+        )
+        self.add_argument(*names.split("/"), help=f"{about}{default_note}", **settings)
 
     def flag(self, name: str, about: str) -> None:
         """Add an option without a value."""
@@ -124,22 +128,24 @@ class Parser(argparse.ArgumentParser):
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
         """Return the options; print the help and exit where `--help` is among them."""
         try:
-            options, rest = self.parse_known_args(arguments)
+            options, unparsed = self.parse_known_args(arguments)
         except argparse.ArgumentError as error:
             self.error(f"{error.argument_name or ''} {error.message}".lstrip())
-        if rest and re.match("--?[A-Za-z_]", rest[0]):
-            raise ConfigurationError(_unknown(rest[0], self._option_string_actions))
-        if rest:
-            before = [
-                a for a in arguments[: arguments.index(rest[0])] if a.startswith("--")
+        if unparsed and re.match("--?[A-Za-z_]", unparsed[0]):
+            raise ConfigurationError(_unknown(unparsed[0], self._option_string_actions))
+        if unparsed:
+            arguments_before = arguments[: arguments.index(unparsed[0])]
+            previous_options = [
+                option for option in arguments_before if option.startswith("--")
             ]
-            last = before[-1].partition("=")[0] if before else ""
-            shown = (
-                "argument" if "api_key" in f"{last[-7:]} {rest[0]}" else repr(rest[0])
+            previous = (
+                previous_options[-1].partition("=")[0] if previous_options else ""
             )
-            after = f" after the value of {last}" if last else ""
+            may_be_key = "api_key" in f"{previous[-7:]} {unparsed[0]}"
+            argument = "argument" if may_be_key else repr(unparsed[0])
+            where = f" after the value of {previous}" if previous else ""
             raise ConfigurationError(
-                f"unexpected {shown}{after}; options start with --, see --help"
+                f"unexpected {argument}{where}; options start with --, see --help"
             )
         return options
 
@@ -176,9 +182,11 @@ class _Help(argparse.RawDescriptionHelpFormatter):
         groups: Any,
         prefix: str | None = None,
     ) -> None:
-        needed = [one for one in actions if one.required or not one.option_strings]
-        others = argparse.Action(["options"], "options", nargs=0)
-        super().add_usage(usage, [others, *needed], (), prefix)
+        needed_actions = [
+            action for action in actions if action.required or not action.option_strings
+        ]
+        all_options = argparse.Action(["options"], "options", nargs=0)
+        super().add_usage(usage, [all_options, *needed_actions], (), prefix)
 
     def _format_action_invocation(self, action: argparse.Action) -> str:
         names = ", ".join(action.option_strings)  # alone, where the metavar is empty
@@ -187,11 +195,11 @@ class _Help(argparse.RawDescriptionHelpFormatter):
         )
 
 
-def _unknown(argument: str, known: Iterable[str]) -> str:
+def _unknown(argument: str, known_options: Iterable[str]) -> str:
     name = argument.partition("=")[0]
     section, _, last = name.lstrip("-").rpartition(".")
     full_names: dict[str, list[str]] = {}  # by name without the section
-    for full in known:
+    for full in known_options:
         full_names.setdefault(full.lstrip("-").rpartition(".")[2], []).append(full)
     if last in full_names:
         close = [last]
@@ -203,7 +211,7 @@ def _unknown(argument: str, known: Iterable[str]) -> str:
     meant = ", ".join(full for short in close for full in full_names[short])
     if meant:
         return f"unknown option {name}; did you mean {meant}?"
-    help_option = "--help-all" if "--help-all" in known else "--help"
+    help_option = "--help-all" if "--help-all" in known_options else "--help"
     return f"unknown option {name}; see {help_option}"
 
 
@@ -330,5 +338,5 @@ def choices_of(setting: FieldInfo) -> list[str]:
 
 def types_of(annotation: Any) -> list[Any]:
     """Return the types in a union and the values of a Literal."""
-    inner = [kind for one in get_args(annotation) for kind in types_of(one)]
+    inner = [kind for member in get_args(annotation) for kind in types_of(member)]
     return [kind for kind in inner or [annotation] if kind is not NoneType]

@@ -208,8 +208,8 @@ async def graceful_shutdown(
             "Received %s: shutting down; send it again to exit immediately",
             signal.strsignal(number),
         )
-        for each in handled:
-            loop.remove_signal_handler(each)
+        for handled_signal in handled:
+            loop.remove_signal_handler(handled_signal)
         task.cancel()
 
     for number in handled:

@@ -38,12 +38,12 @@ MOST_BYTES = 2**26
 """Of a file that is read whole; the largest that the package writes has some megabytes."""
 
 
-def read_regular(path: Path, *, most: int = MOST_BYTES) -> bytes:
-    """Return the content of a regular file of at most `most` bytes; raises OSError for others."""
+def read_regular(path: Path, *, max_bytes: int = MOST_BYTES) -> bytes:
+    """Return a regular file of at most `max_bytes` bytes as bytes; raises OSError for others."""
     with open_regular(path) as file:
-        content = file.read(most + 1)
-    if len(content) > most:
-        raise OSError(0, f"it has more than {most:,} bytes")
+        content = file.read(max_bytes + 1)
+    if len(content) > max_bytes:
+        raise OSError(0, f"it has more than {max_bytes:,} bytes")
     return content
 
 

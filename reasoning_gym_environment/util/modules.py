@@ -53,7 +53,7 @@ def find_module(entry: str, setting: str) -> ModuleSource:
     processes of a run may lack. Raises ConfigurationError with the setting and what to write.
     """
     name = entry
-    shown = entry
+    shown_name = entry
     search_path = [place or str(Path.cwd()) for place in sys.path]
     if entry in ("__main__", "__mp_main__"):
         raise ConfigurationError(
@@ -74,18 +74,18 @@ def find_module(entry: str, setting: str) -> ModuleSource:
         while (root / "__init__.py").is_file():
             name = f"{root.name}.{name}"
             root = root.parent
-        shown = str(path)
+        shown_name = str(path)
         search_path = [str(root), *search_path]
     if not all(part.isidentifier() for part in name.split(".")):
         raise ConfigurationError(
             f"{setting} must be modules that Python can import, by name such as my_module or path "
             f"such as ./my_module.py, got {shorten(entry)}"
         )
-    if shown == name:
+    if shown_name == name:
         _require_importable(name, setting)
     return ModuleSource(
         name=name,
-        shown=shown,
+        shown=shown_name,
         search_path=search_path,
         folder=str(Path.cwd()),
     )

@@ -40,15 +40,15 @@ class AboveBars(logging.StreamHandler):  # type: ignore[type-arg]  # no paramete
                     )
                 self._line.set_description_str(record.getMessage())
                 return
-            shown = self.format(record)
+            line = self.format(record)
             if record.levelno == logging.WARNING:
-                warning = shown.partition(record.levelname)[2]
+                warning = line.partition(record.levelname)[2]
                 self._warnings[warning] += 1
                 if self._warnings[warning] > 1:
                     return
             if record.levelno >= logging.WARNING and "NO_COLOR" not in os.environ:
-                shown = f"\x1b[33m{shown}\x1b[0m"  # yellow
-            tqdm.write(shown, file=self.stream)
+                line = f"\x1b[33m{line}\x1b[0m"  # yellow
+            tqdm.write(line, file=self.stream)
         except (OSError, ValueError):
             self.handleError(record)
 

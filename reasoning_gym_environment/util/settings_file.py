@@ -70,7 +70,8 @@ def read_file(path: Path, sections: Sections) -> Given:
         )
     below = [(ENV, _mapping(content.get(ENV) or {}, path, ENV))]
     below += [
-        (SERVER, _mapping(one, path, f"a server below {SERVER}")) for one in servers
+        (SERVER, _mapping(server, path, f"a server below {SERVER}"))
+        for server in servers
     ]
     for section, settings in below:
         for name in settings:
@@ -84,8 +85,8 @@ def read_file(path: Path, sections: Sections) -> Given:
     env = dict(below[0][1])
     for name in env:
         extra: Any = sections[ENV].model_fields[name].json_schema_extra or {}
-        if extra.get("paths") and isinstance(given := env[name], str | list):
-            entries = given.split(",") if isinstance(given, str) else given
+        if extra.get("paths") and isinstance(paths := env[name], str | list):
+            entries = paths.split(",") if isinstance(paths, str) else paths
             env[name] = [named_in_file(path, entry) for entry in entries]
     return Given(
         env=env,
@@ -98,7 +99,12 @@ def read_file(path: Path, sections: Sections) -> Given:
 
 def _section_of(name: Any, sections: Sections) -> str | None:
     return next(
-        (each for each in (ENV, SERVER) if name in sections[each].model_fields), None
+        (
+            section
+            for section in (ENV, SERVER)
+            if name in sections[section].model_fields
+        ),
+        None,
     )
 
 
@@ -124,7 +130,7 @@ MOST_BYTES = 2**20
 
 def _load(path: Path) -> Any:
     try:
-        text = read_regular(path, most=MOST_BYTES).decode("utf-8")
+        text = read_regular(path, max_bytes=MOST_BYTES).decode("utf-8")
         return yaml.load(text, _Loader)
     except ConfigurationError as error:
         reason = f": {error}"
@@ -145,11 +151,11 @@ def _load(path: Path) -> Any:
     raise ConfigurationError(f"--config {path}{reason}")
 
 
-def _mapping(content: Any, path: Path, what: str) -> dict[str, Any]:
+def _mapping(content: Any, path: Path, subject: str) -> dict[str, Any]:
     if isinstance(content, dict):
         return content
     type_name = "nothing" if content is None else type(content).__name__
     raise ConfigurationError(
-        f"{path}: {what} must be settings as `name: value`, below `{ENV}:` or `{SERVER}:`, "
+        f"{path}: {subject} must be settings as `name: value`, below `{ENV}:` or `{SERVER}:`, "
         f"got {type_name}"
     )

@@ -12,7 +12,7 @@ from reasoning_gym_environment.storage.export import Item, is_test, prepare, rep
 def items(*asked: str) -> list[Item]:
     """Rows that name what was asked and are all different."""
     return [
-        Item(asked=what, identity=str(number), row={"asked": what})
+        Item(question_key=what, identity=str(number), row={"asked": what})
         for number, what in enumerate(asked)
     ]
 
@@ -51,7 +51,8 @@ def test_a_test_split_exists_only_on_request() -> None:
 
 def test_of_duplicates_the_first_is_kept() -> None:
     twins = [
-        Item(asked="a", identity="same", row={"number": number}) for number in range(3)
+        Item(question_key="a", identity="same", row={"number": number})
+        for number in range(3)
     ]
     assert prepare(twins, 0.0) == ({"train": [{"number": 0}]}, 2, 0)
 
@@ -68,7 +69,7 @@ def test_halves_of_surrogate_pairs_are_replaced_and_counted() -> None:
         "x": None,
     }
     assert repaired(row) == (whole, 2)
-    assert prepare([Item(asked="a", identity="i", row=row)], 0.5)[2] == 2
+    assert prepare([Item(question_key="a", identity="i", row=row)], 0.5)[2] == 2
 
 
 @given(st.text())

@@ -73,7 +73,7 @@ def test_a_pipe_or_a_huge_file_is_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="not a regular file"):
         read_regular(pipe)
     with pytest.raises(OSError, match="has more than 3 bytes"):
-        read_regular(Path(__file__), most=3)
+        read_regular(Path(__file__), max_bytes=3)
     assert read_record(pipe) is None
     with pytest.raises(ConfigurationError, match="can't be read: not a regular file"):
         read_file(pipe, sections())
