@@ -103,7 +103,7 @@ def _parse(where: str, groups: Sequence[StoredGroup]) -> _Conditions:
     words = []
     # A term ends at a space outside of quotes; a quote that nothing closes is a term of its own.
     for term in re.findall(r'(?:"[^"]*"|[^\s"])+|"', where):
-        name, colon, listed = term.partition(":")
+        name, colon, values_text = term.partition(":")
         field = name.lower() if name.lower() in FIELDS else name
         if not colon or not re.fullmatch("[a-z]+", field):
             words.append(term.strip('"'))
@@ -117,7 +117,7 @@ def _parse(where: str, groups: Sequence[StoredGroup]) -> _Conditions:
                 f"--where: unknown field {field!r}; {hint}, {quoted}"
             )
         # Nothing after the colon is an empty value, which fails with a message of its field.
-        values = re.findall(r'"[^"]*"|[^,"]+', listed) or [""]
+        values = re.findall(r'"[^"]*"|[^,"]+', values_text) or [""]
         for value in values:
             tests[field].append(_value_test(field, value.strip('"'), groups))
     return _Conditions(tests, " ".join(words).lower())
@@ -150,8 +150,8 @@ def _name_test(
     if field == "status":
         name = name.replace(" ", "_")  # as the page shows it
     if name not in names:
-        listed = f"the files have {', '.join(sorted(in_files)) or 'none'}"
-        hint = did_you_mean(name, sorted(names), otherwise=listed)
+        files_note = f"the files have {', '.join(sorted(in_files)) or 'none'}"
+        hint = did_you_mean(name, sorted(names), otherwise=files_note)
         raise ConfigurationError(f"--where: unknown {field} {name!r}; {hint}")
     return lambda value: bool(value == name)
 

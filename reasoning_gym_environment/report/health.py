@@ -143,8 +143,8 @@ class RunHealth:
             now: seconds since the epoch; None leaves out what is only true while a run goes.
         """
         changes = self.changes.flags() if trains else []
-        lasting_changes = [each for each in changes if each["until"] is None]
-        over_changes = [each for each in changes if each["until"] is not None]
+        lasting_changes = [change for change in changes if change["until"] is None]
+        over_changes = [change for change in changes if change["until"] is not None]
         over = [("past", change["text"]) for change in over_changes]
         findings = list(self._state(record, None if ended else now))
         findings += [("warning", change["text"]) for change in lasting_changes]
@@ -201,10 +201,10 @@ class RunHealth:
         # Before its first group, a run is as old as its start.
         last_group = self._last or seconds_of(record.started) or 0.0
         if now - updated > KILLED_SECONDS:
-            what = "The process was killed, or its disk stalls: nothing written about itself"
+            problem = "The process was killed, or its disk stalls: nothing written about itself"
             yield (
                 "error",
-                f"{what} for {lasting(now - updated)}, since {minute(updated)}",
+                f"{problem} for {lasting(now - updated)}, since {minute(updated)}",
             )
         elif now - last_group > GROUP_SECONDS:
             yield (
@@ -236,21 +236,26 @@ class RunHealth:
         truncated = sum(outcome.truncated for outcome in outcomes) / max(1, scored)
         is_flagged = any("truncated" in change["kinds"] for change in changes)
         if truncated >= TRUNCATED_SHARE and not is_flagged:
-            what = "are truncated at max_token_length"
-            yield "warning", f"{truncated:.0%} of the completions of {subject} {what}"
+            problem = "are truncated at max_token_length"
+            yield (
+                "warning",
+                f"{truncated:.0%} of the completions of {subject} {problem}",
+            )
         if trains:
             yield from self._signal_findings(subject)
 
     def _signal_findings(self, subject: str) -> Iterator[tuple[str, str]]:
-        for signal, what in (
+        for signal, outcome_text in (
             (Signal.ALL_SOLVED, "all solved"),
             (Signal.NONE_SOLVED, "all unsolved"),
         ):
             count = sum(outcome.signal is signal for outcome in self._outcomes)
             share = count / len(self._outcomes)
             if share >= NEARLY_ALL:
-                text = f"{share:.0%} of {subject} are {what}: little can be learned from them"
-                yield "warning", text
+                yield (
+                    "warning",
+                    f"{share:.0%} of {subject} are {outcome_text}: little can be learned from them",
+                )
 
 
 def _without_text(rollout: StoredRollout) -> tuple[str, str, Status]:

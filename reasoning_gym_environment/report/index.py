@@ -122,23 +122,25 @@ class GroupIndex:
             difficulty = groups["difficulty"][group]
             label = "default" if difficulty is None else f"{difficulty:g}"
             item = self._item(group)
-            for each in (ALL, label):
-                items[each][groups["problem"][group]] = item
+            for key in (ALL, label):
+                items[key][groups["problem"][group]] = item
         return dict(items)
 
     def _item(self, group: int) -> Item | None:
         """Return the means of a group; None without a scored rollout."""
-        own = range(self._first_rollouts[group], self._first_rollouts[group + 1])
+        rollouts = range(self._first_rollouts[group], self._first_rollouts[group + 1])
         columns = self._rollouts
-        scored = [each for each in own if columns["score"][each] is not None]
+        scored = [
+            rollout for rollout in rollouts if columns["score"][rollout] is not None
+        ]
         if not scored:
             return None
         return Item(
             task=self._names[self._groups["task"][group]],
             question=self._groups["question"][group],
             attempts=len(scored),
-            solved=fmean(columns["solved"][each] for each in scored),
-            score=fmean(columns["score"][each] for each in scored),
+            solved=fmean(columns["solved"][rollout] for rollout in scored),
+            score=fmean(columns["score"][rollout] for rollout in scored),
         )
 
     def set_record(self, record: RunRecord, folder: Path) -> None:

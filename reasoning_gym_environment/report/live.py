@@ -209,8 +209,8 @@ class LiveIndex:
     def batch(self, cursor: str = "") -> dict[str, Any]:
         """Return what came since a cursor; everything where it is empty or of another index."""
         with self._lock:
-            first = self._first_after(cursor)
-            batch = self._index.batch(first or 0)
+            first_number = self._first_after(cursor)
+            batch = self._index.batch(first_number or 0)
             batch["groups"].pop("at")
             self._add_health(batch["runs"], time.time())
             files = self._files.values()
@@ -220,7 +220,7 @@ class LiveIndex:
             return {
                 **batch,
                 "cursor": f"{self._generation}-{len(self)}",
-                "restart": first is None,
+                "restart": first_number is None,
                 "reading": 1 - unread / max(1, sum(file.size for file in files)),
                 "notes": self._notes(),
                 "ended": self.ended,

@@ -120,8 +120,8 @@ class LiveServer:
         async def follow() -> None:
             """Keep the index up to date; what can't be read is in its notes."""
             while True:
-                more = await asyncio.to_thread(self._live.update)
-                await asyncio.sleep(0.0 if more else self._live.look_seconds)
+                has_new = await asyncio.to_thread(self._live.update)
+                await asyncio.sleep(0.0 if has_new else self._live.look_seconds)
 
         self._following = asyncio.create_task(follow())
         return self

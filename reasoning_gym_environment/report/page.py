@@ -48,7 +48,9 @@ def write_report(paths: Sequence[Path], output: Path) -> list[dict[str, Any]]:
         f'id="index">{pack(index)}',
         *(f'class="chunk">{pack(chunk)}' for chunk in chunks),
     ]
-    data = "\n".join(f'<script type="text/plain" {each}</script>' for each in packed)
+    data = "\n".join(
+        f'<script type="text/plain" {attributes}</script>' for attributes in packed
+    )
     page = _page("file", data, connects="'none'")
     with replacing(output) as partial:
         partial.write_text(page, encoding="utf-8", errors="replace")
@@ -100,15 +102,15 @@ def embed(data: ReportData) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 
 def _held(
     data: ReportData,
-    shown: int,
+    shown_rollouts: int,
     longest: int,
     cut: int,
 ) -> Iterator[str]:
     total = sum(source.rollouts for source in data.sources)
-    if shown < total:
+    if shown_rollouts < total:
         yield (
-            f"This page holds the texts of {shown:,} of {total:,} rollouts, in groups at equal "
-            "distances; its figures cover all."
+            f"This page holds the texts of {shown_rollouts:,} of {total:,} rollouts, in groups at "
+            "equal distances; its figures cover all."
         )
     if cut:
         yield f"{cut:,} texts longer than {longest:,} characters are cut in the middle."
@@ -119,24 +121,28 @@ def _held(
         )
 
 
-def thin_out(groups: Sequence[StoredGroup], most: int = 10_000) -> list[StoredGroup]:
-    """Return groups at equal distances with about `most` rollouts at most."""
+def thin_out(
+    groups: Sequence[StoredGroup], max_rollouts: int = 10_000
+) -> list[StoredGroup]:
+    """Return groups at equal distances with about `max_rollouts` at most."""
     rollouts = sum(len(group.rollouts) for group in groups)
-    kept = len(groups) if rollouts <= most else max(1, len(groups) * most // rollouts)
+    kept = len(groups)
+    if rollouts > max_rollouts:
+        kept = max(1, len(groups) * max_rollouts // rollouts)
     return [groups[number * len(groups) // kept] for number in range(kept)]
 
 
-def fitting_length(lengths: Sequence[int], most: int = 40_000_000) -> int:
-    """Return the length to which texts are cut, so that all have at most `most` characters.
+def fitting_length(lengths: Sequence[int], max_characters: int = 40_000_000) -> int:
+    """Return the length to which texts are cut, so that all have `max_characters` at most.
 
     The default keeps a page below about 20 MB.
 
     Example:
-        >>> fitting_length([10, 400_000, 400_000], most=100_000)
+        >>> fitting_length([10, 400_000, 400_000], max_characters=100_000)
         25000
     """
     longest = 50_000
-    while sum(min(length, longest) for length in lengths) > most:
+    while sum(min(length, longest) for length in lengths) > max_characters:
         longest //= 2
     return longest
 
@@ -168,9 +174,9 @@ def row_of(group: StoredGroup, longest: int) -> dict[str, Any]:
 def finite(value: Any) -> Any:
     """Return JSON in which numbers that only Python's JSON holds, such as NaN, are texts."""
     if isinstance(value, Mapping):
-        return {key: finite(each) for key, each in value.items()}
+        return {key: finite(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [finite(each) for each in value]
+        return [finite(inner) for inner in value]
     return (
         str(value) if isinstance(value, float) and not math.isfinite(value) else value
     )

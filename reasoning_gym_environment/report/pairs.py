@@ -22,10 +22,10 @@ def compare_pair(index: GroupIndex, before: str, after: str) -> dict[str, Any]:
     Returns:
         `by_difficulty`, with "" for all together; without any, `refused` says why.
     """
-    one = index.runs[before]
-    other = index.runs[after]
+    run_before = index.runs[before]
+    run_after = index.runs[after]
     pair: dict[str, Any] = {"before": before, "after": after, "by_difficulty": {}}
-    if one.rules != other.rules:
+    if run_before.rules != run_after.rules:
         return {**pair, "refused": OTHER_RULES}
     items_after = index.items(after)
     for label, items in index.items(before).items():
@@ -38,8 +38,8 @@ def compare_pair(index: GroupIndex, before: str, after: str) -> dict[str, Any]:
 
 
 def _to_json(comparison: Comparison) -> dict[str, Any]:
-    said = f"{comparison.verdict.capitalize()}. {comparison.excluded}"
-    return {**comparison.to_json(), "said": said}
+    sentence = f"{comparison.verdict.capitalize()}. {comparison.excluded}"
+    return {**comparison.to_json(), "said": sentence}
 
 
 def embedded_pairs(index: GroupIndex) -> list[dict[str, Any]]:
@@ -48,6 +48,6 @@ def embedded_pairs(index: GroupIndex) -> list[dict[str, Any]]:
     evaluations.sort(key=lambda run: run.to_json()["step"] or 0)
     chosen = evaluations[:1] + evaluations[1:][1 - EMBEDDED :]
     return [
-        compare_pair(index, one.key, other.key)
-        for one, other in combinations(chosen, 2)
+        compare_pair(index, earlier.key, later.key)
+        for earlier, later in combinations(chosen, 2)
     ]

@@ -205,13 +205,15 @@ def test_a_text_is_cut_in_the_middle_alone(text: str, longest: int) -> None:
 
 @given(lengths=st.lists(st.integers(0, 10**6), max_size=50))
 def test_cut_texts_fit_together(lengths: list[int]) -> None:
-    longest = fitting_length(lengths, most=100_000)
+    longest = fitting_length(lengths, max_characters=100_000)
     assert sum(min(length, longest) for length in lengths) <= 100_000
 
 
 def test_too_many_rollouts_are_thinned_out_evenly(tmp_path: Path) -> None:
     rows = [row([1.0, 0.0], number=number) for number in range(20)]
-    kept = thin_out(list(read_report_data([write(tmp_path, rows)]).groups), most=10)
+    kept = thin_out(
+        list(read_report_data([write(tmp_path, rows)]).groups), max_rollouts=10
+    )
     assert [group.recipe.seed // 2 for group in kept] == [0, 4, 8, 12, 16]
 
 
