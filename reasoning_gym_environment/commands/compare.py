@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,12 +35,7 @@ def main(arguments: Sequence[str]) -> int:
     left_out = 0
     if options.without_faulty_items:
         faulty = {s.item_key for s in (*before.samples, *after.samples) if s.is_faulty}
-        before, after = (
-            replace(
-                one, samples=tuple(s for s in one.samples if s.item_key not in faulty)
-            )
-            for one in (before, after)
-        )
+        before, after = (_without(results, faulty) for results in (before, after))
         left_out = len(faulty)
     comparison = compare(before.samples, after.samples)
     if comparison is None:
@@ -64,20 +59,26 @@ def main(arguments: Sequence[str]) -> int:
         print(json.dumps({**about, **comparison.to_json()}, indent=2))
         return 0
     lines = [
-        f"{name}: {shown(one)} -> {shown(other)}"
-        for name, (one, other) in settings.items()
+        f"{name}: {shown(value_before)} -> {shown(value_after)}"
+        for name, (value_before, value_after) in settings.items()
     ]
     if versions["before"] != versions["after"]:
-        one, other = (", ".join(packages) for packages in versions.values())
+        packages_before, packages_after = map(", ".join, versions.values())
         lines.append(
-            f"The items were made with {LIBRARY} {one} before and {other} after: items whose "
-            "question differs are excluded, answers and verdicts may differ"
+            f"The items were made with {LIBRARY} {packages_before} before and {packages_after} "
+            "after: items whose question differs are excluded, answers and verdicts may differ"
         )
     if options.without_faulty_items:
         lines.append(f"{left_out} faulty items left out")
-    told = f"{table(lines)}\n{comparison_table(comparison)}"
-    print(escape_control_characters(told.lstrip("\n")))
+    text = f"{table(lines)}\n{comparison_table(comparison)}"
+    print(escape_control_characters(text.lstrip("\n")))
     return 0
+
+
+def _without(results: EvaluationResults, items: Collection[str]) -> EvaluationResults:
+    """Return results without the samples of some items, named by their keys."""
+    samples = tuple(s for s in results.samples if s.item_key not in items)
+    return replace(results, samples=samples)
 
 
 def require_comparable(before: EvaluationResults, after: EvaluationResults) -> None:
@@ -87,19 +88,22 @@ def require_comparable(before: EvaluationResults, after: EvaluationResults) -> N
         for results in (before, after)
     ]
     if rules[0] != rules[1]:
-        one, other = (
+        solved_before, solved_after = (
             "right answers" if rule is None else f"scores from {shown(rule)} on"
             for rule in rules
         )
         raise FixableError(
-            f"{before.path} counts {one} as solved, {after.path} {other}: `rescore` one of them, "
-            "and compare with what it writes"
+            f"{before.path} counts {solved_before} as solved, {after.path} {solved_after}: "
+            "`rescore` one of them, and compare with what it writes"
         )
     suites = [results.settings.get("suite") for results in (before, after)]
     if suites[0] != suites[1]:
-        one, other = ("no suite" if suite is None else shown(suite) for suite in suites)
+        suite_before, suite_after = (
+            "no suite" if suite is None else shown(suite) for suite in suites
+        )
         raise FixableError(
-            f"{before.path} was made on {one}, {after.path} on {other}: evaluate both on one suite"
+            f"{before.path} was made on {suite_before}, {after.path} on {suite_after}: evaluate "
+            "both on one suite"
         )
 
 

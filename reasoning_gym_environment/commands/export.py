@@ -79,14 +79,14 @@ def main(arguments: Sequence[str]) -> int:
     for name, rows in splits.items():
         print(f"{len(rows)} rows for {name} in {paths[name]}")
     print(f"from {len(groups)} groups")
-    for count, what in (
+    for count, note in (
         (duplicates, "duplicates skipped"),
         (sum(torn for _, torn in contents), "torn lines skipped"),
         (broken, "broken characters replaced by U+FFFD"),
         (of_evaluations, "groups are evaluation items: do not train on them"),
     ):
         if count:
-            print(f"{count} {what}")
+            print(f"{count} {note}")
     return 0
 
 

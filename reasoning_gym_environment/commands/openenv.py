@@ -113,6 +113,13 @@ def build_parser() -> Parser:
         default=1,
         metavar="N",
     )
-    others = ("include_tasks", "seed", "answer_tolerance", "skip_faulty_items")
-    add_settings(parser, *TaskOptions.model_fields, *others, "require_containment")
+    environment_options = (
+        "include_tasks",
+        "seed",
+        "answer_tolerance",
+        "skip_faulty_items",
+    )
+    add_settings(
+        parser, *TaskOptions.model_fields, *environment_options, "require_containment"
+    )
     return parser

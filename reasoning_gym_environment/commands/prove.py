@@ -135,17 +135,22 @@ def _check_lines(
 ) -> Iterator[Sequence[str]]:
     """Yield a check's verdict, and below it all that was found, with examples."""
     verdict = check.verdict.replace("_", " ")
-    news = [one for one in findings if one.check == name and not one.explanation]
-    found = summaries(sorted(news, key=lambda one: one.verdict != check.verdict))
-    [(reason, example), *others] = found or [(check.reason, check.example)]
+    news = [
+        finding
+        for finding in findings
+        if finding.check == name and not finding.explanation
+    ]
+    news.sort(key=lambda finding: finding.verdict != check.verdict)
+    lines = summaries(news)
+    [(reason, example), *further_lines] = lines or [(check.reason, check.example)]
     if check.verdict == "not_tried":
-        others = found
+        further_lines = lines
         reason = check.reason
         example = ""
     yield [f"  {name.replace('_', ' ')}", verdict, reason]
     below = [f"  {example}"]
-    for other_reason, other_example in others:
-        below += [other_reason, f"  {other_example}"]
+    for further_reason, further_example in further_lines:
+        below += [further_reason, f"  {further_example}"]
     for text in below:
         if text.strip():
             yield ["", "", text]
@@ -199,5 +204,5 @@ def rows_json(checked: CheckedRows) -> dict[str, Any]:
     return {
         "rows": checked.rows,
         "findings": [finding._asdict() for finding in checked.findings],
-        "not_checked": [one._asdict() for one in checked.unchecked],
+        "not_checked": [row._asdict() for row in checked.unchecked],
     }

@@ -90,10 +90,10 @@ async def rescore_files(
     """Score all files again, and write each as soon as it is done; return also categories."""
     results = {}
     async with TaskPool(settings, Counter()) as pool:
-        for path, given in stored.items():
-            logger.info("Rescoring %d groups of %s", len(given), path)
+        for path, stored_groups in stored.items():
+            logger.info("Rescoring %d groups of %s", len(stored_groups), path)
             done = await rescore(
-                given, pool, scoring, concurrency=2 * settings.processes
+                stored_groups, pool, scoring, concurrency=2 * settings.processes
             )
             groups = written_groups(done, leave_out=leave_out)
             write_whole(rescored_path(path), "".join(group.line() for group in groups))

@@ -32,9 +32,9 @@ def main(arguments: Sequence[str]) -> int:
                 encoding = sys.stdout.encoding or "utf-8"
                 print(text.encode(encoding, "backslashreplace").decode(encoding))
     sys.stdout.flush()  # the count comes last
-    shown = min(matching, options.limit or matching)
-    more = "" if shown == matching else "; --limit 0 shows all"
-    print(f"{shown} of {matching} matching rollouts{more}", file=sys.stderr)
+    printed = min(matching, options.limit or matching)
+    hint = "" if printed == matching else "; --limit 0 shows all"
+    print(f"{printed} of {matching} matching rollouts{hint}", file=sys.stderr)
     training = [group for group in groups if not group.is_sample]
     if training:
         print(f"The files hold {coverage(training)}", file=sys.stderr)

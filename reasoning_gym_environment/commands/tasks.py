@@ -127,10 +127,10 @@ async def _levels(pool: TaskPool, task: str, ladder: TaskLadder) -> str:
             question = (await pool.generate(recipe)).question
         except GenerationError as error:
             question = f"(generation failed: {error})"
-        shown = ", ".join(
+        changed_parameters = ", ".join(
             f"{name}={json.dumps(value)}" for name, value in parameters.items()
         )
         difficulty = level / max(1, len(levels) - 1)
-        title = f"level {level}  difficulty {difficulty:.2f}  {shown or 'the default'}"
+        title = f"level {level}  difficulty {difficulty:.2f}  {changed_parameters or 'the default'}"
         parts.append(f"{title}\n{indent(question, '    ')}")
     return table("\n\n".join(parts).splitlines())
