@@ -198,9 +198,9 @@ class Learner:
 
     def after_group(self, task: str, *, mixed: bool) -> None:
         """Gain ability from a group with signal; lose a little in all other tasks."""
-        for other, gained in self._gained.items():
-            if other != task:
-                self._gained[other] = max(0.0, gained - self._loss)
+        for other_task, gained in self._gained.items():
+            if other_task != task:
+                self._gained[other_task] = max(0.0, gained - self._loss)
         self._gained[task] += self._gain * mixed
 
     def improve(self, ability: float) -> None:

@@ -86,7 +86,10 @@ class PolicyServer:
     def _chat_reply(
         self, body: dict[str, Any], generations: Sequence[Generation]
     ) -> dict[str, Any]:
-        messages = [{"role": "assistant", "content": one.text} for one in generations]
+        messages = [
+            {"role": "assistant", "content": generation.text}
+            for generation in generations
+        ]
         choices = [{"message": message} for message in messages]
         return _openai_reply("chat.completion", body["model"], choices, generations)
 

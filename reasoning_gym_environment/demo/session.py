@@ -244,7 +244,7 @@ def _lines(report: DemoReport, log: Path) -> Iterator[Sequence[str]]:
         return abs(at["difficulty"] - 0.5) if at["height"] > 1 else 0.0
 
     details = stats["task_details"].items()
-    for task, at in sorted(details, key=lambda one: -distance(one[1]))[:6]:
+    for task, at in sorted(details, key=lambda detail: -distance(detail[1]))[:6]:
         yield (
             f"  {task:26} from level {(at['height'] - 1) / 2:4.1f} to {at['level']:4.1f} "
             f"of {at['height'] - 1}, in {at['groups']} groups"
@@ -252,11 +252,13 @@ def _lines(report: DemoReport, log: Path) -> Iterator[Sequence[str]]:
     yield ""
     yield ["", "solved", "", "rollouts", "groups with signal"]
     for name, count in means.counts().items():
-        kind, _, rest = name.partition("/")
-        category, _, what = rest.partition("/")
-        if (kind, what) in (("category", "solved"), ("solved", "")):
+        kind, _, scope_name = name.partition("/")
+        category, _, measure = scope_name.partition("/")
+        if (kind, measure) in (("category", "solved"), ("solved", "")):
             title, scope = (
-                (f"  {category}", f"category/{category}/") if rest else ("all", "")
+                (f"  {category}", f"category/{category}/")
+                if scope_name
+                else ("all", "")
             )
             bar = "#" * round(means[name].value * 20)
             signal = means[f"{scope}groups/{Signal.MIXED.value}"]

@@ -56,7 +56,8 @@ def check_group(group: Mapping[str, Any], max_token_len: int) -> int:
         if len(ids) >= max_token_len:
             raise MalformedGroupError(f"a row has {len(ids)} tokens of {max_token_len}")
         if any(
-            each not in (-100, token) for token, each in zip(ids, mask, strict=True)
+            mask_value not in (-100, token)
+            for token, mask_value in zip(ids, mask, strict=True)
         ):
             raise MalformedGroupError("a mask is neither -100 nor its token")
     return len(tokens)
@@ -169,11 +170,11 @@ async def run_alone(trainer: Trainer, *, seconds: float) -> None:
         UnreachableError: the API server does not answer.
         ConfigurationError: the URL is malformed.
     """
-    what = "the Atropos API"
+    subject = "the Atropos API"
     hint = "start it with `run-api`"
     await require_reachable(
         [trainer.api_url],
-        what=what,
+        what=subject,
         hint=hint,
         seconds=0.0,
     )
@@ -188,7 +189,7 @@ async def run_alone(trainer: Trainer, *, seconds: float) -> None:
             running.result()
     except aiohttp.ClientError as error:
         raise UnreachableError(
-            f"{what} at {trainer.api_url} stopped answering: {hint}"
+            f"{subject} at {trainer.api_url} stopped answering: {hint}"
         ) from error
     finally:
         line.close()

@@ -202,19 +202,19 @@ class ReasoningGymEnvironment(
         )
         return ReasoningGymObservation(question=problem.question, reward=0.0)
 
-    def _open_dataset(self, given: _Reset) -> Iterator[Recipe]:
+    def _open_dataset(self, options: _Reset) -> Iterator[Recipe]:
         """Yield the items of the library's dataset of a name, in its order, again and again."""
-        name = given.dataset_name or ""
-        seed = given.seed
-        if seed is None or given.size is None:
+        name = options.dataset_name or ""
+        seed = options.seed
+        if seed is None or options.size is None:
             raise ConfigurationError(
                 f"seed and size must be given with dataset_name {name!r}"
             )
-        indices = itertools.cycle(range(given.size))
+        indices = itertools.cycle(range(options.size))
         if name != "composite":
-            first = self._template(name, given.level, given.dataset_config or {})
-            return (replace(first, seed=seed + index) for index in indices)
-        specs = given.dataset_specs
+            template = self._template(name, options.level, options.dataset_config or {})
+            return (replace(template, seed=seed + index) for index in indices)
+        specs = options.dataset_specs
         if not specs:
             raise ConfigurationError(
                 "dataset_specs must be given with dataset_name 'composite': a list of datasets"

@@ -82,12 +82,12 @@ class ReasoningGymTask(vf.Task[ReasoningGymData]):
         Raises:
             RuntimeError: the reply is unscored; verifiers then counts an error, not a 0.
         """
-        asked = self.data
+        data = self.data
         score = await asyncio.to_thread(
             score_by_recipe,
-            asked.recipe,
+            data.recipe,
             trace.last_reply,
-            curriculum_url=asked.curriculum_url,
+            curriculum_url=data.curriculum_url,
         )
         trace.record_metrics(
             {status.value: float(status is score.status) for status in Status}
