@@ -486,7 +486,7 @@ class ReasoningGymEnv(BaseEnv):
     async def evaluate(self, *args: Any, **kwargs: Any) -> None:
         """Run the fixed evaluation set and write its metrics and samples."""
         if self.serving:
-            self.inference.retry_seconds["eval"] = self.outage_seconds
+            self.inference.retry_evaluation_for(self.outage_seconds)
         try:
             await self.evaluation.run(
                 step=self.trainer_step,

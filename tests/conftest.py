@@ -24,6 +24,7 @@ import reasoning_gym_environment
 from reasoning_gym_environment.records import Problem, Recipe
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
 from reasoning_gym_environment.tasks.facts import known_categories
+from reasoning_gym_environment.util.log_throttle import THROTTLE
 
 # Property tests state no times: a slow machine is no failure.
 settings.register_profile(
@@ -109,6 +110,12 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
         return (yield)
     finally:
         _unmarked = None
+
+
+@pytest.fixture(autouse=True)
+def _unthrottled() -> None:
+    """Let each test log what another one has logged a moment ago."""
+    THROTTLE.reset()
 
 
 @pytest.fixture(scope="session")

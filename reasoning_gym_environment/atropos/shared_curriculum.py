@@ -21,9 +21,11 @@ from ..records import GroupResult, Problem, Recipe, recipe_key
 from ..service.client import RewardClient, ServiceUnavailableError, split_stream_url
 from ..settings import EnvironmentSettings
 from ..tasks.recipes import read_recipe
+from ..util.log_throttle import THROTTLE, throttled
 from ..util.outages import Outage, UnreachableError
 
 logger = logging.getLogger(__name__)
+logger.addFilter(THROTTLE)
 
 BATCH = 8
 """Problems of one request."""
@@ -123,12 +125,12 @@ class SharedCurriculum:
     def _record_failure(self, error: Exception) -> None:
         self._retry_at = time.monotonic() + self._pause
         self._outage.record_failure()
-        if self._outage.should_log:
-            logger.warning(
-                "The shared curriculum at %s fails, using this replica's own: %s",
-                self._url,
-                error,
-            )
+        logger.warning(
+            "The shared curriculum at %s fails, using this replica's own: %s",
+            self._url,
+            error,
+            extra=throttled(self._outage.episode),
+        )
 
     def withdraw(self, recipe: Recipe) -> None:
         """Tell the stream that a problem can't be asked here."""

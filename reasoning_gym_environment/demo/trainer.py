@@ -21,7 +21,8 @@ from typing import Any
 
 import aiohttp
 
-from ..util.outages import Retry, UnreachableError, require_reachable
+from ..util.outages import UnreachableError, require_reachable
+from ..util.retries import Retry, RetryPolicy
 
 ENDLESS = 1_000_000
 """Steps to train; the clock or the user ends it."""
@@ -237,7 +238,7 @@ class ApiServer:
         await self._stop()
 
     async def _wait_until_ready(self) -> None:
-        retry = Retry(60.0, pauses=0.1)
+        retry = Retry(RetryPolicy(seconds=60.0, first_pause=0.1))
         async with aiohttp.ClientSession() as session:
             while True:
                 try:

@@ -35,7 +35,7 @@ from ..rollouts.answer_check import GROUPS, AnswerCheck, excerpt
 from ..sandbox.pool import Generate
 from ..scoring.grading import Verifier, grade
 from ..storage.rows import StoredGroup, stable_json
-from ..util.outages import LogThrottle
+from ..util.log_throttle import THROTTLE, throttled
 from ..util.progress import with_progress
 from ..util.values import group_by, table
 from .evaluation_settings import EvaluationSettings
@@ -49,6 +49,7 @@ from .store import EvaluationStore, locked, next_free_folder
 from .tables import evaluation_table, headline
 
 logger = logging.getLogger(__name__)
+logger.addFilter(THROTTLE)
 
 
 MAX_REFUSED = 5
@@ -98,7 +99,6 @@ class Evaluation:
         self._wrong: list[StoredGroup] = []
         self._reasons: Counter[str] = Counter()
         self._resumable = True
-        self._failures = LogThrottle()
         self._refused = 0
 
     def prepare(
@@ -233,7 +233,6 @@ class Evaluation:
         finished = len(items) - len(missing)
         message = "Evaluating %d items, %d already finished; after an interruption, %s"
         logger.info(message, len(items), finished, self._hint())
-        self._failures = LogThrottle()
         self._refused = 0
         groups = self.settings.max_eval_workers // self.settings.eval_attempts
         slots = asyncio.Semaphore(max(1, groups))
@@ -300,9 +299,9 @@ class Evaluation:
 
     def _record_failure(self, task: str, error: InferenceError) -> None:
         self._counts["evaluation/failed_requests"] += 1
-        self._failures.record_failure()
-        if self._failures.should_log:
-            logger.warning("Evaluation of %s: %s", task, error)
+        logger.warning(
+            "Evaluation of %s: %s", task, error, extra=throttled(self.folder)
+        )
         self._refused = 0 if error.is_transient else self._refused + 1
         if self._refused >= MAX_REFUSED:
             raise InferenceError(

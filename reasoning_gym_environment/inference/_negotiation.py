@@ -17,7 +17,9 @@ from dataclasses import dataclass, replace
 import aiohttp
 
 from ..errors import ConfigurationError
-from ..util.outages import LogThrottle, Retry, UnreachableError, logging_wait
+from ..util.log_throttle import THROTTLE, throttled
+from ..util.outages import UnreachableError, logging_wait
+from ..util.retries import Retry, RetryPolicy
 from .dialects import (
     ChatText,
     Dialect,
@@ -30,6 +32,7 @@ from .errors import SEPARATE_THOUGHT, ReplyError, describe, hint_for, is_transie
 from .servers import PROBE_SECONDS, ServerClient
 
 logger = logging.getLogger(__name__)
+logger.addFilter(THROTTLE)
 
 PROBE_TEXT = "Sort 3, 14 and 159: x = [3, 14, 159]\n\té 日本 🎉 <think></think>"
 """A text that tokenizers encode differently: digits, white space, accents, emoji, tags."""
@@ -111,8 +114,7 @@ async def negotiate(
     text is requested of all. Raises ConfigurationError if one doesn't meet the requirements, and
     UnreachableError if none answers in time.
     """
-    retry = Retry(seconds)
-    throttle = LogThrottle(interval=10.0)
+    retry = Retry(RetryPolicy(seconds=seconds))
     # Of several servers, one may work while another limits the rate.
     patience = seconds if len(servers) > 1 else math.inf
     while True:
@@ -125,10 +127,13 @@ async def negotiate(
         outage = f"no answer from {'; '.join(failures)}"
         if len(failures) < len(results):
             break
-        throttle.record_failure()
-        if throttle.should_log and retry.left > 0:
+        seconds_left = retry.seconds_left
+        if seconds_left > 0:
             logger.warning(
-                "The start waits: %s; trying for another %.0f s", outage, retry.left
+                "The start waits: %s; trying for another %.0f s",
+                outage,
+                seconds_left,
+                extra=throttled(interval=10.0),
             )
         if not await retry.wait():
             raise UnreachableError(
@@ -159,19 +164,15 @@ async def _probe_or_explain(
     server: ServerClient, requirements: Requirements, patience: float
 ) -> Capabilities | str:
     """Return the server's capabilities, or describe a transient failure."""
-    limit = server.rate_limit
-    usual = server.rate_limit.patience
-    limit.patience = min(usual, patience)
     try:
-        return await probe(server, requirements)
+        with server.rate_limit.waiting_at_most(patience):
+            return await probe(server, requirements)
     except asyncio.TimeoutError:
         why = f"silent for {PROBE_SECONDS:g} s"
     except aiohttp.ClientResponseError as error:
         why = f"status {error.status}: {error.message}"
     except (aiohttp.ClientError, OSError, UnreachableError) as error:
         why = describe(error)
-    finally:
-        limit.patience = usual
     return f"the inference server at {server.config.base_url} ({why})"
 
 

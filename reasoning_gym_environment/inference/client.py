@@ -29,7 +29,7 @@ from .dialects import (
     TokenSample,
 )
 from .errors import NO_ROOM, SEPARATE_THOUGHT, InferenceError, describe, is_transient
-from .failover import Failover, T
+from .failover import THREE_ROUNDS, Failover, FailoverPolicy, T
 from .prompts import (
     PROBE_QUESTION,
     Prompt,
@@ -62,7 +62,6 @@ class InferenceClient:
 
     Attributes:
         failover: chooses the server of each request.
-        retry_seconds: by split, how long failing requests are retried; at least three times.
     """
 
     def __init__(
@@ -86,7 +85,7 @@ class InferenceClient:
         self._texts = TextCheck()
         self._decoding = asyncio.Lock()  # one group per iteration of the event loop
         self.failover = Failover(servers)
-        self.retry_seconds: dict[str, float] = {}
+        self._policies: dict[str, FailoverPolicy] = {}  # by split
         self._prompts: dict[str, Prompt] = {}
         self._prompt_bytes = 0
         self._prompts_change = threading.Lock()
@@ -126,8 +125,12 @@ class InferenceClient:
 
     def give_up_after(self, seconds: float) -> None:
         """Retry failing requests until none has succeeded for that long; then fail all."""
-        self.failover.outage_timeout = seconds
-        self.retry_seconds = {"train": seconds, "eval": seconds}
+        policy = FailoverPolicy.retrying_for(seconds, outage_timeout=seconds)
+        self._policies = {"train": policy, "eval": policy}
+
+    def retry_evaluation_for(self, seconds: float) -> None:
+        """Retry failing requests of evaluations for that long, and others as before."""
+        self._policies["eval"] = FailoverPolicy.retrying_for(seconds)
 
     async def close(self) -> None:
         """Close the connections to the servers."""
@@ -316,15 +319,14 @@ class InferenceClient:
         self, ask: Callable[..., Coroutine[None, None, list[T]]], n: int, split: str
     ) -> list[T]:
         """Return the `n` results of concurrent requests; request missing ones again."""
-
-        seconds = self.retry_seconds.get(split, 0.0)
+        policy = self._policies.get(split, THREE_ROUNDS)
 
         async def part(size: int) -> list[T]:
             results = list[T]()
             empty_replies = 0
             while len(results) < size and empty_replies < MAX_EMPTY_REPLIES:
                 rest = functools.partial(ask, n=size - len(results))
-                reply = await self.failover.send(rest, split, retry_seconds=seconds)
+                reply = await self.failover.send(rest, split, policy)
                 results += reply
                 if not reply:
                     empty_replies += 1

@@ -13,25 +13,56 @@ import logging
 import math
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from ..util.outages import LogThrottle, Outage, UnreachableError, backoff
+from ..util.log_throttle import LOG_INTERVAL, THROTTLE, throttled
+from ..util.outages import Outage, UnreachableError
+from ..util.retries import Retry, RetryPolicy
 from .errors import HangingError, RequestTimeoutError, describe, is_transient
 from .rate_limit import is_rate_limited
 from .servers import ServerClient
 
 logger = logging.getLogger(__name__)
+logger.addFilter(THROTTLE)
 
 T = TypeVar("T")
 
-ROUNDS = 3
-"""How often a request is sent to all servers; more only while `retry_seconds` last."""
+ROUNDS = RetryPolicy(
+    attempts=3, first_pause=1.0, growth=2.0, longest_pause=10.0, jitter=True
+)
+"""How often a request is sent to all servers: three rounds bridge a failure of seconds."""
 
 COOLING_SECONDS = 30.0
 """How long a server that has failed comes last."""
 
-LONG_WAIT = 60.0
-"""Seconds after which a waiting request is logged, and between two such lines."""
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FailoverPolicy:
+    """When a request is given up that all servers fail.
+
+    Attributes:
+        rounds: how often and for how long it is sent to all of them. Its seconds count from the
+            request's start, or from the first of nothing but failures.
+        outage_timeout: seconds of nothing but failures after which a request also no longer waits
+            for a silent server.
+    """
+
+    rounds: RetryPolicy = ROUNDS
+    outage_timeout: float = math.inf
+
+    @classmethod
+    def retrying_for(
+        cls, seconds: float, *, outage_timeout: float = math.inf
+    ) -> FailoverPolicy:
+        """Return the policy of further rounds until so many seconds have passed."""
+        return cls(
+            rounds=replace(ROUNDS, seconds=seconds), outage_timeout=outage_timeout
+        )
+
+
+THREE_ROUNDS = FailoverPolicy()
+"""The policy unless the caller gives another."""
 
 
 class HangDetector:
@@ -60,7 +91,6 @@ class HangDetector:
         self._last_check = -math.inf
         name = f"The inference server at {server.config.base_url}"
         self._outage = Outage(clock, server=name, unit="requests given up")
-        self._long_waits = LogThrottle(clock, interval=LONG_WAIT)
 
     async def reply(self, request: asyncio.Future[T], check: Callable[[], None]) -> T:
         """Await the reply to a request; raise HangingError if it is abandoned.
@@ -76,7 +106,7 @@ class HangDetector:
                     break
                 check()
                 age = self._clock() - started
-                self._log_long_waits(age)
+                self._log_long_waits(started)
                 self._raise_if_hanging(age)
             answer = request.result()
         finally:
@@ -95,16 +125,18 @@ class HangDetector:
         """Return the seconds since the last sign of life, or since the oldest waiting request."""
         return self._clock() - max(self._last_sign, min(self._started.values()))
 
-    def _log_long_waits(self, age: float) -> None:
-        """Log once a minute which requests of a live server wait how long."""
-        if age < LONG_WAIT or self.is_silent:
-            return
-        self._long_waits.record_failure()
-        if not self._long_waits.should_log:
-            return
+    def _log_long_waits(self, started: float) -> None:
+        """Log once a minute which requests of a live server wait how long.
+
+        Args:
+            started: of the request that asks. The oldest one's line is that of all.
+        """
         now = self._clock()
+        is_oldest = started == min(self._started.values())
+        if not is_oldest or now - started < LOG_INTERVAL or self.is_silent:
+            return
         ages = [now - started for started in self._started.values()]
-        longest = sorted((age for age in ages if age >= LONG_WAIT), reverse=True)
+        longest = sorted((age for age in ages if age >= LOG_INTERVAL), reverse=True)
         shown = ", ".join(f"{age:.0f}" for age in longest[:8])
         logger.info(
             "%d of %d requests to %s wait for more than a minute: %s s%s; each ends at "
@@ -115,6 +147,7 @@ class HangDetector:
             shown,
             ", …" if len(longest) > 8 else "",
             self._server.config.timeout,
+            extra=throttled(self._server.config.base_url),
         )
 
     async def _check_alive(self) -> None:
@@ -159,7 +192,6 @@ class Backend:
         self.in_flight = 0
         self._clock = clock
         self._failed_at: float | None = None
-        self._throttle = LogThrottle(clock)
 
     @property
     def is_cooling(self) -> bool:
@@ -182,14 +214,13 @@ class Backend:
             others: whether there are other servers to try.
         """
         self._failed_at = self._clock()
-        self._throttle.record_failure()
-        if self._throttle.should_log:
-            logger.warning(
-                "The inference server at %s fails%s: %s",
-                self.server.config.base_url,
-                ", trying others" if others else "",
-                describe(error),
-            )
+        logger.warning(
+            "The inference server at %s fails%s: %s",
+            self.server.config.base_url,
+            ", trying others" if others else "",
+            describe(error),
+            extra=throttled(self.server.config.base_url),
+        )
 
     async def send(
         self,
@@ -216,8 +247,6 @@ class Failover:
     A server that failed comes last for a while; then a single request tries it again.
 
     Attributes:
-        outage_timeout: seconds of nothing but failures after which requests to a silent server
-            fail as well, and retries end.
         backends: one per server.
     """
 
@@ -226,7 +255,6 @@ class Failover:
         servers: Sequence[ServerClient],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.outage_timeout = math.inf
         self.backends = [Backend(server, clock) for server in servers]
         self._clock = clock
         self._outage = Outage(clock)
@@ -236,51 +264,50 @@ class Failover:
         self,
         request: Callable[[ServerClient], Coroutine[None, None, T]],
         split: str = "train",
-        *,
-        retry_seconds: float = 0.0,
+        policy: FailoverPolicy = THREE_ROUNDS,
     ) -> T:
         """Return the result of the first server that does not fail.
 
-        If all fail with transient errors, they are tried ROUNDS times with growing pauses. Waiting
-        for a rate limit is not a try.
-
-        Args:
-            retry_seconds: how long to try more often than that, counted from this request's start
-                or from the first of nothing but failures.
+        Each round tries all servers. Waiting for a rate limit is no round.
 
         Raises:
             Exception: what the last server raised; a transient error takes precedence.
         """
-        started = self._clock()
-        rounds = 0
-        pauses = backoff()
+        retry = Retry(policy.rounds, clock=self._clock)
         while True:
             try:
-                return await self._try_all(request, split)
+                return await self._try_all(request, split, policy)
             except Exception as error:
                 if is_rate_limited(error):
-                    continue  # the next attempt waits for its turn
-                rounds += 1
-                seconds = max(self._clock() - started, self._outage.seconds)
-                enough = rounds >= ROUNDS or isinstance(error, HangingError)
-                is_last = enough and seconds >= min(retry_seconds, self.outage_timeout)
-                if (
-                    is_last
-                    or isinstance(error, UnreachableError)
-                    or not is_transient(error)
-                ):
+                    continue  # the next round waits for its turn
+                if isinstance(error, UnreachableError) or not is_transient(error):
                     raise
-            await asyncio.sleep(next(pauses))
+                if isinstance(error, HangingError):
+                    # The servers had a minute of silence to recover, or the request its whole
+                    # timeout: longer than the pauses of three rounds.
+                    retry.use_up_attempts()
+                pause = retry.next_pause(failing_for=self._outage.seconds)
+                if pause is None:
+                    raise
+            await asyncio.sleep(pause)
 
     async def _try_all(
-        self, request: Callable[[ServerClient], Coroutine[None, None, T]], split: str
+        self,
+        request: Callable[[ServerClient], Coroutine[None, None, T]],
+        split: str,
+        policy: FailoverPolicy,
     ) -> T:
+        """Return the first server's result, or raise the most telling of their errors.
+
+        That is a rate limit, whose end the request can wait for, else the last transient one.
+        """
         failures: list[Exception] = []
         for backend in self._claim_order():
+            check = functools.partial(
+                self._check_outage, backend, policy.outage_timeout
+            )
             try:
-                answer = await backend.send(
-                    request, split, functools.partial(self._check_outage, backend)
-                )
+                answer = await backend.send(request, split, check)
             except RequestTimeoutError:
                 raise  # the server is alive; another one would have to start anew
             except Exception as error:  # noqa: BLE001 - raised below if no server answers
@@ -313,11 +340,11 @@ class Failover:
         order[0].claim_trial()
         return order
 
-    def _check_outage(self, backend: Backend) -> None:
+    def _check_outage(self, backend: Backend, outage_timeout: float) -> None:
         """Raise UnreachableError if all have failed for too long and the server is silent."""
-        if backend.detector.is_silent and self._outage.seconds > self.outage_timeout:
+        if backend.detector.is_silent and self._outage.seconds > outage_timeout:
             raise UnreachableError(
-                f"no server has answered for {self.outage_timeout:g} s: {self._first_failure}"
+                f"no server has answered for {outage_timeout:g} s: {self._first_failure}"
             )
 
     @property

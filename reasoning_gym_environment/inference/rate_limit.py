@@ -8,8 +8,8 @@ import math
 import random
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
@@ -17,10 +17,12 @@ from typing import TypeVar
 
 import aiohttp
 
-from ..util.outages import LogThrottle, UnreachableError
+from ..util.log_throttle import THROTTLE, throttled
+from ..util.outages import UnreachableError
 from .errors import describe, is_transient
 
 logger = logging.getLogger(__name__)
+logger.addFilter(THROTTLE)
 
 
 T = TypeVar("T")
@@ -84,16 +86,25 @@ class RateLimit:
     ) -> None:
         self._url = url
         self._first_pause = self._next_pause = first_pause
-        self.patience = patience
+        self._patience = patience
         self._clock = clock
         self._concurrency = math.inf
         self._in_flight = 0
         self._lowered_at = self._resume_at = -math.inf
         self._refused_since = math.inf
         self._refusal = ""
-        self._throttle = LogThrottle(clock)
         self._queue = asyncio.Lock()
         self._changed = asyncio.Event()
+
+    @contextmanager
+    def waiting_at_most(self, seconds: float) -> Iterator[None]:
+        """Let requests fail after so many seconds of refusals if that is less than usual."""
+        usual = self._patience
+        self._patience = min(usual, seconds)
+        try:
+            yield
+        finally:
+            self._patience = usual
 
     async def until_answered(self, request: Callable[[], Awaitable[T]]) -> T:
         """Send a request again while it is refused; raises UnreachableError, and what it raises."""
@@ -129,11 +140,11 @@ class RateLimit:
         if not self._in_flight and self._clock() > self._resume_at + 60.0:
             self._refused_since = math.inf  # nothing was asked since the pause
         while self.pause > 0 or self._in_flight + 1 > self._concurrency:
-            seconds_left = self._refused_since + self.patience - self._clock()
+            seconds_left = self._refused_since + self._patience - self._clock()
             if seconds_left <= 0:
                 raise UnreachableError(
                     f"the inference server at {self._url} has refused all requests for "
-                    f"{self.patience / 60:g} min because of its rate limit: {self._refusal}"
+                    f"{self._patience / 60:g} min because of its rate limit: {self._refusal}"
                 )
             self._changed.clear()
             seconds = min(seconds_left, self.pause or math.inf)
@@ -173,12 +184,11 @@ class RateLimit:
             pause = wanted_pause
         pause = min(pause, longest) * random.uniform(1.0, 1.1)  # replicas share a limit
         self._resume_at = max(self._resume_at, now + pause)
-        self._throttle.record_failure()
-        if self._throttle.should_log:
-            logger.warning(
-                "Rate limit: %s; %spausing for %.0f s, then %d at a time at most",
-                self._refusal,
-                f"it asks for {wanted_pause:g} s; " if wanted_pause > longest else "",
-                pause,
-                self._concurrency,
-            )
+        logger.warning(
+            "Rate limit: %s; %spausing for %.0f s, then %d at a time at most",
+            self._refusal,
+            f"it asks for {wanted_pause:g} s; " if wanted_pause > longest else "",
+            pause,
+            self._concurrency,
+            extra=throttled(self._url),
+        )

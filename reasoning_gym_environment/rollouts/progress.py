@@ -14,7 +14,7 @@ from typing import Any
 
 from ..records import GroupResult, Signal, Status
 from ..storage.rows import StoredGroup
-from ..util.outages import LOG_INTERVAL
+from ..util.log_throttle import LOG_INTERVAL
 from .accounting import GroupOutcome, Statistics
 from .answer_check import GROUPS, NEARLY_ALL, AnswerCheck
 from .changes import DriftCheck

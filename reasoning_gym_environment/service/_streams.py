@@ -20,10 +20,12 @@ from ..problems.options import StreamOptions
 from ..records import Problem, Recipe, Score, recipe_key
 from ..util.concurrency import DaemonWriter
 from ..util.files import UnwritableError, write_whole
+from ..util.log_throttle import THROTTLE, throttled
 from ..util.outages import Outage
 from ._messages import ProblemResult, recipe_target, retry_later
 
 logger = logging.getLogger(__name__)
+logger.addFilter(THROTTLE)
 
 
 class StoredStream(BaseModel):
@@ -281,8 +283,11 @@ class NamedStreams:
                     await self._write(name, stream)
                 except UnwritableError as error:
                     self._unwritable.record_failure()
-                    if self._unwritable.should_log:
-                        logger.error("Cannot save streams, will retry: %s", error)
+                    logger.error(
+                        "Cannot save streams, will retry: %s",
+                        error,
+                        extra=throttled(self._unwritable.episode),
+                    )
                     return  # the next save tries again; others would fail as well
                 seconds = self._unwritable.end()
                 if seconds is not None:

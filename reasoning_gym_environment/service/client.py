@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from ..errors import ConfigurationError
 from ..records import Score, Status
-from ..util.outages import Retry
+from ..util.retries import Retry, RetryPolicy
 from ..util.values import replace_surrogates, shorten, validate
 
 logger = logging.getLogger(__name__)
@@ -179,7 +179,7 @@ class RewardClient:
 
     def _post(self, route: str, body: Mapping[str, Any], reply: type[ReplyT]) -> ReplyT:
         """Post JSON, again while that may succeed later; raises what `score` raises."""
-        retry = Retry(self._patience)
+        retry = Retry(RetryPolicy(seconds=self._patience))
         # The service refuses lone surrogates.
         sent, _ = replace_surrogates(json.dumps(body, ensure_ascii=False))
         while True:

@@ -21,14 +21,14 @@ from ..gym.containment import ContainedFunction, encode_data
 from ..records import Score
 from ..scoring.channels import opened_thought
 from ..util.concurrency import gather_or_cancel, run_in_thread
-from ..util.outages import Retry
+from ..util.retries import Retry, RetryPolicy
 from . import _messages as messages
 from ._scoring import Scorer, ScoringQueue
 from ._streams import NamedStreams
 from .client import ProblemsReply, StreamedProblem
 
-RETRY_PAUSES = (1.0, 3.0, 9.0)
-"""Seconds before each retry of what fails for now, for frameworks whose run would end otherwise."""
+RETRIES = RetryPolicy(attempts=4, first_pause=1.0, growth=3.0)
+"""Of what fails for now, for frameworks whose run would end otherwise: some 13 seconds."""
 
 
 Responses = dict[int | str, dict[str, Any]]
@@ -186,7 +186,7 @@ class Endpoints:
         self, target: messages.Target, completion: str, http: Request
     ) -> float:
         """Return a reward for a client that cannot read an unscored one; retry instead."""
-        retry = Retry(pauses=RETRY_PAUSES)
+        retry = Retry(RETRIES)
         while True:
             try:
                 [score] = await self._score(target, [completion], None, http)

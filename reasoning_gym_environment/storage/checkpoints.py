@@ -14,7 +14,7 @@ from typing import Any
 from ..errors import FixableError
 from ..util.concurrency import DaemonWriter
 from ..util.files import LockFile, UnwritableError, read_regular, write_whole
-from ..util.outages import Retry
+from ..util.retries import Retry, RetryPolicy
 from ..util.values import validate
 
 logger = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ class Checkpoints:
         Raises:
             FixableError: another process has not released it after `patience` seconds.
         """
-        retry = Retry(patience, pauses=0.5)
+        retry = Retry(RetryPolicy(seconds=patience, first_pause=0.5))
         try:
             while not self._lock.acquire():
                 if not await retry.wait():

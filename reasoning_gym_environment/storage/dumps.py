@@ -18,10 +18,12 @@ from typing import Any, NamedTuple
 from ..errors import FixableError
 from ..util.concurrency import DaemonWriter
 from ..util.files import append_whole, files_below, open_regular
+from ..util.log_throttle import THROTTLE, throttled
 from ..util.outages import Outage
 from .rows import StoredGroup
 
 logger = logging.getLogger(__name__)
+logger.addFilter(THROTTLE)
 
 
 RESCORED = ".rescored.jsonl"
@@ -109,14 +111,14 @@ class DumpWriter:
         except OSError as error:
             self._counts["dumps/lost"] += 1
             self._failure.record_failure()
-            if self._failure.should_log:
-                logger.error(
-                    "Dumps can't be written to %s (%s): %s lost to disk so far, training "
-                    "continues; free space or change data_dumps_dir",
-                    self._folder,
-                    error,
-                    counted(self._failure.lost),
-                )
+            logger.error(
+                "Dumps can't be written to %s (%s): %s lost to disk so far, training "
+                "continues; free space or change data_dumps_dir",
+                self._folder,
+                error,
+                counted(self._failure.lost),
+                extra=throttled(self._failure.episode),
+            )
         else:
             self._sizes[path] = self._sizes.pop(path, 0) + len(line)
             self._bytes += len(line)

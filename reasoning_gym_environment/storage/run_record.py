@@ -19,12 +19,13 @@ from msgspec import Struct, structs
 
 from ..util.concurrency import DaemonWriter
 from ..util.files import read_regular, stays_below, write_whole
+from ..util.log_throttle import THROTTLE, throttled
 from ..util.logs import SecretRedactor
-from ..util.outages import LogThrottle
 from ..util.values import escape_control_characters, validate
 from .rows import utc_now
 
 logger = logging.getLogger(__name__)
+logger.addFilter(THROTTLE)
 
 
 RECORD_SECONDS = 5.0
@@ -129,7 +130,6 @@ class RunRecorder:
         self._record: dict[str, Any] = {"run": run, "started": utc_now()}
         self._state = state
         self._warnings = _WarningCollector(redactor)
-        self._throttle = LogThrottle()
         self._disk = disk
         self._pending: asyncio.Future[None] | None = None
         self._repeating: asyncio.Task[None] | None = None
@@ -162,11 +162,11 @@ class RunRecorder:
         try:
             write_whole(self._path, text)
         except OSError as error:
-            self._throttle.record_failure()
-            if self._throttle.should_log:
-                logger.warning("The run's record can't be written: %s", error)
-        else:
-            self._throttle.record_success()
+            logger.warning(
+                "The run's record can't be written: %s",
+                error,
+                extra=throttled(self._path),
+            )
 
     def close(self) -> None:
         """Submit the end, which the disk's `close` waits for. Idempotent."""

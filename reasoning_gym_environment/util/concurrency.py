@@ -16,9 +16,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
+from .log_throttle import THROTTLE, throttled
 from .outages import Outage
 
 logger = logging.getLogger(__name__)
+logger.addFilter(THROTTLE)
 
 T = TypeVar("T")
 
@@ -99,7 +101,7 @@ class DaemonWriter:
         self._submitted = self._ended = 0  # each is changed by one thread alone
         self._moved_at = 0.0
         self._hang = Outage()  # the loop's thread begins it, and the writer's ends it
-        self._logged_wait = self._closed = False
+        self._closed = False
 
     @property
     def pending(self) -> int:
@@ -146,15 +148,14 @@ class DaemonWriter:
     def _log_hang(self, seconds: float, *, waits: bool) -> None:
         """Log once a minute that the disk hangs, and at once when the run begins to wait."""
         self._hang.record_failure(already=seconds)
-        if self._hang.should_log or waits > self._logged_wait:
-            self._logged_wait = waits
-            logger.warning(
-                "The disk of %s has written nothing for %.0f s: %d waiting in memory, the run %s",
-                self._folder,
-                seconds,
-                self.pending,
-                "waits" if waits else f"continues until {QUEUE_SIZE} wait",
-            )
+        logger.warning(
+            "The disk of %s has written nothing for %.0f s: %d waiting in memory, the run %s",
+            self._folder,
+            seconds,
+            self.pending,
+            "waits" if waits else f"continues until {QUEUE_SIZE} wait",
+            extra=throttled((self._hang.episode, waits)),
+        )
 
     def close(self, *, patience: float = 10.0) -> int:
         """Wait up to `patience` seconds for pending jobs; return how many are lost. Idempotent."""

@@ -1,4 +1,4 @@
-"""Retries, rate-limited logging of outages, and waiting until a server is reachable."""
+"""Outages, and waiting until a server is reachable."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ import os
 import random
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
 from ..errors import TRY_AGAIN, ConfigurationError, FixableError
+from . import retries
+from .log_throttle import LOG_INTERVAL as LOG_INTERVAL
+from .log_throttle import THROTTLE, throttled
 
 
 class Retry:
@@ -73,8 +75,7 @@ def backoff(first: float = 1.0, most: float = 10.0) -> Iterator[float]:
 
 
 logger = logging.getLogger(__name__)
-
-LOG_INTERVAL = 60.0
+logger.addFilter(THROTTLE)
 
 
 class LogThrottle:
@@ -122,22 +123,25 @@ class LogThrottle:
 
 
 class Outage:
-    """A time in which requests fail, logged at once, then once a minute, then at its end.
+    """A time in which requests fail, from the first failure to the next success.
 
     Args:
         clock: returns the time in seconds.
-        server: what fails, at the start of log lines; without it the caller writes them.
+        server: what fails, at the start of log lines: at once, once a minute, and at the end.
+            Without it the caller writes them.
         unit: what `lost` counts, in log lines.
 
     Attributes:
         lost: what was lost since the outage began.
+        episode: another object for each outage: the subject of `throttled` messages, so that the
+            first of each is logged.
 
     Example:
-        >>> outage = Outage(clock=iter([0.0, 0.0, 1.0, 1.0, 2.0]).__next__)
+        >>> outage = Outage(clock=iter([0.0, 1.0, 2.0]).__next__)
         >>> outage.record_failure()
         >>> outage.record_failure()
-        >>> outage.lost, outage.should_log, outage.end(), outage.end()
-        (2, False, 2.0, None)
+        >>> outage.lost, outage.end(), outage.end()
+        (2, 2.0, None)
     """
 
     def __init__(
@@ -148,21 +152,16 @@ class Outage:
         unit: str = "groups lost",
     ) -> None:
         self.lost = 0
+        self.episode = object()
         self._clock = clock
         self._server = server
         self._unit = unit
-        self._throttle = LogThrottle(clock)
         self._since: float | None = None
         self._failing: set[object] = set()
 
     def __bool__(self) -> bool:
         """Return whether the outage is ongoing."""
         return self._since is not None
-
-    @property
-    def should_log(self) -> bool:
-        """Whether the last failure is to be logged."""
-        return self._throttle.should_log
 
     @property
     def seconds(self) -> float:
@@ -186,16 +185,21 @@ class Outage:
         now = self._clock()
         if self._since is None:
             self._since = now - already
-            self._throttle.record_success()  # so that the first failure is logged
+            self.episode = object()
             self.lost = 0
         self.lost += lost
         if request is not None:
             self._failing.add(request)
-        self._throttle.record_failure()
-        if self.should_log and self._server:
+        if self._server:
             seconds = now - self._since
             lasting = f" for {seconds:.0f} s" if seconds >= 1 else ""
-            logger.warning("%s doesn't answer%s: %s", self._server, lasting, why)
+            logger.warning(
+                "%s doesn't answer%s: %s",
+                self._server,
+                lasting,
+                why,
+                extra=throttled(self.episode),
+            )
 
     @contextlib.contextmanager
     def request(self) -> Iterator[object]:
@@ -243,12 +247,9 @@ def logging_wait(what: str, *, interval: float = 10.0) -> Iterator[None]:
 
 def limit_loop_errors(loop: asyncio.AbstractEventLoop) -> None:
     """Log each kind of error of an event loop at most once a minute."""
-    throttles: defaultdict[str, LogThrottle] = defaultdict(LogThrottle)
 
     def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        throttle = throttles[context["message"]]
-        throttle.record_failure()
-        if throttle.should_log:
+        if THROTTLE.admits(("asyncio", context["message"])):
             loop.default_exception_handler(context)
 
     loop.set_exception_handler(handle)
@@ -308,9 +309,9 @@ async def require_reachable(
         UnreachableError: no server listens in time.
         ConfigurationError: a URL is malformed.
     """
-    retry = Retry(seconds, pauses=min(1.0, interval))
-    throttle = LogThrottle(interval=interval)
-    while True:
+    policy = retries.RetryPolicy(seconds=seconds, first_pause=min(1.0, interval))
+    retry = retries.Retry(policy)
+    for attempt in itertools.count(1):
         problems = []
         for url in urls:
             try:
@@ -328,12 +329,15 @@ async def require_reachable(
                 )
                 problems.append(f"{url} ({reason})")
         message = f"{what} can't be reached at {', '.join(problems)}"
-        seconds_left = retry.left
-        throttle.record_failure()
-        if throttle.should_log and seconds_left > 0:
-            attempts = throttle.failures
+        seconds_left = retry.seconds_left
+        if seconds_left > 0:
             logger.warning(
-                "%s, attempt %d: %s; %.0f s left", message, attempts, hint, seconds_left
+                "%s, attempt %d: %s; %.0f s left",
+                message,
+                attempt,
+                hint,
+                seconds_left,
+                extra=throttled(what, interval=interval),
             )
         if not await retry.wait():
             raise UnreachableError(f"{message}: {hint}")

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 from clock import Clock
 
-from reasoning_gym_environment.inference.failover import Failover
+from reasoning_gym_environment.inference.errors import HangingError
+from reasoning_gym_environment.inference.failover import Failover, FailoverPolicy
 from reasoning_gym_environment.inference.rate_limit import RateLimit
+from reasoning_gym_environment.util.log_throttle import THROTTLE
 from reasoning_gym_environment.util.outages import UnreachableError
 
 
@@ -95,8 +97,10 @@ async def failed_once() -> Servers:
     servers = Servers("a", down="a", clock=Clock(look=1.0))
     with pytest.raises(ConnectionError):
         await servers.answers(1)
-    servers.failover.outage_timeout = 5.0
     return servers
+
+
+FIVE_SECONDS = FailoverPolicy.retrying_for(5.0, outage_timeout=5.0)
 
 
 async def test_an_outage_timeout_ends_requests_to_a_silent_server() -> None:
@@ -106,7 +110,9 @@ async def test_an_outage_timeout_ends_requests_to_a_silent_server() -> None:
         await asyncio.sleep(60)
 
     with pytest.raises(UnreachableError, match=r"for 5 s: ConnectionError: a is down"):
-        await asyncio.wait_for(servers.failover.send(hangs), timeout=60)
+        await asyncio.wait_for(
+            servers.failover.send(hangs, policy=FIVE_SECONDS), timeout=60
+        )
 
 
 async def test_an_outage_timeout_spares_requests_to_a_live_server() -> None:
@@ -117,13 +123,14 @@ async def test_an_outage_timeout_spares_requests_to_a_live_server() -> None:
         await asyncio.sleep(2.5)
         return "long"
 
-    assert await servers.failover.send(generates) == "long"
+    assert await servers.failover.send(generates, policy=FIVE_SECONDS) == "long"
 
 
 async def test_a_servers_failure_is_logged_once_a_minute(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     servers = Servers("a", "b", "c", down="a b", clock=(clock := Clock()))
+    THROTTLE.reset(clock)
     for _ in range(3):
         await servers.answers(1)
         clock.now += 31.0
@@ -145,9 +152,10 @@ async def test_a_single_servers_failure_is_logged_without_mention_of_others(
     assert servers.asked["a"] == 3
 
 
-async def test_requests_are_retried_for_retry_seconds() -> None:
+async def test_requests_are_retried_for_the_seconds_of_the_policy() -> None:
     servers = Servers("a", down="a")
-    sent = servers.failover.send(servers.request, retry_seconds=60.0)
+    policy = FailoverPolicy.retrying_for(60.0)
+    sent = servers.failover.send(servers.request, policy=policy)
     persistent = asyncio.create_task(sent)
     while servers.asked["a"] < 4:
         await asyncio.sleep(0.01)
@@ -155,10 +163,10 @@ async def test_requests_are_retried_for_retry_seconds() -> None:
     assert await asyncio.wait_for(persistent, timeout=30) == "a"
 
 
-async def test_after_the_outage_timeout_a_request_is_tried_three_times() -> None:
+async def test_without_seconds_a_request_is_tried_three_times() -> None:
     servers = Servers("a", down="a")
-    servers.failover.outage_timeout = 0.0
-    sent = servers.failover.send(servers.request, retry_seconds=600.0)
+    policy = FailoverPolicy.retrying_for(0.0, outage_timeout=0.0)
+    sent = servers.failover.send(servers.request, policy=policy)
     with pytest.raises(ConnectionError):
         await asyncio.wait_for(sent, timeout=60)
     assert servers.asked["a"] == 3
@@ -170,5 +178,30 @@ async def test_after_a_long_outage_a_request_fails_at_the_third_attempt() -> Non
         await servers.answers(1)
     clock.now += 60.0
     with pytest.raises(ConnectionError):
-        await servers.failover.send(servers.request, retry_seconds=60.0)
+        await servers.failover.send(
+            servers.request, policy=FailoverPolicy.retrying_for(60.0)
+        )
     assert servers.asked["a"] == 6
+
+
+async def fails_after_hanging(policy: FailoverPolicy) -> int:
+    """How often a request is sent to a silent server, until it is given up."""
+    servers = Servers("a", down="a", clock=Clock(look=10.0))
+    sent = 0
+
+    async def hangs(_: Any) -> None:
+        nonlocal sent
+        sent += 1
+        await asyncio.sleep(60)
+
+    with pytest.raises(HangingError, match="a was silent for 60 s"):
+        await asyncio.wait_for(servers.failover.send(hangs, policy=policy), timeout=60)
+    return sent
+
+
+async def test_a_request_that_hung_for_a_minute_is_not_tried_three_times() -> None:
+    assert await fails_after_hanging(FailoverPolicy()) == 1
+
+
+async def test_a_request_that_hangs_is_sent_again_until_the_deadline() -> None:
+    assert await fails_after_hanging(FailoverPolicy.retrying_for(200.0)) > 1

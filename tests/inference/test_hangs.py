@@ -10,6 +10,7 @@ from clock import Clock
 
 from reasoning_gym_environment.inference.errors import HangingError, RequestTimeoutError
 from reasoning_gym_environment.inference.failover import HangDetector
+from reasoning_gym_environment.util.log_throttle import THROTTLE
 
 
 class Server:
@@ -70,6 +71,7 @@ async def test_a_silent_server_is_logged_within_ten_seconds_and_once_a_minute(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     server, clock = Server(there=False), Clock()
+    THROTTLE.reset(clock)
     detector = Hasty(server, clock)
     detector.silence_timeout = 1000.0
     waiting = await waited(detector, clock, 10)
@@ -133,6 +135,7 @@ async def test_long_requests_of_a_live_server_are_logged_once_a_minute(
 ) -> None:
     caplog.set_level(logging.INFO)
     detector = Hasty(Server(there=True), clock := Clock())
+    THROTTLE.reset(clock)
     waiting = [await waited(detector, clock, 10), await waited(detector, clock, 50)]
     assert caplog.messages == []
     waiting.append(await waited(detector, clock, 70))

@@ -14,7 +14,7 @@ from reasoning_gym_environment.records import GroupResult, Status
 from reasoning_gym_environment.rollouts.accounting import Statistics
 from reasoning_gym_environment.rollouts.answer_check import GROUPS, AnswerCheck, excerpt
 from reasoning_gym_environment.rollouts.progress import ProgressReporter
-from reasoning_gym_environment.util.outages import LOG_INTERVAL
+from reasoning_gym_environment.util.log_throttle import LOG_INTERVAL
 
 
 class Reported:

@@ -17,6 +17,7 @@ from reasoning_gym_environment.service._messages import (
 )
 from reasoning_gym_environment.service.app import RewardService, ServiceSettings
 from reasoning_gym_environment.service.endpoints import reward_of
+from reasoning_gym_environment.util.retries import RetryPolicy
 
 
 @pytest.mark.parametrize(
@@ -108,7 +109,7 @@ def test_an_unscored_reward_is_503_with_retry_after() -> None:
 async def test_an_unscored_response_is_masked(
     stock: WorkerStock, post: Post, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(endpoints, "RETRY_PAUSES", (0.01, 0.01))
+    monkeypatch.setattr(endpoints, "RETRIES", RetryPolicy(attempts=3, first_pause=0.01))
     recipe = {"task": "knight_swap", "seed": 8}
     async with (
         AsyncReasoningGym(

@@ -21,6 +21,7 @@ from reasoning_gym_environment.service import endpoints
 from reasoning_gym_environment.service._limits import BearerToken
 from reasoning_gym_environment.service._scoring import MAX_BATCH, ScoringQueue
 from reasoning_gym_environment.service.app import RewardService, ServiceSettings
+from reasoning_gym_environment.util.retries import RetryPolicy
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -455,7 +456,7 @@ async def test_openrlhf_and_slime_wait_for_room_in_the_queue(
     problem: Problem,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(endpoints, "RETRY_PAUSES", (0.1,) * 30)
+    monkeypatch.setattr(endpoints, "RETRIES", RetryPolicy(attempts=31, first_pause=0.1))
     label = problem.recipe.to_json()
     sample = {"response": right(problem), "label": label}
     batch = {"query": [right(problem)] * 3, "prompts": [""] * 3, "labels": [label] * 3}

@@ -5,12 +5,16 @@ import asyncio
 import pytest
 from clock import Clock
 
+from reasoning_gym_environment.util.log_throttle import THROTTLE
 from reasoning_gym_environment.util.outages import Outage, limit_loop_errors
 
 
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    """The time of outages and of the log."""
+    clock = Clock()
+    THROTTLE.reset(clock)
+    return clock
 
 
 def test_an_outage_has_a_beginning_a_line_a_minute_and_an_end(
@@ -63,21 +67,38 @@ def test_seconds_before_the_failure_count(
     ]
 
 
-def test_an_outage_is_logged_at_once_and_then_once_a_minute(clock: Clock) -> None:
-    outage, logged = Outage(clock), []
+def test_an_outage_counts_what_is_lost_until_its_end(clock: Clock) -> None:
+    outage = Outage(clock)
     for seconds in range(200):
         clock.now = 1000.0 + seconds
         outage.record_failure()
-        if outage.should_log:
-            logged.append(seconds)
-    assert logged == [0, 60, 120, 180]
     assert outage.lost == 200
-    assert outage.end() == 199
-    assert outage.end() is None
+    assert (outage.seconds, outage.end()) == (199, 199)
+    assert (outage.seconds, outage.end()) == (0, None)
     clock.now += 1
     assert not outage
     outage.record_failure()  # the next one starts from zero
-    assert (bool(outage), outage.lost, outage.should_log) == (True, 1, True)
+    assert (bool(outage), outage.lost) == (True, 1)
+
+
+def test_messages_about_an_outage_are_logged_at_once_and_then_once_a_minute(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    outage = Outage(clock, server="The API")
+    for seconds in range(200):
+        clock.now = 1000.0 + seconds
+        outage.record_failure(f"second {seconds}")
+    outage.end()
+    outage.record_failure("again")  # another outage
+    said = "The API doesn't answer"
+    assert caplog.messages == [
+        f"{said}: second 0",
+        f"{said} for 60 s: second 60",
+        f"{said} for 120 s: second 120",
+        f"{said} for 180 s: second 180",
+        "The API is back after 199 s, 200 groups lost",
+        f"{said}: again",
+    ]
 
 
 async def test_loop_errors_are_logged_once_a_minute(

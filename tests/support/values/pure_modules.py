@@ -9,7 +9,9 @@ PURE = [
     "scoring.notation",
     "tasks.recipes",
     "util.concurrency",
+    "util.log_throttle",
     "util.outages",
+    "util.retries",
     "sandbox._protocol",
 ]
 """Below the package. A bare interpreter imports them: see `test_layers.py`."""

@@ -1,0 +1,80 @@
+"""Messages that are logged once per interval, however often their cause occurs."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Hashable
+from typing import Any, NamedTuple
+
+LOG_INTERVAL = 60.0
+"""Seconds between two equal messages, unless a call names others."""
+
+
+class _Throttle(NamedTuple):
+    """What a throttled record has in its attribute `throttle`."""
+
+    subject: Hashable
+    interval: float
+
+
+def throttled(
+    subject: Hashable = None, *, interval: float = LOG_INTERVAL
+) -> dict[str, Any]:
+    """Return the `extra` of a message that may be logged once per interval.
+
+    Its logger needs the filter `THROTTLE`.
+
+    Args:
+        subject: what the message is about, such as a server: each has an interval of its own.
+        interval: seconds between two such messages.
+
+    Example:
+        logger = logging.getLogger(__name__)
+        logger.addFilter(THROTTLE)
+        logger.warning("%s fails: %s", url, error, extra=throttled(url))
+    """
+    return {"throttle": _Throttle(subject, interval)}
+
+
+class ThrottleFilter(logging.Filter):
+    """A filter of loggers: throttled messages pass once per interval, all others always.
+
+    Messages are equal if their logger, their text before formatting and their subject are.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._lock = threading.Lock()  # disks are written, and logged about, in threads
+        self.reset(clock)
+
+    def reset(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """Forget what was logged, and take another clock. Tests begin with it."""
+        self._clock = clock
+        self._held_back_until: dict[Hashable, float] = {}
+
+    def admits(self, key: Hashable, *, interval: float = LOG_INTERVAL) -> bool:
+        """Return whether a message may be logged now, and hold back its like from then on."""
+        now = self._clock()
+        with self._lock:
+            self._held_back_until = {
+                held_back: until
+                for held_back, until in self._held_back_until.items()
+                if until > now
+            }
+            if key in self._held_back_until:
+                return False
+            self._held_back_until[key] = now + interval
+            return True
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        throttle: _Throttle | None = getattr(record, "throttle", None)
+        if throttle is None:
+            return True
+        key = (record.name, record.msg, throttle.subject)
+        return self.admits(key, interval=throttle.interval)
+
+
+THROTTLE = ThrottleFilter()
+"""The filter of the package's loggers. A host's handlers get what it lets pass."""

@@ -1,0 +1,83 @@
+"""Throttled messages are logged once per interval, for any handler."""
+
+import io
+import logging
+from collections.abc import Iterator
+
+import pytest
+from clock import Clock
+
+from reasoning_gym_environment.util.log_throttle import ThrottleFilter, throttled
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def logger(clock: Clock) -> Iterator[logging.Logger]:
+    """A logger of its own with the filter."""
+    logger = logging.getLogger("test_log_throttle")
+    throttle = ThrottleFilter(clock)
+    logger.addFilter(throttle)
+    yield logger
+    logger.removeFilter(throttle)
+
+
+def test_a_message_is_logged_at_once_and_then_once_a_minute(
+    logger: logging.Logger, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    for second in range(200):
+        clock.now = 1000.0 + second
+        logger.warning("failed at %d", second, extra=throttled())
+    assert caplog.messages == [f"failed at {second}" for second in (0, 60, 120, 180)]
+
+
+def test_a_call_may_name_another_interval(
+    logger: logging.Logger, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    for second in range(25):
+        clock.now = 1000.0 + second
+        logger.warning("at %d", second, extra=throttled(interval=10.0))
+    assert caplog.messages == ["at 0", "at 10", "at 20"]
+
+
+def test_each_message_and_each_subject_has_its_own_interval(
+    logger: logging.Logger, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(3):
+        for server in ("a", "b"):
+            logger.warning("%s fails", server, extra=throttled(server))
+        logger.warning("all fail", extra=throttled())
+    assert caplog.messages == ["a fails", "b fails", "all fail"]
+
+
+def test_other_messages_always_pass(
+    logger: logging.Logger, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(3):
+        logger.warning("lost a group")
+    assert caplog.messages == ["lost a group"] * 3
+
+
+def test_a_hosts_own_handler_gets_what_passes(logger: logging.Logger) -> None:
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    logger.addHandler(handler)
+    try:
+        for _ in range(3):
+            logger.warning("fails", extra=throttled())
+    finally:
+        logger.removeHandler(handler)
+    assert stream.getvalue() == "fails\n"
+
+
+def test_after_a_reset_a_message_is_logged_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    throttle = ThrottleFilter(Clock())
+    assert throttle.admits("fails")
+    assert not throttle.admits("fails")
+    throttle.reset(Clock())
+    assert throttle.admits("fails")
