@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,7 +15,13 @@ from ..sandbox.pool import Generate
 from ..util.concurrency import gather_or_cancel
 from .held_out import is_held_out
 from .seeds import redrawn_seed, training_seed
-from .stream import MAX_FAILED, MAX_SKIPPED, give_up_on_hangs
+from .stream import (
+    MAX_FAILED,
+    MAX_SKIPPED,
+    Skip,
+    first_usable,
+    give_up_on_hangs,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -148,27 +155,35 @@ async def make_problems(
         return problem
 
     made: list[Problem] = []
-    failed = refused = 0  # in a row
+    failed = 0  # in a row
+    results = deque[Problem | GenerationError | None]()
+    task = ""  # of the last recipe
+
+    async def draw() -> Problem | Skip:
+        nonlocal failed, task
+        if not results:
+            batch = list(itertools.islice(recipes, count - len(made)))
+            task = batch[-1].task
+            results.extend(await gather_or_cancel(map(make, batch)))
+        result = results.popleft()
+        if isinstance(result, Problem):
+            failed = 0
+            return result
+        if isinstance(result, GenerationError):
+            failed += 1
+            if failed == MAX_FAILED:
+                raise ConfigurationError(
+                    f"{failed} items in a row can't be made: {result}"
+                )
+        return Skip.UNUSABLE
+
     while len(made) < count:
-        batch = list(itertools.islice(recipes, count - len(made)))
-        for recipe, tried in zip(
-            batch, await gather_or_cancel(map(make, batch)), strict=True
-        ):
-            if isinstance(tried, Problem):
-                made.append(tried)
-                failed = refused = 0
-            elif tried is None:
-                refused += 1
-                if refused == MAX_SKIPPED:
-                    raise ConfigurationError(
-                        f"{refused} items in a row can't be made: {recipe.task}: the question, a "
-                        "copy of it or the text that it disguises is in the evaluation set: use "
-                        "fewer evaluation items, or levels with more questions"
-                    )
-            else:
-                failed += 1
-                if failed == MAX_FAILED:
-                    raise ConfigurationError(
-                        f"{failed} items in a row can't be made: {tried}"
-                    )
+        problem = await first_usable(draw)
+        if problem is None:
+            raise ConfigurationError(
+                f"{MAX_SKIPPED} items in a row can't be made: {task}: the question, a copy of it "
+                "or the text that it disguises is in the evaluation set: use fewer evaluation "
+                "items, or levels with more questions"
+            )
+        made.append(problem)
     return made

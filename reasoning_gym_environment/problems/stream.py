@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from enum import Enum, auto
 from typing import Any
 
 from ..errors import ConfigurationError, GenerationError, GenerationTimeoutError
@@ -23,7 +24,7 @@ from .seeds import redrawn_seed
 logger = logging.getLogger(__name__)
 
 MAX_SKIPPED = 1000
-"""Give up after this many items in a row that are faulty, can't be made or are excluded."""
+"""Give up after this many items in a row that can't be used, for whatever reason."""
 
 MAX_FAILED = 20
 """Give up if this many items can't be made before any other."""
@@ -31,6 +32,25 @@ MAX_FAILED = 20
 
 MAX_HANGS = 3
 """Give up after this many items in a row that take longer than their deadline."""
+
+
+class Skip(Enum):
+    """What a draw brings in place of a problem."""
+
+    UNUSABLE = auto()
+    LEVEL_CAPPED = auto()
+    """Unusable, and its level is drawn no more: other items come, so the count starts again."""
+
+
+async def first_usable(draw: Callable[[], Awaitable[Problem | Skip]]) -> Problem | None:
+    """Draw until there is a problem; return None after MAX_SKIPPED draws in a row without one."""
+    skipped = 0
+    while skipped < MAX_SKIPPED:
+        drawn = await draw()
+        if isinstance(drawn, Problem):
+            return drawn
+        skipped = 0 if drawn is Skip.LEVEL_CAPPED else skipped + 1
+    return None
 
 
 def give_up_on_hangs(generate: Generate) -> Generate:
@@ -81,17 +101,23 @@ def skip_faulty(
     """
 
     async def make(recipe: Recipe) -> Problem:
-        for _ in range(MAX_SKIPPED):
+        async def draw() -> Problem | Skip:
+            nonlocal recipe
             problem = await generate(recipe)
             if not is_skipped(problem):
                 return problem
             counts["sampling/faulty_items_redrawn"] += 1
             counts[f"sampling/faulty_items_redrawn/{recipe.task}"] += 1
             recipe = replace(recipe, seed=redrawn_seed(recipe.seed))
-        raise GenerationError(
-            f"{recipe.task}: {MAX_SKIPPED} items in a row are faulty: choose another level, or "
-            "set skip_faulty_items to false"
-        )
+            return Skip.UNUSABLE
+
+        problem = await first_usable(draw)
+        if problem is None:
+            raise GenerationError(
+                f"{recipe.task}: {MAX_SKIPPED} items in a row are faulty: choose another level, "
+                "or set skip_faulty_items to false"
+            )
+        return problem
 
     return make if skip else generate
 
@@ -121,6 +147,7 @@ class RecipeStream:
         self._counts = counts
         self._made_any = False
         self._failures = 0  # items that can't be made, before any was
+        self._last_failure = ""  # for messages
         self._resumed: deque[Recipe] = deque()
         self._pending: deque[tuple[Recipe, asyncio.Task[Problem | None]]] = deque()
 
@@ -150,40 +177,46 @@ class RecipeStream:
                 skipped.
             PoolClosedError: the pool is closed.
         """
-        last = ""
-        for _ in range(MAX_SKIPPED):
+        problem = await first_usable(self._draw)
+        if problem is None:
+            raise GenerationError(
+                f"{MAX_SKIPPED} items in a row could not be generated or are in the evaluation "
+                "set: use fewer evaluation items, or levels with more questions"
+                f"{self._last_failure}"
+            )
+        return problem
+
+    async def _draw(self) -> Problem | Skip:
+        """Take the next item, unless another caller does."""
+        self.fill()
+        task = self._pending[0][1]
+        failed = False
+        try:
+            problem = await asyncio.shield(task)
+        except GenerationError as error:
+            logger.warning("Skipping an item that can't be generated: %s", error)
+            failed = True
+            problem = None
+            self._last_failure = f"; the last error: {error}"
+        # A caller that was cancelled above leaves the item to the next caller, and a
+        # concurrent caller may have taken it.
+        if not self._pending or self._pending[0][1] is not task:
+            return Skip.UNUSABLE
+        self._pending.popleft()
+        if failed:
+            self._failures += 1
+        else:
+            self._made_any = True
+        if self._failures == MAX_FAILED and not self._made_any:
+            raise GenerationError(
+                f"none of the first {MAX_FAILED} items can be made{self._last_failure}"
+            )
+        if problem is not None:
             self.fill()
-            task = self._pending[0][1]
-            failed = False
-            try:
-                problem = await asyncio.shield(task)
-            except GenerationError as error:
-                logger.warning("Skipping an item that can't be generated: %s", error)
-                failed = True
-                problem = None
-                last = f"; the last error: {error}"
-            # A caller that was cancelled above leaves the item to the next caller, and a
-            # concurrent caller may have taken it.
-            if not self._pending or self._pending[0][1] is not task:
-                continue
-            self._pending.popleft()
-            if failed:
-                self._failures += 1
-            else:
-                self._made_any = True
-            if self._failures == MAX_FAILED and not self._made_any:
-                raise GenerationError(
-                    f"none of the first {MAX_FAILED} items can be made{last}"
-                )
-            if problem is not None:
-                self.fill()
-                return problem
-            if not failed:
-                self._counts["sampling/evaluation_questions_redrawn"] += 1
-        raise GenerationError(
-            f"{MAX_SKIPPED} items in a row could not be generated or are in the evaluation set: "
-            f"use fewer evaluation items, or levels with more questions{last}"
-        )
+            return problem
+        if not failed:
+            self._counts["sampling/evaluation_questions_redrawn"] += 1
+        return Skip.UNUSABLE
 
     def state_dict(self) -> dict[str, Any]:
         """Return the sampler's state and the pending recipes as JSON."""

@@ -21,7 +21,7 @@ from .options import TaskOptions
 from .repeats import RepeatWatch
 from .sampler import Sampler, SamplerState, count_group
 from .selection import Selection, select
-from .stream import MAX_SKIPPED, RecipeStream, skip_faulty
+from .stream import MAX_SKIPPED, RecipeStream, Skip, first_usable, skip_faulty
 
 logger = logging.getLogger(__name__)
 
@@ -169,32 +169,39 @@ class TrainingProblems:
         Raises:
             ConfigurationError: too many prompts in a row leave none.
         """
+        problem = await first_usable(lambda: self._draw(has_room))
+        if problem is None:
+            raise ConfigurationError(
+                f"{self.limit} leaves no room after any of {MAX_SKIPPED} prompts: raise it, or "
+                "shorten system_prompt"
+            )
+        return problem
+
+    async def _draw(
+        self, has_room: Callable[[Problem], Awaitable[bool]] | None
+    ) -> Problem | Skip:
+        """Take the stream's next problem, unless its prompt leaves no room."""
         assert self._stream is not None
-        tries = 0
-        while tries < MAX_SKIPPED:
-            problem = await self._stream.next_problem()
-            recipe = problem.recipe
-            if self._sampler and self._sampler.is_replayed(recipe):
-                problem = replace(problem, replayed=True)
-            self._in_check.append(problem)
-            try:
-                fits = has_room is None or await has_room(problem)
-            finally:
-                self._in_check.remove(problem)
-            level = "default" if recipe.level is None else str(recipe.level)
-            described = (recipe.task, recipe.seed, level)
-            tries = 0 if self._cap_if_too_long(recipe, fits=fits) else tries + 1
-            if fits:
-                if not problem.replayed:
-                    self._repeats.add(problem)
-                logger.debug("Selected %s (seed %d, level %s)", *described)
-                return problem
-            self._counts["sampling/prompts_too_long"] += 1
-            logger.debug("Skipping %s (seed %d, level %s): prompt too long", *described)
-        raise ConfigurationError(
-            f"{self.limit} leaves no room after any of {MAX_SKIPPED} prompts: raise it, or shorten "
-            "system_prompt"
-        )
+        problem = await self._stream.next_problem()
+        recipe = problem.recipe
+        if self._sampler and self._sampler.is_replayed(recipe):
+            problem = replace(problem, replayed=True)
+        self._in_check.append(problem)
+        try:
+            fits = has_room is None or await has_room(problem)
+        finally:
+            self._in_check.remove(problem)
+        level = "default" if recipe.level is None else str(recipe.level)
+        described = (recipe.task, recipe.seed, level)
+        is_capped = self._cap_if_too_long(recipe, fits=fits)
+        if fits:
+            if not problem.replayed:
+                self._repeats.add(problem)
+            logger.debug("Selected %s (seed %d, level %s)", *described)
+            return problem
+        self._counts["sampling/prompts_too_long"] += 1
+        logger.debug("Skipping %s (seed %d, level %s): prompt too long", *described)
+        return Skip.LEVEL_CAPPED if is_capped else Skip.UNUSABLE
 
     async def make(
         self, recipe: Recipe, has_room: Callable[[Problem], Awaitable[bool]]

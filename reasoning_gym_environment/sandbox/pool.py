@@ -13,6 +13,7 @@ import struct
 import warnings
 from collections import ChainMap, Counter
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import Any, NamedTuple
@@ -67,12 +68,12 @@ HOST_GRACE_SECONDS = 5.0
 
 
 MAX_ATTEMPTS = 3
-"""At an item of a set: an occasional failure must not change the set."""
+"""Generators that may die of a recipe: something else may have killed one or two of them."""
 
 
 MAX_TIMEOUTS = 2
-"""Attempts that may time out. A busy machine may cause one; a recipe that always times out should
-cost no more."""
+"""Timeouts of an item that a set needs. A busy machine may cause one; a recipe that always times
+out should cost no more."""
 
 
 def default_processes() -> int:
@@ -466,15 +467,12 @@ Generate = Callable[[Recipe], Coroutine[Any, Any, Problem]]
 
 
 async def generate_with_retry(generate: Generate, recipe: Recipe) -> Problem:
-    """Make a problem that a set needs in MAX_ATTEMPTS attempts; raise the last GenerationError."""
-    timeouts = 0
-    for _ in range(MAX_ATTEMPTS - 1):
-        try:
+    """Make a problem that a set needs; try again after a timeout.
+
+    Other errors are final: the pool itself asks another generator where one dies, and what the
+    library raises for a recipe it raises again.
+    """
+    for _ in range(MAX_TIMEOUTS - 1):
+        with suppress(GenerationTimeoutError):
             return await generate(recipe)
-        except GenerationTimeoutError:
-            timeouts += 1
-            if timeouts == MAX_TIMEOUTS:
-                raise
-        except GenerationError:
-            continue
     return await generate(recipe)

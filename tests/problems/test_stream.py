@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -16,6 +16,8 @@ from reasoning_gym_environment.problems.stream import (
     MAX_FAILED,
     MAX_SKIPPED,
     RecipeStream,
+    Skip,
+    first_usable,
 )
 from reasoning_gym_environment.records import Problem, Recipe
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
@@ -286,3 +288,25 @@ async def test_a_stream_raises_if_the_pool_is_closed() -> None:
         with pytest.raises(PoolClosedError):
             await stream.next_problem()
         stream.cancel()
+
+
+async def test_draws_without_a_problem_end_but_begin_again_below_a_capped_level() -> (
+    None
+):
+    problem = Problem(
+        recipe=Recipe(task="gcd", seed=0), question="?", oracle="1", entry=b""
+    )
+
+    async def first_of(draws: Iterable[Problem | Skip]) -> Problem | None:
+        drawn = iter(draws)
+
+        async def draw() -> Problem | Skip:
+            return next(drawn)
+
+        return await first_usable(draw)
+
+    unusable = [Skip.UNUSABLE] * (MAX_SKIPPED - 1)
+    assert await first_of([*unusable, problem]) == problem
+    assert await first_of([*unusable, Skip.UNUSABLE, problem]) is None
+    begun_again = [*unusable, Skip.LEVEL_CAPPED, *unusable, problem]
+    assert await first_of(begun_again) == problem
