@@ -69,7 +69,8 @@ class ThrottleFilter(logging.Filter):
             return True
 
     def filter(self, record: logging.LogRecord) -> bool:
-        throttle: _Throttle | None = getattr(record, "throttle", None)
+        # taken out, since a host's formatter may write all that a record has
+        throttle: _Throttle | None = record.__dict__.pop("throttle", None)
         if throttle is None:
             return True
         key = (record.name, record.msg, throttle.subject)

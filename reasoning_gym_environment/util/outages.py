@@ -8,7 +8,6 @@ import itertools
 import logging
 import math
 import os
-import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -61,17 +60,6 @@ class Retry:
         if pause is not None:
             await asyncio.sleep(pause)
         return pause is not None
-
-
-def backoff(first: float = 1.0, most: float = 10.0) -> Iterator[float]:
-    """Yield pauses of random length below a bound that doubles from `first` to `most` seconds.
-
-    So many clients don't retry at once.
-    """
-    for bound in itertools.accumulate(
-        itertools.repeat(first), lambda last, _: min(most, 2 * last)
-    ):
-        yield random.uniform(0.0, bound)
 
 
 logger = logging.getLogger(__name__)

@@ -61,7 +61,9 @@ def test_other_messages_always_pass(
     assert caplog.messages == ["lost a group"] * 3
 
 
-def test_a_hosts_own_handler_gets_what_passes(logger: logging.Logger) -> None:
+def test_a_hosts_own_handler_gets_what_passes_as_a_plain_record(
+    logger: logging.Logger, caplog: pytest.LogCaptureFixture
+) -> None:
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
     logger.addHandler(handler)
@@ -71,6 +73,9 @@ def test_a_hosts_own_handler_gets_what_passes(logger: logging.Logger) -> None:
     finally:
         logger.removeHandler(handler)
     assert stream.getvalue() == "fails\n"
+    logger.warning("plain")
+    throttled_record, plain_record = caplog.records
+    assert vars(throttled_record).keys() == vars(plain_record).keys()
 
 
 def test_after_a_reset_a_message_is_logged_again(
