@@ -186,7 +186,7 @@ class ReasoningGymEnv(BaseEnv):
             sampling=made.sampling,
             scoring=made.scoring,
             observers=[
-                made.source.group_finished,
+                made.problems.group_finished,
                 made.statistics.group_finished,
                 made.progress.group_finished,
             ],
@@ -356,8 +356,7 @@ class ReasoningGymEnv(BaseEnv):
         async def has_room(problem: Problem) -> bool:
             return await self.inference.has_room(problem.question, self.length_limit)
 
-        self.started_problems()
-        return await self._parts.source.next(has_room)
+        return await self.started_problems().next(has_room)
 
     async def add_train_workers(self) -> None:
         """Start workers, for a moment at most: the loop looks at the trainer in between."""

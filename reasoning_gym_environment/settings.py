@@ -16,7 +16,7 @@ from argparse import SUPPRESS, ArgumentParser, Namespace, _ArgumentGroup
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple  # noqa: F401 - Literal is in the snapshot
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple  # noqa: F401 - Literal is in the snapshot
 
 from pydantic import (
     AfterValidator,
@@ -38,6 +38,7 @@ from .util.command_line import (
     ENV,
     SERVER,
     Given,
+    RetiredOption,
     Section,
     build,
     limits,
@@ -113,6 +114,18 @@ SHORT_HELP: Mapping[str, frozenset[str]] = {
     ),
 }
 """The options that most runs set, by command; `--help-all` has all."""
+
+
+RETIRED_OPTIONS: Mapping[str, Mapping[str, RetiredOption]] = {
+    ENV: {
+        "curriculum_url": RetiredOption(
+            "each replica learns alone, so leave it out; other trainers share a curriculum through "
+            "a stream of the reward service, see docs/rewards.md",
+            ignored=False,
+        ),
+    },
+}
+"""By section: options that earlier versions or Atropos have, and that this one doesn't."""
 
 
 def parse_difficulties(value: Any) -> list[float]:
@@ -237,6 +250,8 @@ class EnvironmentSettings(AtroposEnvironment, TaskOptions):
             that does not exist.
     """
 
+    retired_options: ClassVar = RETIRED_OPTIONS[ENV]
+
     system_prompt: str = option(
         "think",
         f"Built-in system prompt ({', '.join(SYSTEM_PROMPTS)}) or your own text; empty sends none.",
@@ -278,11 +293,6 @@ class EnvironmentSettings(AtroposEnvironment, TaskOptions):
     )
     accept_changed_modules: bool = option(
         False, "Continue a checkpoint whose task_modules have changed since."
-    )
-    curriculum_url: str | None = option(
-        None,
-        "Stream of a reward service that chooses all replicas' problems, such as "
-        "http://127.0.0.1:8080/run-1.",
     )
     skip_faulty_items: bool = option(
         True,
@@ -574,6 +584,15 @@ def add_option(
         help=text.replace("%", "%%"),
         **{"metavar": "VALUE", **more},
     )
+
+
+def add_retired_options(parser: ArgumentParser) -> None:
+    """Let a command take the retired options, which its help doesn't show."""
+    for section, options in RETIRED_OPTIONS.items():
+        for name in options:
+            parser.add_argument(
+                f"--{section}.{name}", nargs="?", default=SUPPRESS, help=SUPPRESS
+            )
 
 
 def add_settings(parser: ArgumentParser, *names: str) -> None:

@@ -28,6 +28,7 @@ from ..settings import (
     Option,
     Settings,
     add_option,
+    add_retired_options,
     build_settings,
     check_start,
     default_settings,
@@ -218,6 +219,7 @@ def build_parser(
         "--help", action="store_true", help="the options that most runs set"
     )
     group.add_argument("--help-all", action="store_true", help="all options in full")
+    add_retired_options(parser)
     return parser
 
 

@@ -74,8 +74,6 @@ async def set_up(env: Environment, parts: Parts) -> None:
     )
     if "temperature" in parts.inference.refused:
         parts.evaluation.temperature = None
-    if env.trains:
-        await parts.source.start()
     selected = parts.problems.selection
     parts.evaluation.prepare(parts.pool.generate, selected.categories, selected.ladders)
     gc.collect()
@@ -112,7 +110,7 @@ async def close(env: Environment, parts: Parts, groups: GroupLoop) -> None:
         last_first.push_async_callback(_end_saves, env, parts, groups)
         last_first.callback(parts.record.close)
         last_first.push_async_callback(parts.pool.close)
-        last_first.push_async_callback(parts.source.close)
+        last_first.callback(parts.problems.close)
         last_first.push_async_callback(parts.delivery.close)
         running = [*env.workers, *env.eval_workers]
         running += [task for task in (env.eval_runner, groups.drawing) if task]

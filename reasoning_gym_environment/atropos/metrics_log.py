@@ -10,6 +10,7 @@ from typing import Any
 
 import wandb
 
+from ..problems.levels import curriculum_metrics
 from ..problems.sampler import sampling_metrics
 from ..problems.training import TrainingProblems
 from ..rollouts.accounting import Statistics
@@ -18,7 +19,6 @@ from ..util.concurrency import run_in_thread_if_large
 from ..util.outages import LogThrottle
 from . import output
 from .config import ReasoningGymEnvConfig
-from .shared_curriculum import ProblemSource
 
 logger = logging.getLogger(__name__)
 
@@ -31,12 +31,10 @@ class MetricsLog:
         config: ReasoningGymEnvConfig,
         statistics: Statistics,
         problems: TrainingProblems,
-        source: ProblemSource,
     ) -> None:
         self._config = config
         self._statistics = statistics
         self._problems = problems
-        self._source = source
         self._throttle = LogThrottle()
         self._reported_sampling: Counter[str] = Counter()
         self._logged_step = -1
@@ -64,7 +62,9 @@ class MetricsLog:
         for line in signal_lines(self._statistics.interval, categories.values()):
             logger.debug("Since the last report: %s", line)
         counted = self._statistics.take_report()
-        levels = self._source.level_metrics(stats, categories)
+        levels = {}
+        if stats["curriculum_mode"]:
+            levels = curriculum_metrics(stats, categories)
         sampled = self._problems.sampling - self._reported_sampling
         self._reported_sampling = self._problems.sampling.copy()
         return {**counted, **levels, **sampling_metrics(sampled)}

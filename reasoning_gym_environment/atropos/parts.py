@@ -28,7 +28,6 @@ from .config import ReasoningGymEnvConfig, chat_template_text
 from .delivery import Delivery
 from .evaluation_schedule import EvaluationSchedule
 from .metrics_log import MetricsLog
-from .shared_curriculum import ProblemSource, shared_curriculum
 from .trainer_api import TrainerApi
 
 
@@ -49,7 +48,6 @@ class Parts:
     sampling: SamplingParams
     schedule: EvaluationSchedule
     scoring: ScoringSettings
-    source: ProblemSource
     statistics: Statistics
 
 
@@ -86,14 +84,13 @@ def make_parts(
     )
     api = TrainerApi(config.rollout_server_url)
     vocabulary = len(tokenizer) if tokenizer else 0
-    source = ProblemSource(problems, shared_curriculum(config, counts))
     return Parts(
         api=api,
         delivery=Delivery(api, statistics, vocabulary, config.data_path_to_save_groups),
         dumps=dumps,
         evaluation=evaluation,
         inference=inference,
-        metrics=MetricsLog(config, statistics, problems, source),
+        metrics=MetricsLog(config, statistics, problems),
         pool=pool,
         problems=problems,
         progress=ProgressReporter(
@@ -104,7 +101,6 @@ def make_parts(
         sampling=training_sampling(config),
         schedule=EvaluationSchedule(config.steps_per_eval, evaluation_lock),
         scoring=scoring_settings(config),
-        source=source,
         statistics=statistics,
     )
 

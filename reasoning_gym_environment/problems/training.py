@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
 
-from ..errors import ConfigurationError, GenerationError
+from ..errors import ConfigurationError
 from ..records import GroupResult, Problem, Recipe
 from ..sandbox.pool import TaskPool
 from ..tasks.recipes import read_recipe
@@ -203,25 +203,6 @@ class TrainingProblems:
         logger.debug("Skipping %s (seed %d, level %s): prompt too long", *described)
         return Skip.LEVEL_CAPPED if is_capped else Skip.UNUSABLE
 
-    async def make(
-        self, recipe: Recipe, has_room: Callable[[Problem], Awaitable[bool]]
-    ) -> Problem | None:
-        """Make the problem of a recipe that another run chose.
-
-        Returns:
-            None if it can't be made, is in the evaluation set, or leaves no room for a completion.
-        """
-        assert self._stream is not None
-        try:
-            problem = await self._stream.make(recipe)
-        except GenerationError as error:
-            logger.warning("Skipping an item that can't be generated: %s", error)
-            return None
-        if problem is None or await has_room(problem):
-            return problem
-        self._counts["sampling/prompts_too_long"] += 1
-        return None
-
     def _cap_if_too_long(self, recipe: Recipe, *, fits: bool) -> bool:
         """Cap the ladder below a level whose questions mostly don't fit; return whether it did."""
         assert self._sampler is not None
@@ -245,34 +226,19 @@ class TrainingProblems:
 
     def group_finished(self, group: GroupResult) -> None:
         """Update levels and task sampling with a training group."""
-        recipe = group.problem.recipe
-        again = group.problem.replayed
         self.report_result(
-            recipe,
-            solved=group.solved,
-            scored=len(group.scored),
-            replayed=again,
+            group.problem.recipe, solved=group.solved, scored=len(group.scored)
         )
 
-    def report_result(
-        self,
-        recipe: Recipe,
-        *,
-        solved: int,
-        scored: int,
-        replayed: bool = False,
-    ) -> None:
+    def report_result(self, recipe: Recipe, *, solved: int, scored: int) -> None:
         """Update the curriculum and the sampler with a group: `solved` of its `scored` rollouts."""
         assert self._sampler is not None
-        own_replay = self._sampler.is_replayed(recipe)
         count_group(
             self.sampling,
-            replayed=replayed or own_replay,
+            replayed=self._sampler.is_replayed(recipe),
             solved=solved,
             scored=scored,
         )
-        if replayed and not own_replay:
-            return  # a shared curriculum chose it: learn from first groups alone
         move = self._sampler.report_result(
             recipe,
             solved=solved,

@@ -53,11 +53,25 @@ _KIND_OF_ERROR = {
 """What a value inside another one must be, by pydantic's type of the error."""
 
 
+@dataclass(frozen=True, slots=True)
+class RetiredOption:
+    """An option that existed, and that help and pages no longer show.
+
+    Attributes:
+        instead: what to do instead, as in "set system_prompt".
+        ignored: whether a file or a command may still set it, to no effect.
+    """
+
+    instead: str
+    ignored: bool = field(kw_only=True)
+
+
 class Section(BaseModel):
     """Settings that belong together; a hint follows a name that none of them is close to."""
 
     model_config = ConfigDict(extra="forbid", validate_assignment=True)
     unknown_name_hint: ClassVar[str] = "see --help-all"
+    retired_options: ClassVar[Mapping[str, RetiredOption]] = {}
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Set a setting; raise ConfigurationError if its name or its value is invalid."""
@@ -76,13 +90,19 @@ class Section(BaseModel):
 
     @classmethod
     def require_known(cls, names: Iterable[Any], *, prefix: str = "") -> None:
-        """Raise ConfigurationError for the first name that is unknown."""
+        """Raise ConfigurationError for the first name that is unknown or retired."""
         for name in names:
-            if name not in cls.model_fields:
-                hint = did_you_mean(
-                    str(name), cls.model_fields, otherwise=cls.unknown_name_hint
+            if name in cls.model_fields:
+                continue
+            retired = cls.retired_options.get(name)
+            if retired:
+                raise ConfigurationError(
+                    f"{prefix}{name} is no longer a setting: {retired.instead}"
                 )
-                raise ConfigurationError(f"{prefix}unknown setting {name!r}; {hint}")
+            hint = did_you_mean(
+                str(name), cls.model_fields, otherwise=cls.unknown_name_hint
+            )
+            raise ConfigurationError(f"{prefix}unknown setting {name!r}; {hint}")
 
 
 Sections = Mapping[str, type[Section]]
@@ -131,12 +151,11 @@ class Parser(argparse.ArgumentParser):
             options, unparsed = self.parse_known_args(arguments)
         except argparse.ArgumentError as error:
             self.error(f"{error.argument_name or ''} {error.message}".lstrip())
-        if unparsed and re.match("--?[A-Za-z_]", unparsed[0]):
-            raise ConfigurationError(_unknown(unparsed[0], self._option_string_actions))
-        if unparsed:
-            arguments_before = arguments[: arguments.index(unparsed[0])]
-            previous_options = [
-                option for option in arguments_before if option.startswith("--")
+        if rest and re.match("--?[A-Za-z_]", rest[0]):
+            raise ConfigurationError(_unknown(rest[0], self._shown_options()))
+        if rest:
+            before = [
+                a for a in arguments[: arguments.index(rest[0])] if a.startswith("--")
             ]
             previous = (
                 previous_options[-1].partition("=")[0] if previous_options else ""
@@ -148,6 +167,10 @@ class Parser(argparse.ArgumentParser):
                 f"unexpected {argument}{where}; options start with --, see --help"
             )
         return options
+
+    def _shown_options(self) -> list[str]:
+        actions = self._option_string_actions
+        return [name for name in actions if actions[name].help != argparse.SUPPRESS]
 
     def error(self, message: str) -> NoReturn:
         """Raise ConfigurationError; argparse's own messages become sentences."""

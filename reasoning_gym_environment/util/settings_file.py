@@ -6,15 +6,19 @@ Every mistake is a ConfigurationError of one sentence.
 from __future__ import annotations
 
 import argparse
+import logging
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from ..errors import ConfigurationError, did_you_mean
-from .command_line import ENV, SERVER, Given, Sections
+from .command_line import ENV, SERVER, Given, Section, Sections
 from .files import read_regular
 from .modules import named_in_file
+
+logger = logging.getLogger(__name__)
 
 
 def read_given(options: argparse.Namespace, sections: Sections) -> Given:
@@ -23,12 +27,7 @@ def read_given(options: argparse.Namespace, sections: Sections) -> Given:
     file = options.config
     content = read_file(file, sections) if file else Given()
     env, server, flags = (
-        {
-            name: values[key]
-            for name in model.model_fields
-            if (key := f"{section}.{name}".lstrip(".")) in values
-        }
-        for section, model in sections.items()
+        _options_of(section, model, values) for section, model in sections.items()
     )
     if server and len(content.servers) > 1:
         raise ConfigurationError(
@@ -41,6 +40,39 @@ def read_given(options: argparse.Namespace, sections: Sections) -> Given:
         servers=[{**below, **server}] if server else content.servers,
         flags={**content.flags, **flags},
     )
+
+
+def _options_of(
+    section: str, model: type[Section], values: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the given options of a section, without those that are ignored."""
+    prefix = f"{section}." if section else ""
+    given = {
+        name: values[f"{prefix}{name}"]
+        for name in (*model.model_fields, *model.retired_options)
+        if f"{prefix}{name}" in values
+    }
+    [given] = _without_ignored([given], model, prefix=f"--{prefix}")
+    model.require_known(given, prefix=f"--{prefix}")
+    return given
+
+
+def _without_ignored(
+    settings_list: Sequence[Mapping[str, Any]], model: type[Section], *, prefix: str
+) -> list[dict[str, Any]]:
+    """Return settings without the ignored options, and log each of those once."""
+    ignored = {
+        name: retired
+        for name, retired in model.retired_options.items()
+        if retired.ignored
+    }
+    for name, retired in ignored.items():
+        if any(name in settings for settings in settings_list):
+            logger.warning("%s%s has no effect: %s", prefix, name, retired.instead)
+    return [
+        {name: value for name, value in settings.items() if name not in ignored}
+        for settings in settings_list
+    ]
 
 
 def read_file(path: Path, sections: Sections) -> Given:
@@ -68,21 +100,18 @@ def read_file(path: Path, sections: Sections) -> Given:
         raise ConfigurationError(
             f"{path}: {SERVER} must be a server's settings or a list of them"
         )
-    below = [(ENV, _mapping(content.get(ENV) or {}, path, ENV))]
-    below += [
-        (SERVER, _mapping(server, path, f"a server below {SERVER}"))
-        for server in servers
-    ]
-    for section, settings in below:
-        for name in settings:
-            place = _section_of(name, sections)
-            if name not in sections[section].model_fields and place:
-                raise ConfigurationError(
-                    f"{path}: unknown setting {name!r} below `{section}:`; it belongs below "
-                    f"`{place}:`"
-                )
-        sections[section].require_known(settings, prefix=f"{path}: ")
-    env = dict(below[0][1])
+    settings_by_section = {
+        ENV: [_mapping(content.get(ENV) or {}, path, ENV)],
+        SERVER: [_mapping(one, path, f"a server below {SERVER}") for one in servers],
+    }
+    for section, settings_list in settings_by_section.items():
+        model = sections[section]
+        settings_list = _without_ignored(settings_list, model, prefix=f"{path}: ")
+        settings_by_section[section] = settings_list
+        for settings in settings_list:
+            _require_in_section(settings, section, sections, path)
+            model.require_known(settings, prefix=f"{path}: ")
+    [env] = settings_by_section[ENV]
     for name in env:
         extra: Any = sections[ENV].model_fields[name].json_schema_extra or {}
         if extra.get("paths") and isinstance(paths := env[name], str | list):
@@ -90,11 +119,24 @@ def read_file(path: Path, sections: Sections) -> Given:
             env[name] = [named_in_file(path, entry) for entry in entries]
     return Given(
         env=env,
-        servers=[settings for _, settings in below[1:]],
+        servers=settings_by_section[SERVER],
         flags={
             name: content[name] for name in sections[""].model_fields if name in content
         },
     )
+
+
+def _require_in_section(
+    settings: Mapping[str, Any], section: str, sections: Sections, path: Path
+) -> None:
+    """Raise ConfigurationError for the first setting of another section."""
+    for name in settings:
+        place = _section_of(name, sections)
+        if name not in sections[section].model_fields and place:
+            raise ConfigurationError(
+                f"{path}: unknown setting {name!r} below `{section}:`; it belongs below "
+                f"`{place}:`"
+            )
 
 
 def _section_of(name: Any, sections: Sections) -> str | None:

@@ -12,10 +12,8 @@ from typing import Any
 
 import pytest
 import wandb
-from aiohttp import web
 from page_blocks import ROOT
 from process_tree import descendants, in_linux
-from scripted_server import serving as app_at
 from serve_loop import HONEST, serving, until_pulled
 from small_disks import memory_disk
 from wandb.proto.wandb_internal_pb2 import Record
@@ -235,35 +233,6 @@ async def test_a_replica_logs_the_curriculum_under_the_same_keys_as_any_other(
     ]
     assert (at_level["name"], at_level["level"]) == ("gcd", problem.recipe.level)
     assert at_level["groups/none_solved"] == 1
-
-
-async def test_what_a_shared_curriculum_asks_again_teaches_no_level_of_this_replica(
-    bench: Any, script: Any, run: Any
-) -> None:
-    async def problems(_: web.Request) -> web.Response:
-        recipes = [{"task": "gcd", "seed": seed} for seed in range(8)]
-        listed = [
-            {"recipe": each, "question": "?", "asked_again": True} for each in recipes
-        ]
-        return web.json_response({"problems": listed, "sampling": {}})
-
-    async def observe(_: web.Request) -> web.Response:
-        return web.json_response({})
-
-    script.play("<answer>nope</answer>")
-    routes = [web.post("/problems", problems), web.post("/observe", observe)]
-    async with app_at(routes) as url:
-        shared = {"curriculum_url": f"{url}/run", "sampling": "signal"}
-        settings = {"complexity_mode": "curriculum", "use_wandb": True, **shared}
-        async with bench.playing(script, **settings) as env:
-            problem = await env.get_next_item()
-            before = env.problems.state_dict([])["sampler"]
-            await env.collect_trajectories(problem)
-            assert env.problems.state_dict([])["sampler"] == before
-            await env.wandb_log()
-    logged = summary(run)
-    assert logged["sampling/asked_again"] == 1
-    assert not [name for name in logged if name.startswith("curriculum/")]
 
 
 def logged_keys(file: Path) -> set[str]:
