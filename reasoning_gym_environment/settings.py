@@ -123,6 +123,10 @@ RETIRED_OPTIONS: Mapping[str, Mapping[str, RetiredOption]] = {
             "a stream of the reward service, see docs/rewards.md",
             ignored=False,
         ),
+        "custom_thinking_prompt": RetiredOption("set system_prompt", ignored=True),
+    },
+    SERVER: {
+        "health_check": RetiredOption("servers are checked at the start", ignored=True),
     },
 }
 """By section: options that earlier versions or Atropos have, and that this one doesn't."""
@@ -484,6 +488,8 @@ class EnvironmentSettings(AtroposEnvironment, TaskOptions):
 class ServerSettings(AtroposServer):
     """All settings of an inference server, below `openai`; the API key is never printed."""
 
+    retired_options: ClassVar = RETIRED_OPTIONS[SERVER]
+
     api_key_var: str = option(
         "",
         "Environment variable with the API key; OPENAI_API_KEY with server_type openai.",
@@ -559,6 +565,8 @@ def list_options(defaults: Settings | None = None) -> list[Option]:
     for section, values in models.items():
         heading = HEADINGS[0]
         for name, field in type(values).model_fields.items():
+            if name in type(values).retired_options:
+                continue  # Atropos's own class has it
             extra: Any = field.json_schema_extra or {}
             heading = extra.get("heading", heading)
             about = field.description or ""
@@ -629,7 +637,9 @@ def build_settings(given: Given, defaults: Settings) -> Settings:
     """
     servers: Sequence[Mapping[str, Any]] = given.servers
     if len(servers) < 2 and len(defaults.servers) == 1:
-        servers = [{**dict(defaults.servers[0]), **(servers[0] if servers else {})}]
+        known = ServerSettings.model_fields  # Atropos's own class has more
+        default = {name: value for name, value in defaults.servers[0] if name in known}
+        servers = [{**default, **(servers[0] if servers else {})}]
     flags = build(RunFlags, given.flags)
     env = given.env
     suite = None

@@ -9,10 +9,14 @@ from typing import Any
 import pytest
 from command_settings import checked, given
 
-from reasoning_gym_environment.cli import COMMANDS, main
+from reasoning_gym_environment.atropos.config import ReasoningGymEnvConfig, ServerConfig
+from reasoning_gym_environment.cli import COMMANDS, SERVING, main
 from reasoning_gym_environment.commands import problems
 from reasoning_gym_environment.errors import FixableError
 from reasoning_gym_environment.settings import (
+    RETIRED_OPTIONS,
+    RunFlags,
+    Settings,
     build_settings,
     default_settings,
     list_options,
@@ -168,6 +172,55 @@ def test_options_win_over_the_file_and_belong_to_a_single_server(
     assert refused(*options) == (
         f"--openai.model_name sets one server, but {file} has 2: set it in the file"
     )
+
+
+def test_options_that_have_no_effect_load_with_a_line_for_each(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "settings.yaml"
+    servers = "[{health_check: false, model_name: a}, {health_check: true}]"
+    file.write_text(
+        f"env: {{custom_thinking_prompt: Think., seed: 1}}\nopenai: {servers}"
+    )
+    assert given("--config", str(file)) == Given(
+        env={"seed": 1}, servers=[{"model_name": "a"}, {}]
+    )
+    assert caplog.messages == [
+        f"{file}: custom_thinking_prompt has no effect: set system_prompt",
+        f"{file}: health_check has no effect: servers are checked at the start",
+    ]
+
+
+def test_options_of_a_command_that_have_no_effect_are_named(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    options = ("--openai.health_check", "--env.custom_thinking_prompt", "Think.")
+    assert given(*options, "--env.seed", "1") == Given(env={"seed": "1"})
+    assert [message.split()[0] for message in caplog.messages] == [
+        "--env.custom_thinking_prompt",
+        "--openai.health_check",
+    ]
+
+
+def test_retired_options_are_neither_in_the_help_nor_proposed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    retired = [
+        f"{section}.{name}"
+        for section, options in RETIRED_OPTIONS.items()
+        for name in options
+    ]
+    texts = [help_of(command, "--help-all", capsys) for command in SERVING]
+    texts += [refused(f"--{name}s") for name in retired]
+    for name in retired:
+        assert not [text for text in texts if re.search(rf"{name}\b", text)]
+    env = ReasoningGymEnvConfig()
+    of_atropos = default_settings(
+        environment=Settings(env=env, servers=[ServerConfig()], flags=RunFlags())
+    )
+    assert not {*retired} & {option.name for option in list_options(of_atropos)}
+    settings = build_settings(Given(servers=[{"model_name": "a"}]), of_atropos)
+    assert settings.servers[0].model_name == "a"
 
 
 @pytest.mark.parametrize(
