@@ -17,7 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 
 from curriculum_rules import RLVE, AdaRFT, FastWeightedUpDown, Kesten, WeightedUpDown
@@ -186,6 +186,24 @@ def compare_rules(heights: Mapping[str, int], seeds: Iterable[int]) -> None:
             row(learner, name, *cells)
 
 
+def early_signal(groups: Sequence[Group]) -> float:
+    """Measure the share of groups with signal in the first half."""
+    return statistics.mean(group.mixed for group in groups[: len(groups) // 2])
+
+
+def compare_replicas(heights: Mapping[str, int], seeds: Iterable[int]) -> None:
+    """Measure what it costs that each of several replicas learns from its own groups alone."""
+    measures = (off_first, off_at_30, off_later, early_signal, signal)
+    header("learner", "replicas", *(m.__name__ for m in measures))
+    for learner, replicas in product(LEARNERS, (1, 2, 4, 8, 16)):
+        setting = Setting(
+            learner=learner, in_flight=IN_FLIGHT, replicas=replicas, by_signal=True
+        )
+        runs = [simulate(RULES["ours"], setting, heights, seed) for seed in seeds]
+        cells = [spread([measure(run) for run in runs]) for measure in measures]
+        row(learner, str(replicas), *cells)
+
+
 def vary_assumptions(heights: Mapping[str, int], seeds: Iterable[int]) -> None:
     """Try other learners and targets; and what a rule that knows the learner would reach."""
     header(
@@ -327,6 +345,7 @@ def main() -> None:
     vary_assumptions(heights, seeds)
     one_task(seeds)
     measure_cost(heights)
+    compare_replicas(heights, seeds)
 
 
 if __name__ == "__main__":

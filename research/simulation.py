@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -26,11 +27,14 @@ class Setting:
         learner: "fixed", "rising" (skills that rise with training and fall without), or
             "jump" (after half the run all skills rise by half of every ladder).
         in_flight: groups drawn whose results are not back; they come back in any order.
+        replicas: samplers that draw in turn; each learns from its own groups, and all train one
+            learner.
         width, item_spread: see `spread_skills` and `Learner`.
     """
 
     learner: str = "fixed"
     in_flight: int = 0
+    replicas: int = 1
     by_signal: bool = False
     width: float = 0.5
     item_spread: float = 3.0
@@ -69,31 +73,36 @@ def simulate(
         task: ({},) * height for task, height in heights.items()
     }
     learner = _learner(setting, heights, seed)
-    levels = rule(ladders, learner)
-    sampler = Sampler(
-        dict.fromkeys(heights, 1.0),
-        run_seed=seed,
-        replica="0",
-        levels=levels,
-        by_signal=setting.by_signal,
-    )
+    rules = [rule(ladders, learner) for _ in range(setting.replicas)]
+    samplers = [
+        Sampler(
+            dict.fromkeys(heights, 1.0),
+            run_seed=seed,
+            replica=str(replica),
+            levels=levels,
+            by_signal=setting.by_signal,
+        )
+        for replica, levels in enumerate(rules)
+    ]
     rng = random.Random(seed)
     numbers: Counter[str] = Counter()
-    flying: list[Recipe] = []
+    turns = itertools.cycle(range(setting.replicas))
+    flying: list[tuple[int, Recipe]] = []
     groups: list[Group] = []
     total = setting.groups_per_task * len(heights)
     while len(groups) < total:
         while len(flying) <= setting.in_flight:
-            flying.append(sampler.next_recipe())
-        recipe = flying.pop(rng.randrange(len(flying)))
+            replica = next(turns)
+            flying.append((replica, samplers[replica].next_recipe()))
+        replica, recipe = flying.pop(rng.randrange(len(flying)))
         if setting.learner == "jump" and len(groups) == total // 2:
             learner.improve(0.5)
         task, height = recipe.task, heights[recipe.task]
         chance = learner.solve_probability(recipe, height)
         solved = sum(rng.random() < chance for _ in range(GROUP_SIZE))
-        sampler.report_result(recipe, solved=solved, scored=GROUP_SIZE)
+        samplers[replica].report_result(recipe, solved=solved, scored=GROUP_SIZE)
         learner.after_group(task, mixed=0 < solved < GROUP_SIZE)
-        level, share = _standing(levels, learner, task, height)
+        level, share = _standing(rules[replica], learner, task, height)
         inside = _within(learner, task, height, setting.target)
         number = numbers[task]
         numbers[task] += 1
