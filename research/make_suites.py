@@ -3,7 +3,8 @@
     python -m research.make_suites FOLDER [--paper published_answers.jsonl.gz] [--only small,full]
 
 The paper's suites need the file of published answers, for its tasks and parameters. Takes minutes.
-A suite whose items change gets another version; keep the file of the one before as NAME@VERSION.
+A suite whose items change gets another version; move the file of the one before to
+research/leaderboard/suites/NAME@VERSION.json.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from reasoning_gym_environment.problems.seeds import evaluation_recipe, redrawn_
 from reasoning_gym_environment.problems.sets import make_distinct
 from reasoning_gym_environment.problems.stream import skip_faulty
 from reasoning_gym_environment.problems.suites import (
+    EARLIER,
     LeftOut,
     load_suite,
     question_sha256,
@@ -114,7 +116,8 @@ def of_paper(path: Path, name: str, left: Sequence[LeftOut]) -> list[Recipe]:
 def left_out_before(name: str) -> list[LeftOut]:
     """Return what the version before left out: it stays out, as an item that takes too long."""
     before = VERSIONS[name] - 1
-    return load_suite(f"{name}@{before}").left_out if before else []
+    file = Path(__file__).parents[1] / EARLIER / f"{name}@{before}.json"
+    return load_suite(str(file)).left_out if before else []
 
 
 def manifest(

@@ -15,7 +15,7 @@ from ..evaluation.leaderboard import (
     suite_floors,
 )
 from ..evaluation.store import read_results
-from ..problems.suites import built_in, load_suite, require_same_questions
+from ..problems.suites import NAMES, load_suite, require_same_questions
 from ..sandbox.pool import TaskPool, generate_with_retry
 from ..settings import add_settings, pool_settings, read_environment
 from ..tasks.facts import known_categories
@@ -59,14 +59,13 @@ def build_parser() -> Parser:
 
 
 def list_suites(_: Namespace) -> str:
-    suites = {name: load_suite(name) for name in built_in()}
     rows = [["name", "items", "tasks", "sha256", "about"]]
-    for name, suite in suites.items():
+    for suite in map(load_suite, NAMES):
         left_out = (
             f"; {len(suite.left_out)} faulty ones left out" if suite.left_out else ""
         )
         sizes = (str(len(suite)), str(len(suite.tasks)))
-        rows.append([name, *sizes, suite.sha256[:12], f"{suite.about}{left_out}"])
+        rows.append([suite.name, *sizes, suite.sha256[:12], f"{suite.about}{left_out}"])
     return table(rows, drop=["sha256"])
 
 

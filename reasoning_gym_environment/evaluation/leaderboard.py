@@ -13,7 +13,7 @@ from typing import Annotated
 import msgspec
 
 from ..errors import FixableError
-from ..problems.suites import Suite
+from ..problems.suites import Suite, earlier_file
 from ..records import recipe_key
 from ..storage.rows import StoredRollout
 from ..tasks.facts import PAYS_ANY_ANSWER, floors
@@ -46,13 +46,7 @@ class Standing:
 
 def standing(results: EvaluationResults, suite: Suite) -> Standing:
     """Count right answers; FixableError if the suite is another or too many items are missing."""
-    made_on = results.settings.get("suite")
-    if made_on != suite.identity:
-        raise FixableError(
-            f"{results.path} was made on {made_on or 'no suite'}, not on {suite.name}@"
-            f"{suite.version}: run `evaluate --suite {suite.name}`, or name an earlier version, "
-            f"such as {suite.name}@1"
-        )
+    _require_made_on(suite, results)
     by_recipe = {recipe_key(sample.recipe): sample.scored for sample in results.samples}
     questions: defaultdict[str, defaultdict[str, list[StoredRollout]]]
     questions = defaultdict(lambda: defaultdict(list))
@@ -76,6 +70,22 @@ def standing(results: EvaluationResults, suite: Suite) -> Standing:
             )
             for task, own in sorted(questions.items())
         },
+    )
+
+
+def _require_made_on(suite: Suite, results: EvaluationResults) -> None:
+    """Raise FixableError if an evaluation is of another suite or version."""
+    made_on = results.settings.get("suite")
+    if made_on == suite.identity:
+        return
+    remedy = f"run `evaluate --suite {suite.name}`"
+    if isinstance(made_on, dict):
+        file = earlier_file(made_on.get("name"), made_on.get("version"))
+        if file is not None:
+            remedy += f", or give the results' suite, {file} in the repository"
+    raise FixableError(
+        f"{results.path} was made on {made_on or 'no suite'}, not on {suite.name}@"
+        f"{suite.version}: {remedy}"
     )
 
 

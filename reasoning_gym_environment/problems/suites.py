@@ -1,9 +1,9 @@
 """Suites: evaluation sets as files, with the hash of every question and all that results depend on.
 
-A suite never changes: another set has another version, and the package keeps the earlier one as
-NAME@VERSION. `research/make_suites.py` made them. A suite's items are generated from their recipes
-and must have the questions of the file, which has the first digits of each question's hash, and one
-hash over all recipes and questions.
+A suite never changes: another set has another version. The package has the newest version of each,
+and the repository the earlier ones. `research/make_suites.py` made them. A suite's items are
+generated from their recipes and must have the questions of the file, which has the first digits of
+each question's hash, and one hash over all recipes and questions.
 """
 
 from __future__ import annotations
@@ -26,6 +26,12 @@ from ..util.files import read_regular
 from ..util.values import validate
 
 FOLDER = Path(__file__).with_name("suite_files")
+
+NAMES = ("small", "medium", "paper-easy", "paper-hard", "full")
+"""Suites of the package; those of the fewest items a task come first."""
+
+EARLIER = "research/leaderboard/suites"
+"""Folder of the repository with the suites' earlier versions, as NAME@VERSION.json."""
 
 _Hash = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 _Digits = Annotated[str, Meta(pattern="^[0-9a-f]{8}$")]
@@ -144,24 +150,20 @@ def with_questions(
     return {**manifest, "sets": sets}
 
 
-def built_in() -> list[str]:
-    """Return the names of the package's suites: the newest, then earlier versions as NAME@VERSION.
-
-    The newest start with those of the fewest items a task.
-    """
-    earlier = sorted(path.stem for path in FOLDER.glob("*@*.json"))
-    return ["small", "medium", "paper-easy", "paper-hard", "full", *earlier]
-
-
 def load_suite(name: str) -> Suite:
     """Read a suite of the package by its name, or any by its file, unchanged and valid."""
     path = Path(name)
-    if name in built_in():
+    if name in NAMES:
         path = FOLDER / f"{name}.json"
     elif not path.is_file():
-        hint = did_you_mean(
-            name, built_in(), otherwise=f"there are {', '.join(built_in())}"
-        )
+        suite_name, _, version = name.partition("@")
+        file = earlier_file(suite_name, version)
+        if file is not None:
+            raise ConfigurationError(
+                f"{name} is an earlier version, which the package doesn't have: give its file, "
+                f"{file} in the repository"
+            )
+        hint = did_you_mean(name, NAMES, otherwise=f"there are {', '.join(NAMES)}")
         raise ConfigurationError(f"no suite and no file is named {name!r}; {hint}")
     try:
         manifest = json.loads(read_regular(path))
@@ -178,6 +180,21 @@ def load_suite(name: str) -> Suite:
             f"{path} was changed: its file_sha256 is another one; get the original"
         )
     return suite
+
+
+def earlier_file(name: Any, version: Any) -> str | None:
+    """Return the file of a suite's earlier version in the repository; None for any other suite.
+
+    Example:
+        >>> earlier_file("small", 1), earlier_file("small", 2), earlier_file("own", 1)
+        ('research/leaderboard/suites/small@1.json', None, None)
+    """
+    if name not in NAMES:
+        return None
+    earlier_versions = range(1, load_suite(name).version)
+    if str(version) not in map(str, earlier_versions):
+        return None
+    return f"{EARLIER}/{name}@{version}.json"
 
 
 def require_same_questions(suite: Suite, problems: Iterable[Problem]) -> None:

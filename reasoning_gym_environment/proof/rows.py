@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from ..errors import GenerationError
 from ..evaluation.planning import EvaluationSet
 from ..problems.held_out import held_out_hashes
-from ..problems.suites import built_in, load_suite, question_sha256
+from ..problems.suites import NAMES, load_suite, question_sha256
 from ..records import Fault, Ladder, Problem, Recipe, Status, Verdict
 from ..sandbox.pool import TaskPool, generate_with_retry
 from ..scoring.grading import verify_in_tags, verify_texts
@@ -171,7 +171,7 @@ def _questions_of_suites() -> dict[tuple[str, str], str]:
     """Return the suite of each task and beginning of a question's hash."""
     suites: dict[tuple[str, str], str] = {}
     # The smallest come last, so that an item has the name of its smallest suite.
-    for name in reversed(built_in()):
+    for name in reversed(NAMES):
         for recipe, _, digits in load_suite(name).items():
             suites[recipe.task, digits] = name
     return suites

@@ -14,7 +14,7 @@ from typing import get_args
 from reasoning_gym_environment.errors import ConfigurationError, FixableError
 from reasoning_gym_environment.evaluation.leaderboard import encode_standings
 from reasoning_gym_environment.evaluation.store import EvaluationStore, read_results
-from reasoning_gym_environment.problems.suites import built_in, load_suite
+from reasoning_gym_environment.problems.suites import NAMES, earlier_file, load_suite
 from reasoning_gym_environment.sandbox.pool import (
     PoolSettings,
     TaskPool,
@@ -126,11 +126,10 @@ def _add_adding(commands: _SubParsersAction[ArgumentParser]) -> None:
 
 def add_row(options: Namespace) -> str:
     suite = load_suite(options.suite)
-    newest, is_earlier, _ = options.suite.partition("@")
-    if is_earlier and options.suite in built_in():
+    if earlier_file(suite.name, suite.version):
         raise FixableError(
             f"--suite must be the newest version, got {options.suite}: run `evaluate --suite "
-            f"{newest}`, and add that"
+            f"{suite.name}`, and add that"
         )
     row = submitted_standing(
         options.results, suite, name=options.name, training=options.training
@@ -188,10 +187,7 @@ def import_file(options: Namespace) -> str:
         async with TaskPool(settings, Counter()) as pool:
             return await import_answers(items, pool, scoring, about)
 
-    newest = [name for name in built_in() if "@" not in name]
-    suites = {
-        suite.name: suite for suite in map(load_suite, [*newest, *options.suites])
-    }
+    suites = {suite.name: suite for suite in map(load_suite, [*NAMES, *options.suites])}
     imported = asyncio.run(score())
     lines = []
     for (name, model), samples in imported.samples.items():

@@ -5,14 +5,24 @@ import json
 from pathlib import Path
 
 import pytest
-from suite_values import imported, manifest, problems_of, write_suite
+from page_blocks import ROOT
+from suite_values import (
+    BAD,
+    GOOD,
+    imported,
+    lines,
+    manifest,
+    problems_of,
+    write_suite,
+)
 
 from reasoning_gym_environment import cli
 from reasoning_gym_environment.commands import compare, suite
 from reasoning_gym_environment.errors import FixableError
-from reasoning_gym_environment.problems.suites import load_suite
+from reasoning_gym_environment.problems.suites import EARLIER, load_suite
 from reasoning_gym_environment.records import Problem, Recipe
 from reasoning_gym_environment.sandbox.pool import TaskPool
+from research.leaderboard.__main__ import main as leaderboard
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -50,6 +60,28 @@ async def test_evaluations_on_one_suite_become_a_leaderboard(
     run.write_text(json.dumps(settings))
     with pytest.raises(FixableError, match="evaluate both on one suite"):
         compare.main(folders)
+
+
+async def test_results_on_an_earlier_version_are_ranked_by_its_file(
+    pool: TaskPool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = str(ROOT / EARLIER / "small@1.json")
+    recipes = [recipe for recipe, _ in load_suite(file).recipes()]
+    problems = [await pool.generate(each) for each in recipes if each.task == "gcd"]
+    answers = tmp_path / "answers.jsonl"
+    answers.write_text(lines(problems, set="small"))
+    arguments = ["import", str(answers), "-o", str(tmp_path), "--suites", file]
+    assert await asyncio.to_thread(leaderboard, arguments) == 0
+    folders = [str(tmp_path / "small" / model) for model in (GOOD, BAD)]
+    capsys.readouterr()
+
+    assert cli.main(["suite", "table", *folders, "--suite", file]) == 0
+    assert "| 1 | good-model | 100.0% |" in capsys.readouterr().out
+    assert cli.main(["compare", *folders]) == 0
+    assert "gcd" in capsys.readouterr().out
+    for name in ("small@1", "small"):
+        assert cli.main(["suite", "table", *folders, "--suite", name]) == 2
+        assert f"{EARLIER}/small@1.json" in capsys.readouterr().err
 
 
 async def test_list_and_verify(

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from page_blocks import ROOT
 from suite_values import manifest, problems_of, write_suite
 
 from reasoning_gym_environment.commands import rescore
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
-from reasoning_gym_environment.problems.suites import load_suite
+from reasoning_gym_environment.problems.suites import EARLIER, load_suite
 from reasoning_gym_environment.records import Problem
 from reasoning_gym_environment.sandbox.pool import TaskPool
 from reasoning_gym_environment.storage.rows import StoredGroup
@@ -321,6 +322,8 @@ def test_a_name_that_leads_elsewhere_is_refused(
 def test_an_earlier_version_of_a_suite_gets_no_row(
     submitted: Submitted, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    submitted.suite = "small@1"
+    submitted.suite = str(ROOT / EARLIER / "small@1.json")
     assert submitted.add() == 2
-    assert "--suite must be the newest version" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert submitted.suite in said
+    assert "run `evaluate --suite small`" in said

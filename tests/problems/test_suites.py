@@ -8,13 +8,16 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from page_blocks import ROOT
 from suite_values import RECIPES, manifest, write_suite
 
 from reasoning_gym_environment.errors import ConfigurationError, FixableError
 from reasoning_gym_environment.problems.suites import (
+    EARLIER,
     FOLDER,
+    NAMES,
     Suite,
-    built_in,
+    earlier_file,
     load_suite,
     question_sha256,
     require_same_questions,
@@ -40,28 +43,34 @@ SHA256 = {
     "paper-easy@1": "7131ee9328313d2ef89cabd149084a85fb0de1448cd6333b6a65aad9962e0bc5",
     "paper-hard@1": "0e5c9a38f5a98322f996b3222a28c17f2fc13afe526291986c0e8a2c0711d182",
 }
-"""What results on the suites of the package carry: none of these may change."""
+"""What results on suites carry: none of these may change."""
+
+EARLIER_NAMES = [name for name in SHA256 if "@" in name]
 
 
-WITH_REPEATS = {"small@1", "medium@1", "full@1", "paper-easy@1", "paper-hard@1"}
+def file_of(name: str) -> str:
+    """Return the name of a suite of the package, or the file of an earlier version."""
+    return str(ROOT / EARLIER / f"{name}.json") if "@" in name else name
 
 
-def test_every_file_of_a_suite_is_a_suite_of_the_package() -> None:
-    assert (
-        {path.stem for path in FOLDER.glob("*.json")} == {*built_in()} == SHA256.keys()
-    )
+def test_the_package_has_the_newest_suites_and_the_repository_the_earlier_ones() -> (
+    None
+):
+    assert {path.stem for path in FOLDER.iterdir()} == {*NAMES}
+    assert {path.stem for path in (ROOT / EARLIER).iterdir()} == {*EARLIER_NAMES}
+    assert {*NAMES, *EARLIER_NAMES} == SHA256.keys()
 
 
-@pytest.mark.parametrize("name", built_in())
-def test_the_suites_of_the_package_are_whole(name: str) -> None:
-    suite = load_suite(name)
+@pytest.mark.parametrize("name", SHA256)
+def test_the_suites_are_whole(name: str) -> None:
+    suite = load_suite(file_of(name))
     assert suite.sha256 == SHA256[name]
     recipes = [json.dumps(recipe.identity()) for recipe, _ in suite.recipes()]
     assert suite.name == name.partition("@")[0]
     assert len(set(recipes)) == len(recipes) == len(suite)
     assert suite.version == int(name.partition("@")[2] or VERSIONS[name])
     questions = {(recipe.task, digits) for recipe, _, digits in suite.items()}
-    assert (len(questions) == len(suite)) == (name not in WITH_REPEATS)
+    assert (len(questions) == len(suite)) == (name not in EARLIER_NAMES)
     if not name.startswith("paper"):
         assert set(suite.tasks) == set(ladder_heights())
         assert all(recipe.seed % 2 for recipe, _ in suite.recipes())
@@ -168,9 +177,21 @@ def test_a_changed_file_is_refused(tmp_path: Path) -> None:
             load_suite(str(path))
 
 
-def test_an_unknown_name_gets_a_hint() -> None:
-    with pytest.raises(ConfigurationError, match=r"'smal'; did you mean small"):
-        load_suite("smal")
+@pytest.mark.parametrize("name", ["smal", "small@0", "small@2", "smal@1"])
+def test_an_unknown_name_gets_a_hint(name: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"'{name}'; did you mean small"):
+        load_suite(name)
+
+
+@pytest.mark.parametrize("name", EARLIER_NAMES)
+def test_an_earlier_version_is_told_where_its_file_is(name: str) -> None:
+    file = earlier_file(*name.split("@"))
+    assert file is not None
+    assert load_suite(str(ROOT / file)).sha256 == SHA256[name]
+    with pytest.raises(ConfigurationError) as raised:
+        load_suite(name)
+    assert str(raised.value).startswith(name)
+    assert file in str(raised.value)
 
 
 def test_the_file_has_a_line_for_each_set() -> None:
