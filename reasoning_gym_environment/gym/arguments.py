@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from types import GenericAlias, NoneType, UnionType
-from typing import (
-    Annotated,
-    Any,
-    ParamSpec,
-    TypeVar,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
+from typing import Annotated, Any, ParamSpec, TypeVar, get_args, get_type_hints
+
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetPydanticSchema,
+    PlainValidator,
+    SkipValidation,
+    ValidationError,
+    validate_call,
 )
+from pydantic.fields import FieldInfo
+from pydantic_core import CoreSchema
 
-from pydantic import BeforeValidator, ConfigDict, Field, SkipValidation, create_model
-
-from ..errors import ConfigurationError
-from ..problems.options import plain_dict, plain_integer, plain_list
+from ..errors import ConfigurationError, did_you_mean
+from ..problems.options import Integer, plain_dict, plain_integer, plain_list
 from ..records import Problem, Recipe
 from ..tasks.facts import LIBRARY
 from ..tasks.recipes import (
@@ -31,107 +33,141 @@ from ..tasks.recipes import (
     require_parameters_of_level,
     require_valid_recipe,
 )
-from ..util.command_line import Section, build
+from ..util.command_line import describe_validation
 from ..util.values import shorten
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
-Scorable = Problem | Recipe | Mapping[str, Any]
-"""A problem, or its recipe, also as JSON. The problem of a recipe is generated again."""
 
-AnyScorable = Annotated[Scorable, SkipValidation]
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Processes = Annotated[int | None, Field(ge=1)]
-Level = Annotated[int | None, Field(ge=0)]
-Count = Annotated[int, Field(ge=0)]
-Module = Annotated[str | Path, SkipValidation]
-
-
-class Arguments(Section):
-    """Arguments of a call; unknown names and wrong types are errors."""
-
-    model_config = ConfigDict(strict=True)
+# Classes that pydantic doesn't know are checked by isinstance.
+_CONFIG = ConfigDict(strict=True, arbitrary_types_allowed=True)
 
 
 def checked(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Check the arguments of each call by the function's annotations, whose limits are `Field`s.
+    """Check the arguments of each call by the function's annotations, as pydantic reads them.
 
-    Iterables become lists, mappings dictionaries, and numpy's integers Python's. A call raises
-    ConfigurationError with a sentence for each mistake.
+    Types are strict: True is not an integer, and "3" no number. A coroutine's arguments are
+    checked when it is called, not when it is awaited. A call raises ConfigurationError with a
+    sentence for each bad value or for an unknown name, and TypeError where an argument is missing.
     """
-    parameters = inspect.signature(function).parameters
-    required = {name for name, each in parameters.items() if each.default is each.empty}
 
-    @cache
-    def model() -> type[Arguments]:
-        """Return the model of the arguments, made once all annotations can be read."""
-        hints = get_type_hints(function, include_extras=True)
-        fields: dict[str, Any] = {
-            name: (
-                _concrete(hints[name]),
-                ... if name in required else parameter.default,
-            )
-            for name, parameter in parameters.items()
-            if name in hints and SkipValidation not in get_args(hints[name])
-        }
-        made = create_model(function.__qualname__, __base__=Arguments, **fields)
-        made.unknown_name_hint = f"see {function.__qualname__}"
-        return made
+    @functools.wraps(function)
+    def bind(*arguments: Any, **named: Any) -> Callable[[], Result]:
+        return functools.partial(function, *arguments, **named)
+
+    bind.__annotations__ = dict(function.__annotations__)
+    del bind.__annotations__["return"]  # its class may be defined further down
+    bind_checked = validate_call(config=_CONFIG)(bind)
 
     @functools.wraps(function)
     def call(*arguments: Parameters.args, **named: Parameters.kwargs) -> Result:
-        first = dict(zip(parameters, arguments, strict=False))
-        given: dict[str, Any] = {**first, **named}
-        if (
-            len(first) < len(arguments)
-            or first.keys() & named
-            or not given.keys() >= required
-        ):
-            return function(*arguments, **named)  # raises TypeError
-        fields = model().model_fields
-        to_check = {
-            name: value
-            for name, value in given.items()
-            if name not in parameters
-            or (name in fields and not (value is None and fields[name].default is None))
-        }
-        arguments_model = build(model(), to_check)
-        whole: Callable[..., Result] = function
-        return whole(
-            **{**given, **{name: getattr(arguments_model, name) for name in fields}}
-        )
+        try:
+            bound = bind_checked(*arguments, **named)
+        except ValidationError as error:
+            _require_known_names(function, named)
+            # Raises TypeError if one is missing or given twice.
+            inspect.signature(function).bind(*arguments, **named)
+            message = describe_validation(error, _fields(function))
+            raise ConfigurationError(message) from None
+        return bound()
 
     return call
 
 
-def _concrete(hint: Any) -> Any:
-    """Return what a strict model checks in place of an annotation; None is the caller's part."""
-    hint = _without_none(hint)  # Python 3.10 adds it where the default is None
-    limits = getattr(hint, "__metadata__", ())
-    kind = _without_none(hint.__origin__) if limits else hint
-    concrete = {Sequence: list, Iterable: list, Mapping: dict}.get(get_origin(kind))
-    annotated: Any = Annotated
-    checked_kind: Any = GenericAlias(concrete, get_args(kind)) if concrete else kind
-    for limit in (
-        *limits,
-        BeforeValidator(lambda v: plain_integer(plain_list(plain_dict(v)))),
-    ):
-        checked_kind = annotated[checked_kind, limit]
-    return checked_kind
+def _require_known_names(function: Callable[..., Any], names: Iterable[str]) -> None:
+    parameters = inspect.signature(function).parameters
+    for name in names:
+        if name not in parameters:
+            hint = did_you_mean(
+                name, parameters, otherwise=f"see {function.__qualname__}"
+            )
+            raise ConfigurationError(f"unknown setting {name!r}; {hint}")
 
 
-def _without_none(kind: Any) -> Any:
-    if get_origin(kind) not in (Union, UnionType):
-        return kind
-    kinds = [one for one in get_args(kind) if one is not NoneType]
-    return kinds[0] if len(kinds) == 1 else kind
+def _fields(function: Callable[..., Any]) -> dict[str, FieldInfo]:
+    """Return what each parameter takes, in order."""
+    hints = get_type_hints(function, include_extras=True)
+    return {
+        name: FieldInfo.from_annotation(hints.get(name, Any))
+        for name in inspect.signature(function).parameters
+    }
+
+
+def _list_schema(source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+    items: Any = list[get_args(source)]  # type: ignore[misc]  # known at run time
+    return handler(Annotated[items, BeforeValidator(plain_list)])
+
+
+def _dict_schema(source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+    items: Any = dict[get_args(source)]  # type: ignore[misc]  # known at run time
+    return handler(Annotated[items, BeforeValidator(plain_dict)])
+
+
+AS_LIST = GetPydanticSchema(_list_schema)
+"""Marks an iterable or a sequence: any iterable but a text or a mapping becomes a list."""
+
+AS_DICT = GetPydanticSchema(_dict_schema)
+"""Marks a mapping, of which any becomes a dictionary."""
+
+Number = Annotated[float, BeforeValidator(plain_integer)]
+Seconds = Annotated[Number, Field(gt=0, allow_inf_nan=False)]
+Processes = Annotated[Integer | None, Field(ge=1)]
+Level = Annotated[Integer | None, Field(ge=0)]
+Count = Annotated[Integer, Field(ge=0)]
+Modules = Annotated[Iterable[Annotated[str | Path, SkipValidation]], AS_LIST]
+"""Names and paths of modules, each of which is checked when it is looked for."""
+
+
+def _require_text(value: Any) -> str:
+    """Return a text; models write lone surrogates, at which pydantic's own check may fail."""
+    if not isinstance(value, str):
+        hints: dict[type, str] = {
+            dict: ": pass its content",
+            list: ": pass the last message's content",
+            bytes: ": decode it",
+        }
+        hint = hints.get(type(value), "")
+        raise ValueError(f"must be text, got {shorten(value)}{hint}")
+    return value
+
+
+def _require_scorable(value: Any) -> Any:
+    if not isinstance(value, (Problem, Recipe, Mapping)):
+        raise ValueError(f"must be one Problem or its recipe, got {shorten(value)}")
+    return value
+
+
+def _pair_of(content: str) -> BeforeValidator:
+    """Require two values, in a tuple or list; `content` says which they are."""
+
+    def require_pair(value: Any) -> tuple[Any, Any]:
+        if not isinstance(value, list | tuple) or len(value) != 2:
+            raise ValueError(f"must be {content}, got {shorten(value)}")
+        return value[0], value[1]
+
+    return BeforeValidator(require_pair)
+
+
+Scorable = Problem | Recipe | Mapping[str, Any]
+"""A problem, or its recipe, also as JSON. The problem of a recipe is generated again."""
+
+AnyScorable = Annotated[Scorable, PlainValidator(_require_scorable)]
+"""A scorable, which `to_scorable` reads: once, not for each of its completions."""
+
+Text = Annotated[str, PlainValidator(_require_text)]
+"""A text that a model wrote."""
+
+ScoringPair = Annotated[
+    tuple[AnyScorable, Text], _pair_of("a problem and its completion")
+]
+TextWithData = Annotated[tuple[Text, Any], _pair_of("a text and its data")]
 
 
 _installed_version = cache(functools.partial(version, LIBRARY))
 
 
-def validated(recipe: Recipe | Mapping[str, Any]) -> Recipe:
+def to_recipe(recipe: Recipe | Mapping[str, Any]) -> Recipe:
     """Return the recipe of an argument; raise ConfigurationError if it is invalid."""
     try:
         if isinstance(recipe, Problem):
@@ -150,61 +186,18 @@ def validated(recipe: Recipe | Mapping[str, Any]) -> Recipe:
     return recipe
 
 
-def require_scorable(value: Any) -> Problem | Recipe:
-    """Return a problem of the installed library, or a recipe; ConfigurationError if neither."""
-    if isinstance(value, Recipe | Mapping):
-        return validated(value)
-    problem = require_problem(value, "problem", "one Problem or its recipe")
-    made = problem.recipe.library_version
+def to_scorable(scorable: Scorable) -> Problem | Recipe:
+    """Return a problem, or the recipe of one; raise ConfigurationError if it is invalid.
+
+    The worker processes score no problem that another version of the library made.
+    """
+    if not isinstance(scorable, Problem):
+        return to_recipe(scorable)
+    made_with = scorable.recipe.library_version
     installed = _installed_version()
-    if made not in (None, installed):
+    if made_with not in (None, installed):
         raise ConfigurationError(
-            f"problem was made with {LIBRARY} {made}, but {installed} is installed: pass "
+            f"problem was made with {LIBRARY} {made_with}, but {installed} is installed: pass "
             "problem.recipe to make it again, or install that version"
         )
-    return problem
-
-
-def require_problem(value: Any, name: str, wanted: str = "a Problem") -> Problem:
-    """Return a problem; raise ConfigurationError if it is none."""
-    if not isinstance(value, Problem):
-        raise ConfigurationError(f"{name} must be {wanted}, got {shorten(value)}")
-    return value
-
-
-def require_problems(value: Any, name: str) -> list[Problem]:
-    """Return a list of problems; raise ConfigurationError if it is something else."""
-    problems = require_list(value, name)
-    return [require_problem(each, f"{name}[{n}]") for n, each in enumerate(problems)]
-
-
-def require_list(value: Any, name: str) -> list[Any]:
-    """Return what an iterable yields; raise ConfigurationError for any other value, and texts."""
-    found = plain_list(value)
-    if not isinstance(found, list):
-        raise ConfigurationError(f"{name} must be a list, got {shorten(value)}")
-    return found
-
-
-def require_pairs(value: Any, name: str, wanted: str) -> list[tuple[Any, Any]]:
-    """Return a list of pairs; raise ConfigurationError if it is something else."""
-    pairs = require_list(value, name)
-    for index, pair in enumerate(pairs):
-        if not isinstance(pair, list | tuple) or len(pair) != 2:
-            raise ConfigurationError(
-                f"{name}[{index}] must be {wanted}, got {shorten(pair)}"
-            )
-    return pairs
-
-
-def require_text(value: Any) -> str:
-    """Return a completion; raise ConfigurationError if it is not a text."""
-    if not isinstance(value, str):
-        hints: dict[type, str] = {
-            dict: ": pass its content",
-            list: ": pass the last message's content",
-            bytes: ": decode it",
-        }
-        hint = hints.get(type(value), "")
-        raise ConfigurationError(f"completion must be text, got {shorten(value)}{hint}")
-    return value
+    return scorable

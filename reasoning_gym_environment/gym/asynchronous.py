@@ -16,7 +16,7 @@ from ..errors import ConfigurationError, GenerationError, PoolClosedError
 from ..problems.cache import ProblemCache
 from ..problems.held_out import fixed_exclusions
 from ..problems.levels import require_difficulty_where_fixed
-from ..problems.options import StreamOptions
+from ..problems.options import Integer, StreamOptions
 from ..problems.seeds import evaluation_recipe
 from ..problems.sets import (
     make_evaluation_problems,
@@ -36,17 +36,21 @@ from ..util.command_line import build
 from ..util.values import shorten
 from ._background import LazyPool
 from .arguments import (
+    AS_DICT,
+    AS_LIST,
+    AnyScorable,
     Count,
     Level,
-    Module,
+    Modules,
+    Number,
     Processes,
     Scorable,
+    ScoringPair,
     Seconds,
+    Text,
     checked,
-    require_pairs,
-    require_scorable,
-    require_text,
-    validated,
+    to_recipe,
+    to_scorable,
 )
 from .streams import AsyncProblemStream
 
@@ -71,7 +75,7 @@ def _by_problem(
     indices = list[int]()
     for index, scorable in enumerate(scorables):
         if scorable is not previous:  # the key takes as long as the rest
-            which = require_scorable(scorable)
+            which = to_scorable(scorable)
             previous = scorable
             key: Hashable = recipe_key(
                 which if isinstance(which, Recipe) else which.recipe
@@ -129,13 +133,13 @@ class AsyncReasoningGym:
         *,
         processes: Processes = None,
         answer_tolerance: bool = False,
-        solved_threshold: Annotated[float | None, Field(gt=0, le=1)] = None,
+        solved_threshold: Annotated[Number | None, Field(gt=0, le=1)] = None,
         skip_faulty_items: bool = True,
         generation_timeout: Seconds = 10.0,
         verify_timeout: Seconds = 5.0,
         require_containment: bool = False,
-        task_modules: Iterable[Module] = (),
-        task_environment: Iterable[str] = (),
+        task_modules: Modules = (),
+        task_environment: Annotated[Iterable[str], AS_LIST] = (),
         start_worker: StartWorker | None = None,
     ) -> None:
         self._settings = PoolSettings(
@@ -222,8 +226,8 @@ class AsyncReasoningGym:
         *,
         level: Level = None,
         count: Count = 1,
-        seed: int = 0,
-        parameters: Mapping[str, Any] | None = None,
+        seed: Integer = 0,
+        parameters: Annotated[Mapping[str, Any], AS_DICT] | None = None,
         split: Literal["train", "eval"] = "train",
     ) -> list[Problem]:
         """Make `count` problems of a task, always the same for the same arguments.
@@ -273,24 +277,29 @@ class AsyncReasoningGym:
         Raises:
             GenerationError: it can't be made.
         """
-        recipe = validated(recipe)
-        return await self._remembered.get((await self._workers()).generate, recipe)
+        return await self._remembered.get(
+            (await self._workers()).generate, to_recipe(recipe)
+        )
 
-    async def score(self, problem: Scorable, completion: str) -> Score:
+    @checked
+    async def score(self, problem: AnyScorable, completion: Text) -> Score:
         """Score one completion; see `score_many`."""
         [score] = await self.score_many([(problem, completion)])
         return score
 
-    async def score_many(self, pairs: Iterable[tuple[Scorable, str]]) -> list[Score]:
+    @checked
+    async def score_many(
+        self, pairs: Annotated[Iterable[ScoringPair], AS_LIST]
+    ) -> list[Score]:
         """Score completions concurrently, and return the scores in the same order.
 
         A completion's answer is the one `<answer>…</answer>` outside its thought. Pass only
         problems that this process made; pass recipes from other sources. The streams of this gym
         that handed out the problem learn the result. If a pair is invalid, nothing is scored.
         """
-        parts = require_pairs(pairs, "pairs", "a problem and its completion")
-        groups = _by_problem([scorable for scorable, _ in parts])
-        texts = [require_text(text) for _, text in parts]
+        pair_list = list(pairs)
+        groups = _by_problem([scorable for scorable, _ in pair_list])
+        texts = [text for _, text in pair_list]
         placed: dict[int, Score] = {}
 
         async def score_and_tell(
@@ -305,21 +314,23 @@ class AsyncReasoningGym:
         await asyncio.gather(*(score_and_tell(*group) for group in groups))
         return [placed[index] for index in range(len(texts))]
 
+    @checked
     async def score_group(
-        self, problem: Scorable, completions: Sequence[str]
+        self,
+        problem: AnyScorable,
+        completions: Annotated[Sequence[Text], AS_LIST],
     ) -> list[Score]:
         """Score completions of one problem as `score_many` does, but tell no stream."""
-        which = require_scorable(problem)
-        texts = [require_text(text) for text in completions]
+        which = to_scorable(problem)
         try:
             made = which if isinstance(which, Problem) else await self.problem(which)
         except GenerationError as error:
             return [Score(score=None, status=Status.UNSCORED, detail=str(error))] * len(
-                texts
+                completions
             )
         judged = await verify_texts(
             made,
-            texts,
+            completions,
             await self._workers(),
             answer_tolerance=self._answer_tolerance,
             any_form=self._settings.solved_threshold is None,

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 from ..errors import PoolClosedError
 from ..records import Problem, Recipe, Score
 from ._background import Background
-from .arguments import Scorable, require_list
+from .arguments import Scorable
 from .asynchronous import AsyncReasoningGym, TaskSummary
 from .streams import AsyncProblemStream
 
@@ -99,7 +99,7 @@ class ReasoningGym:
 
     def score_many(self, pairs: Iterable[tuple[Scorable, str]]) -> list[Score]:
         """Score completions side by side: see `AsyncReasoningGym.score_many`."""
-        return self._run(self._gym.score_many(require_list(pairs, "pairs")))
+        return self._run(self._gym.score_many(pairs))
 
     def stream(self, tasks: Sequence[str] = (), **options: Any) -> ProblemStream:
         """Start a stream of training problems: see `AsyncReasoningGym.stream`."""

@@ -30,7 +30,14 @@ from ..util.concurrency import gather_or_cancel
 from ..util.modules import ModuleSource, find_module
 from ..util.values import shorten
 from ._background import Background, LazyPool
-from .arguments import Processes, checked, require_pairs, require_text
+from .arguments import (
+    AS_LIST,
+    Number,
+    Processes,
+    Text,
+    TextWithData,
+    checked,
+)
 
 
 def _bytes(value: Any) -> int:
@@ -61,7 +68,7 @@ _MAX_SOURCE = 100_000
 def contain(
     function: Annotated[str | Callable[[str, Any], float], SkipValidation],
     *,
-    timeout: Annotated[float, Field(gt=0, le=86400)] = 5.0,
+    timeout: Annotated[Number, Field(gt=0, le=86400)] = 5.0,
     memory: Annotated[int | str, BeforeValidator(_bytes)] = 512_000_000,
     processes: Processes = None,
     bounds: Annotated[
@@ -70,10 +77,10 @@ def contain(
         0.0,
         1.0,
     ),
-    solved_threshold: Annotated[float | None, Field(allow_inf_nan=False)] = None,
-    warm_up: Annotated[Iterable[tuple[str, Any]], SkipValidation] = (),
-    allow: Iterable[Literal["network", "processes", "write"]] = (),
-    environment: Iterable[str] = (),
+    solved_threshold: Annotated[Number | None, Field(allow_inf_nan=False)] = None,
+    warm_up: Annotated[Iterable[TextWithData], AS_LIST] = (),
+    allow: Annotated[Iterable[Literal["network", "processes", "write"]], AS_LIST] = (),
+    environment: Annotated[Iterable[str], AS_LIST] = (),
     require_containment: bool = False,
 ) -> ContainedFunction:
     """Return a function whose calls run in contained worker processes, one child for each call.
@@ -113,7 +120,7 @@ def contain(
         memory=int(memory),
         timeout=timeout,
         allow=list(allow),
-        warm_up=_calls(warm_up, "warm_up"),
+        warm_up=_encode_calls(warm_up),
     )
     _require_small(source)
     return ContainedFunction(
@@ -169,13 +176,13 @@ def _place_of(function: Any) -> tuple[ModuleSource, str]:
     return source, name
 
 
-def _calls(pairs: Any, name: str) -> list[tuple[str, str]]:
-    """Return texts and JSON of an iterable of pairs; raise ConfigurationError if one is invalid."""
-    parts = require_pairs(pairs, name, "a text and its data")
+def _encode_calls(pairs: Iterable[TextWithData]) -> list[tuple[str, str]]:
+    """Return each text and the JSON of its data; raise ConfigurationError if that is not plain."""
+    pair_list = list(pairs)
     # A batch often has the same data for all texts.
-    shared = {id(data): data for _, data in parts}
-    encoded = {key: encode_data(data) for key, data in shared.items()}
-    return [(require_text(text), encoded[id(data)]) for text, data in parts]
+    data_by_id = {id(data): data for _, data in pair_list}
+    json_by_id = {key: encode_data(data) for key, data in data_by_id.items()}
+    return [(text, json_by_id[id(data)]) for text, data in pair_list]
 
 
 def encode_data(data: Any) -> str:
@@ -252,12 +259,16 @@ class ContainedFunction:
         """Return the score of a text: see `score`. None means that it could not be scored."""
         return self.score(text, data).score
 
-    def score(self, text: str, data: Any = None) -> Verdict:
+    @checked
+    def score(self, text: Text, data: Any = None) -> Verdict:
         """Return the verdict on a text: see `score_many`."""
         [verdict] = self.score_many([(text, data)])
         return verdict
 
-    def score_many(self, pairs: Iterable[tuple[str, Any]]) -> list[Verdict]:
+    @checked
+    def score_many(
+        self, pairs: Annotated[Iterable[TextWithData], AS_LIST]
+    ) -> list[Verdict]:
         """Call the function with each text and its data, side by side.
 
         Returns:
@@ -270,20 +281,24 @@ class ContainedFunction:
             WorkerStartError: the function cannot be imported.
             PoolClosedError: this object is closed.
         """
-        return self._background.run(self._score(_calls(pairs, "pairs")))
+        return self._background.run(self._score(_encode_calls(pairs)))
 
     async def _score(self, calls: Sequence[tuple[str, str]]) -> list[Verdict]:
         pool = await self._background.client.start()
         return await gather_or_cancel(pool.call(text, data) for text, data in calls)
 
-    async def score_async(self, text: str, data: Any = None) -> Verdict:
+    @checked
+    async def score_async(self, text: Text, data: Any = None) -> Verdict:
         """Return the verdict on a text, from any event loop: see `score_many`."""
         [verdict] = await self.score_many_async([(text, data)])
         return verdict
 
-    async def score_many_async(self, pairs: Iterable[tuple[str, Any]]) -> list[Verdict]:
+    @checked
+    async def score_many_async(
+        self, pairs: Annotated[Iterable[TextWithData], AS_LIST]
+    ) -> list[Verdict]:
         """Return verdicts, from any event loop: see `score_many`. Cancelling drops the rest."""
-        return await self._background.run_async(self._score(_calls(pairs, "pairs")))
+        return await self._background.run_async(self._score(_encode_calls(pairs)))
 
     async def score_encoded(self, texts: Sequence[str], data: str) -> list[Verdict]:
         """Return the verdicts on texts with the same data, which `encode_data` wrote."""

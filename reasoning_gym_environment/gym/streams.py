@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import InstanceOf
 
 from ..errors import ConfigurationError
 from ..problems.gathering import GroupGathering
 from ..problems.sampler import sampling_metrics
 from ..problems.training import TrainingProblems
 from ..records import Problem, Recipe, Score
-from .arguments import (
-    AnyScorable,
-    Count,
-    checked,
-    require_problems,
-    require_scorable,
-)
+from .arguments import AS_LIST, AnyScorable, Count, checked, to_scorable
 
 
 class AsyncProblemStream:
@@ -84,7 +80,7 @@ class AsyncProblemStream:
             raise ConfigurationError(
                 f"solved must be from 0 to attempts ({attempts}), got {solved}"
             )
-        which = require_scorable(problem)
+        which = to_scorable(problem)
         recipe = which.recipe if isinstance(which, Problem) else which
         if recipe.task not in self._problems.selection.weights:
             raise ConfigurationError(
@@ -102,13 +98,16 @@ class AsyncProblemStream:
         incomplete = {"sampling/incomplete_groups": float(self.gathering.incomplete)}
         return {**sampling_metrics(self._problems.sampling), **incomplete}
 
-    def state_dict(self, unfinished: Sequence[Problem] = ()) -> dict[str, Any]:
+    @checked
+    def state_dict(
+        self, unfinished: Annotated[Sequence[InstanceOf[Problem]], AS_LIST] = ()
+    ) -> dict[str, Any]:
         """Return the state as JSON.
 
         Args:
             unfinished: problems handed out but not yet observed; a resumed stream repeats them.
         """
-        return self._problems.state_dict(require_problems(unfinished, "unfinished"))
+        return self._problems.state_dict(unfinished)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue another stream exactly; ConfigurationError if the state is invalid."""

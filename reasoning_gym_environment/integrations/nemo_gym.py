@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
-from ..errors import ConfigurationError
-from ..gym.arguments import require_problem
+from pydantic import InstanceOf, SkipValidation
+
+from ..gym.arguments import AS_LIST, checked
 from ..records import Problem, Recipe, recipe_text
 from ..storage.export import Item, item
 from ..storage.rows import StoredGroup
-from ..util.values import shorten
 
 __all__ = ["nemo_gym_row"]
 
 
+@checked
 def nemo_gym_row(
-    problem: Problem, messages: Sequence[Mapping[str, str]]
+    problem: InstanceOf[Problem],
+    messages: Annotated[Sequence[SkipValidation[Mapping[str, str]]], AS_LIST],
 ) -> dict[str, Any]:
     """Return the row of a problem whose prompt is `messages`.
 
     Its keys are those of NeMo Gym's own rows of reasoning-gym, and `recipe` as JSON text, since
     Arrow would add the parameters of all other tasks to every row.
     """
-    require_problem(problem, "problem")
-    if isinstance(messages, str):
-        raise ConfigurationError(
-            f"messages must be a list of messages, got {shorten(messages)}"
-        )
     return _row(problem.recipe, problem.question, problem.oracle, messages)
 
 

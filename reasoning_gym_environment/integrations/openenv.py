@@ -22,17 +22,16 @@ from openenv.core.env_server.types import (
     Observation,
     State,
 )
-from pydantic import Field, field_validator
+from pydantic import ConfigDict, Field, field_validator
 
 from ..errors import ConfigurationError
-from ..gym.arguments import Arguments
+from ..gym.arguments import checked
 from ..gym.blocking import ReasoningGym
 from ..problems.options import Integer
 from ..records import Problem, Recipe
 from ..scoring.extraction import as_completion
 from ..service.app import BearerToken
-from ..util.command_line import build
-from .shared import require_gym
+from ..util.command_line import Section, build
 
 __all__ = [
     "ReasoningGymAction",
@@ -75,7 +74,13 @@ class ReasoningGymObservation(Observation):
     )
 
 
-class _Spec(Arguments):
+class _Arguments(Section):
+    """Arguments of `ReasoningGymEnvironment.reset`; unknown names and wrong types are errors."""
+
+    model_config = ConfigDict(strict=True)
+
+
+class _Spec(_Arguments):
     """A dataset of a composite one."""
 
     unknown_name_hint: ClassVar[str] = "a dataset has name, weight, config and level"
@@ -86,7 +91,7 @@ class _Spec(Arguments):
     level: Annotated[Integer | None, Field(ge=0)] = None
 
 
-class _Reset(Arguments):
+class _Reset(_Arguments):
     """The arguments of `ReasoningGymEnvironment.reset`, which documents them."""
 
     unknown_name_hint: ClassVar[str] = "see the arguments of reset"
@@ -155,9 +160,10 @@ class ReasoningGymEnvironment(
 
     SUPPORTS_CONCURRENT_SESSIONS = True
 
+    @checked
     def __init__(self, gym: ReasoningGym, shared: SharedStream) -> None:
         super().__init__()
-        self._gym = require_gym(gym)
+        self._gym = gym
         self._shared = shared
         self._dataset: Iterator[Recipe] | None = None
         self._problem: Problem | None = None

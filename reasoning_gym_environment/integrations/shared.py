@@ -9,13 +9,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
-from pydantic import Field, SkipValidation
+from pydantic import Field, PlainValidator
 
 from ..errors import ConfigurationError
-from ..gym.arguments import checked, require_text
+from ..gym.arguments import AS_LIST, Number, Text, checked
 from ..gym.blocking import ReasoningGym
 from ..inference.prompts import SYSTEM_PROMPTS, build_messages, resolve_system_prompt
-from ..problems.options import split_names
+from ..problems.options import Integer, split_names
 from ..problems.seeds import evaluation_levels
 from ..records import Problem, Score, Status, recipe_text
 from ..scoring.extraction import in_tags
@@ -38,7 +38,19 @@ def shared_gym() -> ReasoningGym:
     )
 
 
-def after(text: str, marker: str | None) -> str:
+def _require_marker(value: Any) -> str | None:
+    if value is None or (isinstance(value, str) and value):
+        return value
+    raise ValueError(
+        f"must be what a reply follows, such as 'assistantfinal', got {shorten(value)}"
+    )
+
+
+@checked
+def after(
+    completion: Text,
+    reply_after: Annotated[str | None, PlainValidator(_require_marker)],
+) -> str:
     """Return what follows the first marker of a reply, for texts without special tokens.
 
     gpt-oss's `analysis…assistantfinal…` can't be told from a reply that begins with that word. A
@@ -50,13 +62,7 @@ def after(text: str, marker: str | None) -> str:
         >>> after("analysis <answer>3</answer>", "assistantfinal")
         ''
     """
-    if marker is None:
-        return text
-    if not (isinstance(marker, str) and marker):
-        raise ConfigurationError(
-            f"reply_after must be what a reply follows, such as 'assistantfinal', got {marker!r}"
-        )
-    return require_text(text).partition(marker)[2]
+    return completion if reply_after is None else completion.partition(reply_after)[2]
 
 
 def score_by_recipe(
@@ -83,23 +89,14 @@ def score_by_recipe(
     return score
 
 
-def require_gym(gym: ReasoningGym) -> ReasoningGym:
-    """Return the gym; raise ConfigurationError for an asynchronous one or anything else."""
-    if not isinstance(gym, ReasoningGym):
-        raise ConfigurationError(
-            f"gym must be a ReasoningGym, got {type(gym).__name__}"
-        )
-    return gym
-
-
 @checked
 def evaluation_problems(
-    gym: Annotated[ReasoningGym, SkipValidation],
-    tasks: Sequence[str] = (),
+    gym: ReasoningGym,
+    tasks: Annotated[Sequence[str], AS_LIST] = (),
     *,
-    per_task: Annotated[int, Field(ge=1)],
-    difficulty: Annotated[float | None, Field(ge=0, le=1)] = None,
-    seed: int = 0,
+    per_task: Annotated[Integer, Field(ge=1)],
+    difficulty: Annotated[Number | None, Field(ge=0, le=1)] = None,
+    seed: Integer = 0,
 ) -> list[Problem]:
     """Make held-out problems, which training never draws.
 
@@ -112,7 +109,7 @@ def evaluation_problems(
     Raises:
         UnknownTaskError: a name is neither a task nor a category.
     """
-    summaries = require_gym(gym).tasks()
+    summaries = gym.tasks()
     categories = {task.name: task.category for task in summaries}
     heights = {task.name: task.levels for task in summaries}
     discovery = Discovery(categories=categories, failures={}, warning=None)

@@ -4,11 +4,12 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from pydantic import InstanceOf, SkipValidation
 from tinker_cookbook.renderers import Renderer
 from tinker_cookbook.rl.problem_env import ProblemEnv, ProblemGroupBuilder
 from tinker_cookbook.rl.types import Observation, StepResult, StopCondition, Trajectory
 
-from ..gym.arguments import require_problem
+from ..gym.arguments import checked
 from ..inference.prompts import build_messages, resolve_system_prompt
 from ..inference.thoughts import ThoughtFormat
 from ..records import Problem, Score, Status
@@ -20,12 +21,16 @@ __all__ = ["ReasoningGymGroupBuilder", "ReasoningGymProblemEnv"]
 class ReasoningGymProblemEnv(ProblemEnv):
     """One question and one reply, whose reward is its score in [0, 1]."""
 
+    @checked
     def __init__(
-        self, problem: Problem, renderer: Renderer, system_prompt: str = "think"
+        self,
+        problem: InstanceOf[Problem],
+        renderer: SkipValidation[Renderer],
+        system_prompt: str = "think",
     ) -> None:
         prefix = build_messages(resolve_system_prompt(system_prompt), "")[:-1]
         super().__init__(renderer, prefix, format_coef=0.0)
-        self.problem = require_problem(problem, "problem")
+        self.problem = problem
         # The renderer's own parsing leaves out special tokens, which mark thoughts of many models.
         self._thoughts = ThoughtFormat(renderer.tokenizer)
         self._prompt = ""

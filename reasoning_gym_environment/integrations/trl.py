@@ -6,16 +6,16 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
-from typing import Any
+from typing import Annotated, Any
 
 from datasets import Dataset, IterableDataset
+from pydantic import InstanceOf
 
-from ..errors import ConfigurationError
-from ..gym.arguments import require_problems
+from ..gym.arguments import AS_LIST, checked
 from ..gym.blocking import ProblemStream, ReasoningGym
 from ..inference.thoughts import ThoughtFormat
 from ..records import Problem
-from .shared import parse_recipe, problem_row, require_gym
+from .shared import parse_recipe, problem_row
 
 __all__ = ["ReasoningGymReward", "problem_dataset", "stream_dataset"]
 
@@ -28,8 +28,11 @@ TRLCompletion = str | Sequence[Mapping[str, Any]]
 """A text, or messages if the prompt is messages."""
 
 
+@checked
 def problem_dataset(
-    problems: Iterable[Problem], *, system_prompt: str = "think"
+    problems: Annotated[Iterable[InstanceOf[Problem]], AS_LIST],
+    *,
+    system_prompt: str = "think",
 ) -> Dataset:
     """Return a dataset for `GRPOTrainer`, with a row of `problem_row` for each problem.
 
@@ -37,13 +40,11 @@ def problem_dataset(
     tasks to every row.
     """
     return Dataset.from_list(
-        [
-            problem_row(problem, system_prompt)
-            for problem in require_problems(problems, "problems")
-        ]
+        [problem_row(problem, system_prompt) for problem in problems]
     )
 
 
+@checked
 def stream_dataset(
     stream: ProblemStream, *, system_prompt: str = "think"
 ) -> IterableDataset:
@@ -52,10 +53,6 @@ def stream_dataset(
     The stream learns from a `ReasoningGymReward` of its gym. `GRPOConfig` needs `max_steps` and
     `shuffle_dataset=False`: TRL would take 1,000 problems in advance to shuffle them.
     """
-    if not isinstance(stream, ProblemStream):
-        raise ConfigurationError(
-            f"stream must be a stream of a ReasoningGym, got {type(stream).__name__}"
-        )
     return IterableDataset.from_generator(_Rows(stream, system_prompt))
 
 
@@ -101,8 +98,9 @@ class ReasoningGymReward:
             trainer.train()
     """
 
+    @checked
     def __init__(self, gym: ReasoningGym, tokenizer: Any = None) -> None:
-        self._gym = require_gym(gym)
+        self._gym = gym
         self._thoughts = None if tokenizer is None else ThoughtFormat(tokenizer)
 
     async def __call__(

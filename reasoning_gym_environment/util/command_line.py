@@ -15,7 +15,16 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import Enum
 from types import NoneType, UnionType
-from typing import Any, ClassVar, NoReturn, TypeVar, Union, get_args, get_origin
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    NoReturn,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+)
 
 from pydantic import (
     BaseModel,
@@ -43,7 +52,10 @@ _PLAIN_TYPES = {
     float: "a number",
     str: "text",
 }
-_CONTAINERS = {list: "a list", dict: "a mapping"}
+_CONTAINERS: Mapping[Any, str] = {
+    **dict.fromkeys((list, Iterable, Sequence), "a list"),
+    **dict.fromkeys((dict, Mapping), "a mapping"),
+}
 _KIND_OF_ERROR = {
     "dict_type": "a mapping",
     "list_type": "a list",
@@ -80,7 +92,8 @@ class Section(BaseModel):
         try:
             super().__setattr__(name, value)
         except ValidationError as error:
-            raise ConfigurationError(describe_validation(error, type(self))) from None
+            message = describe_validation(error, type(self).model_fields)
+            raise ConfigurationError(message) from None
 
     @model_validator(mode="before")
     @classmethod
@@ -252,7 +265,8 @@ def number(kind: type[int] | type[float], **bounds: float) -> Callable[[str], An
         try:
             return model(value=text).model_dump()["value"]
         except ValidationError as error:
-            problem = describe_validation(error, model).removeprefix("value ")
+            problem = describe_validation(error, model.model_fields)
+            problem = problem.removeprefix("value ")
             raise argparse.ArgumentTypeError(problem) from None
 
     return read
@@ -288,27 +302,36 @@ def build(
         return model(**settings)
     except ValidationError as error:
         raise ConfigurationError(
-            describe_validation(error, model, prefix=prefix)
+            describe_validation(error, model.model_fields, prefix=prefix)
         ) from None
 
 
 def describe_validation(
-    error: ValidationError, model: type[BaseModel], *, prefix: str = ""
+    error: ValidationError, fields: Mapping[str, FieldInfo], *, prefix: str = ""
 ) -> str:
-    """Say what each bad value must be, without API keys; a prefix goes before the names."""
+    """Say what each bad value must be, without API keys.
+
+    Args:
+        fields: of the model or the call, by name; a call's are in the order of its parameters.
+        prefix: goes before the names.
+    """
     sentences = []
     for problem in error.errors(include_url=False):
-        name = str(next(iter(problem["loc"]), ""))
+        name, *inside = problem["loc"] or ("",)
+        if isinstance(name, int):  # the position of an argument
+            name = list(fields)[name]
         message = problem["msg"].removeprefix("Value error, ")
         if name and problem["type"] != "value_error":
-            if len(problem["loc"]) > 1:
+            if problem["type"] == "is_instance_of":
+                wanted = f"a {problem['ctx']['class']}"
+            elif inside:
                 expected = message.removeprefix("Input should be ")
                 wanted = _KIND_OF_ERROR.get(problem["type"], expected)
             else:
-                wanted = requirement(model.model_fields[name])
+                wanted = requirement(fields[name])
             value = WITHHELD if name == "api_key" else shorten(problem["input"])
             message = f"must be {wanted}, got {value}"
-        path = ".".join(map(str, problem["loc"]))
+        path = ".".join(map(str, (name, *inside)))
         sentences.append(f"{prefix}{path} {message}" if path else message)
     return "; ".join(sentences)
 
@@ -328,9 +351,13 @@ def requirement(setting: FieldInfo) -> str:
 
 
 def _union_members(annotation: Any) -> list[Any]:
-    """Return the types of a union; a type that is none is the only one."""
+    """Return the types of a union, without their limits; a type that is none is the only one."""
     is_union = get_origin(annotation) in (Union, UnionType)
-    return list(get_args(annotation)) if is_union else [annotation]
+    members = get_args(annotation) if is_union else [annotation]
+    return [
+        get_args(member)[0] if get_origin(member) is Annotated else member
+        for member in members
+    ]
 
 
 def limits(setting: FieldInfo) -> str:

@@ -64,6 +64,8 @@ def shorten(value: object) -> str:
     """
     if isinstance(value, int) and value.bit_length() > 64:
         return f"a number of {value.bit_length()} bits"
+    if type(value).__repr__ is object.__repr__:  # its module and place in memory
+        return type(value).__name__
     try:
         return _repr.repr(value)[:100]
     except ValueError:  # Python writes no number of more than 4300 digits

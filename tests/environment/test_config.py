@@ -22,7 +22,7 @@ def refusal(**settings: Any) -> str:
     """What the command line says of these settings."""
     with pytest.raises(ValidationError) as raised:
         ReasoningGymEnvConfig(**settings)
-    return describe_validation(raised.value, ReasoningGymEnvConfig)
+    return describe_validation(raised.value, ReasoningGymEnvConfig.model_fields)
 
 
 def test_a_value_out_of_range_is_named_with_its_setting() -> None:

@@ -4,6 +4,7 @@ import dataclasses
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, get_type_hints
 
 import numpy as np
@@ -139,6 +140,7 @@ MISTAKES: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
         {},
         "'role': 'assistant'}]: pass the last message's content",
     ),
+    ("score", ("4", RIGHT), {}, "; completion must be text, got Problem("),
     ("score", (RIGHT, None), {}, "completion must be text, got None"),
     ("score", (RIGHT, b"4"), {}, "completion must be text, got b'4': decode it"),
     ("score", (OLD, "4"), {}, f"problem was made with {LIBRARY} 0.1.0, but "),
@@ -146,15 +148,20 @@ MISTAKES: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
         "score_many",
         ([RIGHT],),
         {},
-        "pairs[0] must be a problem and its completion, got Problem(",
+        "pairs.0 must be a problem and its completion, got Problem(",
     ),
     (
         "score_many",
         ([(RIGHT, "4"), (RIGHT, "4", 1)],),
         {},
-        "pairs[1] must be a problem and its ",
+        "pairs.1 must be a problem and its ",
     ),
+    ("score_many", ([(RIGHT, "4"), (RIGHT, 4)],), {}, "pairs.1.1 must be text, got 4"),
+    ("score_many", ([(4, "4")],), {}, "pairs.0.0 must be one Problem or its recipe, "),
     ("score_many", (3,), {}, "pairs must be a list, got 3"),
+    ("score_group", (RIGHT, "4"), {}, "completions must be a list, got '4'"),
+    ("problems", ("gcd",), {"levle": 3}, "'levle'; did you mean level"),
+    ("problems", ("gcd",), {"zzz": 3}, "'zzz'; see AsyncReasoningGym.problems"),
 ]
 STREAM_MISTAKES: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
     (
@@ -192,7 +199,7 @@ STREAM_MISTAKES: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
         "state_dict",
         ([RIGHT.recipe],),
         {},
-        "unfinished[0] must be a Problem, got Recipe(",
+        "unfinished.0 must be a Problem, got Recipe(",
     ),
     ("load_state_dict", ("x",), {}, "state: the value must be object, got 'x'"),
     ("load_state_dict", ({},), {}, "state: object missing required field `sampler`"),
@@ -288,7 +295,7 @@ async def test_the_blocking_gym_checks_as_well() -> None:
         ),
         (
             lambda: nemo_gym_row(RIGHT, "hi"),
-            "messages must be a list of messages, got 'hi'",
+            "messages must be a list, got 'hi'",
         ),  # type: ignore[arg-type]  # what is tested
         (lambda: nemo_gym_row([RIGHT], []), "problem must be a Problem, got [Problem("),  # type: ignore[arg-type]  # what is tested
     ],
@@ -300,6 +307,22 @@ async def test_adapters_name_a_wrong_argument(
         call()
     assert says in str(refused.value)
     assert len(str(refused.value)) < 200
+
+
+def test_an_argument_that_is_missing_or_given_twice_is_a_type_error() -> None:
+    gym = AsyncReasoningGym()
+    with pytest.raises(TypeError, match="missing a required argument: 'task'"):
+        gym.problems(count="3")  # type: ignore[call-arg, arg-type]  # what is tested
+    with pytest.raises(TypeError, match="multiple values for argument 'task'"):
+        gym.problems("gcd", task="gcd")  # type: ignore[misc]  # what is tested
+
+
+async def test_any_iterable_and_mapping_is_taken(gym: AsyncReasoningGym) -> None:
+    parameters = MappingProxyType({"max_value": 9})
+    [problem] = await gym.problems("gcd", parameters=parameters)
+    pairs = ([each, "no answer"] for each in (problem, problem.recipe.to_json()))
+    assert len(await gym.score_many(pairs)) == 2  # type: ignore[arg-type]  # lists as pairs
+    AsyncReasoningGym(task_environment={"HOME": ""}.keys(), verify_timeout=np.int64(5))  # type: ignore[arg-type]  # what is tested
 
 
 async def test_the_integers_of_numpy_are_taken(gym: AsyncReasoningGym) -> None:
