@@ -43,7 +43,6 @@ class FollowedFile:
         skipped: lines that were too long, not JSON, or not groups.
         problem: why the first of them was skipped.
         unreadable: why it can't be read now; empty if it can.
-        run: the run of its last group, in whose health the skipped lines are reported.
     """
 
     def __init__(self, path: Path) -> None:
@@ -55,7 +54,6 @@ class FollowedFile:
         self.has_more = False
         self.problem = ""
         self.unreadable = ""
-        self.run = ""
         self._last_look: tuple[int, ...] = ()
         self._identity = (0, 0)  # device and inode
         self._end = b""

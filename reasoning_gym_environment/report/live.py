@@ -97,6 +97,8 @@ class LiveIndex:
         self._generation = secrets.token_hex(4)
         self._looked = 0.0
         self._files: dict[Path, FollowedFile] = {}
+        # Of a file's last group: in its health the skipped lines are reported.
+        self._run_by_file: dict[Path, str] = {}
         self._records: dict[Path, int] = {}
         self._index = GroupIndex()
         self._health: defaultdict[str, RunHealth] = defaultdict(RunHealth)
@@ -183,7 +185,7 @@ class LiveIndex:
                 file.skip(str(error))
             else:
                 self._add(group, Place(number, offset, len(line)))
-                file.run, _ = run_of(group)
+                self._run_by_file[file.path], _ = run_of(group)
 
     def _add(self, group: StoredGroup, place: Place) -> None:
         """Add a group, or note that it moved to another file, as finished evaluations do."""
@@ -237,8 +239,8 @@ class LiveIndex:
     def _add_health(self, entries: Sequence[dict[str, Any]], now: float) -> None:
         """Add to each run's entry what its health, its changes and its pace are."""
         skipped = Counter[str]()
-        for file in self._files.values():
-            skipped[file.run] += file.skipped
+        for path, run_key in self._run_by_file.items():
+            skipped[run_key] += self._files[path].skipped
         for entry, run in zip(entries, self._index.runs.values(), strict=True):
             health = self._health[run.key]
             trains = run.kind == TRAINING
@@ -259,7 +261,7 @@ class LiveIndex:
         notes = [
             f"{file.path}: no groups; a line was skipped: {file.problem}"
             for file in files
-            if file.problem and not file.run
+            if file.problem and file.path not in self._run_by_file
         ]
         notes += [
             f"{file.path} can't be read ({file.unreadable}): new groups in it are not shown"

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from ..errors import ConfigurationError
 from ..util.values import shorten
@@ -104,12 +104,10 @@ def _require_reasons(waive: object) -> None:
 def _register(generator: Generate, parts: _Parts) -> None:
     # Heavy: only workers come here.
     from reasoning_gym.coaching import BaseCurriculum, ScalarAttributeDefinition
-    from reasoning_gym.dataset import ProceduralDataset
     from reasoning_gym.factory import register_dataset
 
     name = generator.__name__
     levels = parts.levels
-    verifier = parts.verifier
 
     @dataclass
     class Configuration:
@@ -123,8 +121,41 @@ def _register(generator: Generate, parts: _Parts) -> None:
                     f"level must be from 0 to {levels - 1}, got {self.level}"
                 )
 
+    class Curriculum(BaseCurriculum):
+        def __init__(self) -> None:
+            super().__init__(name, Configuration)
+            numbers = list(range(levels))
+            self._define_attributes(
+                ScalarAttributeDefinition(
+                    name="level", field_name="level", levels=numbers
+                )
+            )
+
+    register_dataset(name, _dataset_class(generator, parts), Configuration, Curriculum)
+
+
+def _dataset_class(generator: Generate, parts: _Parts) -> type[Any]:
+    """Return the class of a task's datasets."""
+    from reasoning_gym.dataset import ProceduralDataset
+
+    verifier = parts.verifier
+    solver = parts.solve
+
     class Dataset(ProceduralDataset):
-        def __init__(self, config: Configuration) -> None:
+        # The task's origin and category come from the module's name.
+        __module__ = generator.__module__
+        # What `prove` reads of any task's class.
+        checks_labels = verifier is not None
+        tolerance = parts.tolerance
+        waive: ClassVar = dict(parts.waive)
+
+        if solver is not None:
+
+            @staticmethod
+            def solve(entry: dict[str, Any]) -> str:
+                return solver(entry["question"], entry["metadata"]["data"])
+
+        def __init__(self, config: Any) -> None:
             super().__init__(config, seed=config.seed, size=config.size)
 
         def __getitem__(self, index: int) -> dict[str, Any]:
@@ -134,8 +165,12 @@ def _register(generator: Generate, parts: _Parts) -> None:
                 raise TypeError(
                     f"it must return (question, answer, data), got {shorten(item)}"
                 )
-            question, answer, data = item
-            metadata = {"source_dataset": name, "source_index": index, "data": data}
+            question, answer, data = made
+            metadata = {
+                "source_dataset": generator.__name__,
+                "source_index": index,
+                "data": data,
+            }
             return {"question": question, "answer": answer, "metadata": metadata}
 
         def score_answer(self, answer: str, entry: dict[str, Any]) -> float:
@@ -148,29 +183,4 @@ def _register(generator: Generate, parts: _Parts) -> None:
                 )
             return score
 
-    class Curriculum(BaseCurriculum):
-        def __init__(self) -> None:
-            super().__init__(name, Configuration)
-            numbers = list(range(levels))
-            self._define_attributes(
-                ScalarAttributeDefinition(
-                    name="level", field_name="level", levels=numbers
-                )
-            )
-
-    _declare(Dataset, parts)
-    # The task's origin and category come from the module's name.
-    Dataset.__module__ = generator.__module__
-    register_dataset(name, Dataset, Configuration, Curriculum)
-
-
-def _declare(dataset: Any, parts: _Parts) -> None:
-    """Give a task's class the attributes that `prove` reads, as a class of one's own may have."""
-    dataset.checks_labels = parts.verifier is not None
-    dataset.tolerance = parts.tolerance
-    dataset.waive = dict(parts.waive)
-    solver = parts.solve
-    if solver is not None:
-        dataset.solve = staticmethod(
-            lambda entry: solver(entry["question"], entry["metadata"]["data"])
-        )
+    return Dataset
