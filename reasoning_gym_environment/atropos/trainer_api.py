@@ -41,7 +41,7 @@ from ..util.outages import (
     UnreachableError,
     is_loopback,
 )
-from ..util.values import validate
+from ..util.values import convert
 from .rows import pack
 
 logger = logging.getLogger(__name__)
@@ -212,11 +212,11 @@ class TrainerApi:
             raise _FailingError(f"no JSON: {error_message(text)}") from error
         name = ""
         try:
-            values = validate(reply, dict[str, Any])
+            values = convert(reply, dict[str, Any])
             # Until there is a trainer, the reply has none of the values.
             waits = path == "/register-env" and values.get("status") != "success"
             for name, expected in ({} if waits else _REPLIES.get(path, {})).items():
-                validate(values.get(name), expected)
+                convert(values.get(name), expected)
         except ValueError as error:
             place = f"{name}: " if name else ""
             raise _FailingError(f"invalid reply to {path}: {place}{error}") from error

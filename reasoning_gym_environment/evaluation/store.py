@@ -29,7 +29,7 @@ from ..util.files import (
     stays_below,
     write_whole,
 )
-from ..util.values import validate
+from ..util.values import convert
 from .metrics import EvaluationReport
 from .tables import headline
 
@@ -176,7 +176,7 @@ def settings_in(folder: Path) -> dict[str, Any] | None:
         if not stays_below(file, folder):
             raise OSError("it is not a regular file of its folder")
         content = read_regular(file)
-        return validate(json.loads(content), dict[str, dict[str, Any]])["settings"]
+        return convert(json.loads(content), dict[str, dict[str, Any]])["settings"]
     except (KeyError, OSError, ValueError, RecursionError) as error:
         raise FixableError(
             f"{file} can't be read ({type(error).__name__}: {error}): give another folder, or "

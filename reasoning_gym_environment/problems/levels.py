@@ -12,12 +12,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct, convert
+from msgspec import Meta, Struct
 from msgspec.structs import asdict
 
 from ..errors import ConfigurationError
 from ..records import Ladder
-from ..util.values import group_by
+from ..util.values import convert, group_by
 from .curve import fit_curve
 
 ComplexityMode = Literal["random", "curriculum", "fixed"]

@@ -13,9 +13,10 @@ from functools import cache, partial
 from itertools import islice
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct, convert
+from msgspec import Meta, Struct
 
 from ..records import Recipe
+from ..util.values import convert
 from .expected_signal import SolvedShares
 from .levels import Amount, Count
 

@@ -23,7 +23,7 @@ from ..records import Problem, Recipe, recipe_key
 from ..tasks.facts import LIBRARY
 from ..tasks.recipes import require_valid_recipe
 from ..util.files import read_regular
-from ..util.values import validate
+from ..util.values import convert
 
 FOLDER = Path(__file__).with_name("suite_files")
 
@@ -167,7 +167,7 @@ def load_suite(name: str) -> Suite:
         raise ConfigurationError(f"no suite and no file is named {name!r}; {hint}")
     try:
         manifest = json.loads(read_regular(path))
-        suite = validate(manifest, Suite)
+        suite = convert(manifest, Suite)
         suite.settings.system_prompt.encode()
         for recipe, _, _ in suite.items():
             require_valid_recipe(recipe)

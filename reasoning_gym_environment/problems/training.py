@@ -14,7 +14,7 @@ from ..errors import ConfigurationError
 from ..records import GroupResult, Problem, Recipe
 from ..sandbox.pool import TaskPool
 from ..tasks.recipes import read_recipe
-from ..util.values import shorten, validate
+from ..util.values import convert, shorten
 from .held_out import ExcludedQuestions
 from .levels import Count, Curriculum, DefaultLevels
 from .options import TaskOptions
@@ -37,7 +37,7 @@ class StreamState(Struct):
 
 def require_stream_state(state: Any) -> None:
     """Raise ValueError, with the value's path, for an invalid stream state, `ahead` aside."""
-    sampler = validate(state, StreamState).sampler
+    sampler = convert(state, StreamState).sampler
     dated = [
         (f"signal of {shorten(task)}", since) for task, *_, since in sampler.signal
     ]

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from ..errors import FixableError
 from ..evaluation.store import METRICS
 from ..storage.dumps import FAILED, PARTIAL, read_groups, stored_files
 from ..storage.rows import StoredGroup
 from ..util.files import read_regular
+from ..util.values import convert
 from .identity import EVALUATION, TRAINING, split_of
 
 SUCCESSFUL_GROUPS = "successful groups"
@@ -94,7 +93,7 @@ def read_metrics(path: Path) -> dict[str, float]:
     """Read the numbers of an evaluation's metrics.json; FixableError for anything else."""
     try:
         content = json.loads(read_regular(path))
-        metrics = msgspec.convert(content["results"]["all"], dict[str, Any])
+        metrics = convert(content["results"]["all"], dict[str, Any])
     except OSError as error:
         raise FixableError(f"{path} can't be read: {error.strerror}") from error
     except (LookupError, TypeError, ValueError, RecursionError) as error:

@@ -22,8 +22,8 @@ from msgspec import Struct
 
 from ..errors import ConfigurationError
 from ..records import Score, Status
-from ..util.retries import Retry, RetryPolicy
-from ..util.values import replace_surrogates, shorten, validate
+from ..util.outages import Retry
+from ..util.values import convert, replace_surrogates, shorten
 
 logger = logging.getLogger(__name__)
 
@@ -193,7 +193,7 @@ class RewardClient:
             else:
                 break
         try:
-            return validate(json.loads(text), reply)
+            return convert(json.loads(text), reply)
         except (ValueError, RecursionError) as error:
             raise ConfigurationError(
                 f"{self.url}{route} is not a reward service's: its reply is invalid: {error}"

@@ -14,8 +14,8 @@ from typing import Any
 from ..errors import FixableError
 from ..util.concurrency import DaemonWriter
 from ..util.files import LockFile, UnwritableError, read_regular, write_whole
-from ..util.retries import Retry, RetryPolicy
-from ..util.values import validate
+from ..util.outages import Retry
+from ..util.values import convert
 
 logger = logging.getLogger(__name__)
 
@@ -178,7 +178,7 @@ class Checkpoints:
             )
         if STREAM not in content:
             raise ValueError(f"{STREAM} is missing: it is not a checkpoint")
-        for name, digest in validate(content.pop(MODULES, {}), dict[str, str]).items():
+        for name, digest in convert(content.pop(MODULES, {}), dict[str, str]).items():
             now = self._modules.get(name, digest)
             if now != digest and not accept_changed:
                 raise ValueError(
@@ -214,4 +214,4 @@ def _read(path: Path) -> dict[str, Any]:
         raise ValueError("it is nested too deeply") from error
     except ValueError as error:
         raise ValueError(f"it is not valid JSON: {error}") from error
-    return validate(content, dict[str, Any])
+    return convert(content, dict[str, Any])

@@ -13,7 +13,7 @@ from pathlib import Path
 from msgspec import Struct, structs
 
 from ..util.files import append_whole, read_regular, stays_below
-from ..util.values import validate
+from ..util.values import convert
 from .rows import utc_now
 
 MOST_BYTES = 2**22
@@ -67,7 +67,7 @@ def read_notes(folder: Path, run: str) -> dict[str, str]:
     notes = {}
     for line in lines:
         try:
-            note = validate(json.loads(line), Note)
+            note = convert(json.loads(line), Note)
         except (ValueError, RecursionError):
             continue
         notes[note.about] = note.text

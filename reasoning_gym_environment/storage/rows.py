@@ -28,7 +28,7 @@ from ..records import (
 from ..scoring.grading import ScoringSettings, signal
 from ..tasks.facts import LIBRARY
 from ..tasks.recipes import read_recipe
-from ..util.values import shorten, validate
+from ..util.values import convert, shorten
 
 SCHEMA_VERSION = 1
 
@@ -193,7 +193,7 @@ class StoredGroup(Struct, frozen=True, kw_only=True):
         cls, row: Mapping[str, Any], *, file: Path | None = None
     ) -> StoredGroup:
         """Validate and read a row; raises ValueError with what is wrong with it."""
-        version = validate(row, dict[str, Any]).get("schema_version")
+        version = convert(row, dict[str, Any]).get("schema_version")
         if version != SCHEMA_VERSION:
             raise ValueError(
                 f"schema_version must be {SCHEMA_VERSION}, got {shorten(version)}"
@@ -201,7 +201,7 @@ class StoredGroup(Struct, frozen=True, kw_only=True):
         recipe = read_recipe(row.get("recipe"))
         # The recipe is read already, and its level may have a decimal point.
         plain = {"task": recipe.task, "seed": recipe.seed}
-        group = validate({**row, "recipe": plain}, cls)
+        group = convert({**row, "recipe": plain}, cls)
         if row.get("item_id") != recipe.task:
             raise ValueError(
                 f"item_id must be its recipe's task, got {row.get('item_id')!r:.50}"

@@ -30,7 +30,7 @@ from ..errors import ConfigurationError, WorkerStartError
 from ..records import Recipe
 from ..util.files import read_regular
 from ..util.modules import ModuleSource, find_module, import_module
-from ..util.values import describe_origin, shorten
+from ..util.values import convert, describe_origin, shorten
 from .facts import LIBRARY, known_categories
 from .ladders import TaskLadder, build_ladders
 from .recipes import require_valid_recipe
@@ -169,7 +169,7 @@ def _declaration(dataset: Any) -> Declaration:
     from reasoning_gym.dataset import ProceduralDataset
 
     compares_texts = dataset.score_answer is ProceduralDataset.score_answer
-    return msgspec.convert(
+    return convert(
         {
             "verifier": getattr(dataset, "checks_labels", not compares_texts),
             "solve": hasattr(dataset, "solve"),

@@ -157,14 +157,14 @@ def group_by(key: Callable[[T], Key], items: Iterable[T]) -> dict[Key, list[T]]:
 Model = TypeVar("Model")
 
 
-def validate(value: Any, model: type[Model]) -> Model:
+def convert(value: Any, model: type[Model]) -> Model:
     """Convert plain JSON, as `json.loads` returns it, to a model.
 
     Raises:
         ValueError: it doesn't fit; the message is one sentence with the key and the bad value.
 
     Example:
-        >>> validate([[1, 2], [3, "4"]], list[list[int]])
+        >>> convert([[1, 2], [3, "4"]], list[list[int]])
         Traceback (most recent call last):
         ValueError: [1][1] must be int, got '4'
     """
@@ -176,7 +176,7 @@ def validate(value: Any, model: type[Model]) -> Model:
         raise ValueError(_describe(str(error), value)) from None
     except UnicodeEncodeError:  # a lone surrogate in a key or an enumeration's value
         text, _ = replace_surrogates(json.dumps(value, ensure_ascii=False))
-        return validate(json.loads(text), model)
+        return convert(json.loads(text), model)
 
 
 def _describe(error: str, value: Any) -> str:

@@ -41,7 +41,7 @@ from reasoning_gym_environment.storage.rows import (
 )
 from reasoning_gym_environment.tasks.recipes import require_valid_recipe
 from reasoning_gym_environment.util.progress import with_progress
-from reasoning_gym_environment.util.values import validate
+from reasoning_gym_environment.util.values import convert
 
 STORED_SCORE = "stored_score"
 """The key of a rollout with the score that its publishers gave."""
@@ -97,7 +97,7 @@ def read_published(path: Path) -> Iterator[PublishedItem]:
         with gzip.open(path, "rb") if compressed else path.open("rb") as lines:
             while line := lines.readline(_LONGEST_LINE):
                 read += 1
-                item = validate(json.loads(line), PublishedItem)
+                item = convert(json.loads(line), PublishedItem)
                 require_valid_recipe(item.recipe)
                 yield item
     except (OSError, EOFError, zlib.error) as error:

@@ -24,7 +24,7 @@ from reasoning_gym_environment.evaluation.store import EvaluationResults
 from reasoning_gym_environment.problems.suites import Suite
 from reasoning_gym_environment.storage.rows import StoredGroup
 from reasoning_gym_environment.tasks.facts import known_categories
-from reasoning_gym_environment.util.values import group_by, validate
+from reasoning_gym_environment.util.values import convert, group_by
 
 from .published import STORED_SCORE
 
@@ -81,7 +81,7 @@ def read_standings(path: Path, suite: Suite) -> list[PublishedStanding]:
         FixableError: it is invalid, or of another suite.
     """
     try:
-        file = validate(json.loads(path.read_bytes()), StandingsFile)
+        file = convert(json.loads(path.read_bytes()), StandingsFile)
     except (OSError, ValueError, RecursionError) as error:
         raise FixableError(f"{path} is not a file of standings: {error}") from None
     if file.suite != suite.identity:

@@ -41,7 +41,7 @@ from reasoning_gym_environment.util.files import (
     read_regular,
     stays_below,
 )
-from reasoning_gym_environment.util.values import shorten, validate
+from reasoning_gym_environment.util.values import convert, shorten
 
 from .published import ModelName
 from .standings import PublishedStanding, ShortText, Statement, Training
@@ -117,7 +117,7 @@ def submitted_standing(
 def _row_name(model: str) -> str:
     name = model.replace("/", "_")
     try:
-        return validate(name, ModelName)
+        return convert(name, ModelName)
     except ValueError:
         raise FixableError(
             f"the model's name {shorten(model)} can't name a file: give --name, of at most 100 "
@@ -157,8 +157,8 @@ def _read_run(folder: Path, suite: Suite) -> _Run:
     """Read a run's settings, which must be the suite's."""
     file = _own_file(folder, RUN, most=LARGEST_RUN)
     try:
-        content = validate(_json(read_regular(file)), dict[str, Any])
-        run = validate(content.get("settings"), _Run)
+        content = convert(_json(read_regular(file)), dict[str, Any])
+        run = convert(content.get("settings"), _Run)
     except (OSError, ValueError) as error:
         raise FixableError(
             f"{file} has no settings of a run: {error}; {AS_WRITTEN}"

@@ -17,7 +17,7 @@ import pytest
 
 from reasoning_gym_environment.atropos import trainer_api
 from reasoning_gym_environment.demo.trainer import ApiServer
-from reasoning_gym_environment.util.values import validate
+from reasoning_gym_environment.util.values import convert
 
 RECORDING = (
     Path(__file__).resolve().parents[1] / "recordings" / "atroposlib-0.4.0-api.json"
@@ -102,7 +102,7 @@ def test_our_client_accepts_the_recorded_replies() -> None:
         if reply.get("status", "success") != "success":
             continue
         for name in types.keys() & reply.keys():
-            validate(reply[name], types[name])
+            convert(reply[name], types[name])
             checked.add((path, name))
     assert checked == {
         (path, name) for path, types in trainer_api._REPLIES.items() for name in types
