@@ -43,7 +43,8 @@ from . import ServiceSettings
 from . import _messages as messages
 from ._docs_page import CONTENT_SECURITY_POLICY, docs_page
 from ._limits import BearerToken, BodyLimiter, RequestMetrics, error_response
-from ._scoring import Scorer, ScoringQueue
+from ._queue import ScoringQueue
+from ._scoring import Scorer
 from ._streams import NamedStreams
 from .client import STREAM_NAME
 from .endpoints import ERROR_RESPONSES, Endpoints, Responses

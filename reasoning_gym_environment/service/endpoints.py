@@ -23,7 +23,8 @@ from ..scoring.channels import opened_thought
 from ..util.concurrency import gather_or_cancel, run_in_thread
 from ..util.retries import Retry, RetryPolicy
 from . import _messages as messages
-from ._scoring import Scorer, ScoringQueue
+from ._queue import ScoringQueue
+from ._scoring import Scorer
 from ._streams import NamedStreams
 from .client import ProblemsReply, StreamedProblem
 

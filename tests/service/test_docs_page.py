@@ -14,7 +14,7 @@ from reasoning_gym_environment import AsyncReasoningGym
 from reasoning_gym_environment.commands.rewards import LEAST_TOKEN
 from reasoning_gym_environment.service import _messages as messages
 from reasoning_gym_environment.service._docs_page import docs_page
-from reasoning_gym_environment.service._scoring import ScoringQueue
+from reasoning_gym_environment.service._queue import ScoringQueue
 from reasoning_gym_environment.service._streams import NamedStreams
 from reasoning_gym_environment.service.app import RewardService, ServiceSettings
 from reasoning_gym_environment.service.client import STREAM_NAME
