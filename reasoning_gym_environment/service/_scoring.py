@@ -11,7 +11,7 @@ from ..gym.asynchronous import AsyncReasoningGym
 from ..records import Score, Status
 from ..scoring.extraction import in_tags
 from ..util.values import shorten
-from ._messages import Target
+from ._targets import Target
 
 NO_VERDICT = {Status.UNSCORED, Status.TIMEOUT, Status.OUT_OF_MEMORY, Status.CRASHED}
 """Statuses that say nothing about the answer: this machine may be slow."""

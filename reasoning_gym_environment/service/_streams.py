@@ -22,7 +22,8 @@ from ..util.concurrency import DaemonWriter
 from ..util.files import UnwritableError, write_whole
 from ..util.log_throttle import THROTTLE, throttled
 from ..util.outages import Outage
-from ._messages import ProblemResult, recipe_target, retry_later
+from ._messages import ProblemResult, retry_later
+from ._targets import recipe_target
 
 logger = logging.getLogger(__name__)
 logger.addFilter(THROTTLE)

@@ -23,6 +23,7 @@ from ..scoring.channels import opened_thought
 from ..util.concurrency import gather_or_cancel, run_in_thread
 from ..util.retries import Retry, RetryPolicy
 from . import _messages as messages
+from . import _targets as targets
 from ._queue import ScoringQueue
 from ._scoring import Scorer
 from ._streams import NamedStreams
@@ -52,6 +53,18 @@ ERROR_RESPONSES: Responses = {
 }
 
 
+class _JSONRequest(Request):
+    """A request whose body is JSON within bounds."""
+
+    _value: Any = None
+
+    async def json(self) -> Any:
+        """Return the body's value, parsed once; HTTPException if it is out of bounds."""
+        if self._value is None:
+            self._value = targets.read_json(await self.body(), "the body")
+        return self._value
+
+
 class _JSONRoute(APIRoute):
     """A route whose body is JSON within bounds."""
 
@@ -59,8 +72,9 @@ class _JSONRoute(APIRoute):
         handle = super().get_route_handler()
 
         async def handle_json(request: Request) -> Response:
-            if self.body_field:  # where `Request.json` keeps what it has parsed
-                request._json = messages.read_json(await request.body(), "the body")
+            if self.body_field:
+                request = _JSONRequest(request.scope, request.receive)
+                await request.json()  # FastAPI takes an empty body for none
             return await handle(request)
 
         return handle_json
@@ -106,9 +120,9 @@ class Endpoints:
         if (request.recipe is None) == (request.entry is None):
             raise HTTPException(422, "give exactly one of recipe and entry")
         target = (
-            messages.recipe_target(request.recipe)
+            targets.recipe_target(request.recipe)
             if request.entry is None
-            else messages.entry_target(request.entry)
+            else targets.entry_target(request.entry)
         )
         key = request.idempotency_key
         scores = await self._score(
@@ -120,7 +134,7 @@ class Endpoints:
 
     async def _score(
         self,
-        target: messages.Target,
+        target: targets.Target,
         completions: Sequence[str],
         stream: str | None,
         http: Request,
@@ -148,8 +162,8 @@ class Endpoints:
 
     async def verify(self, request: messages.NemoRequest, http: Request) -> Response:
         """Score the response to a NeMo Gym row."""
-        target = messages.nemo_target(request)
-        text = messages.nemo_text(request.response.output)
+        target = targets.nemo_target(request)
+        text = targets.nemo_text(request.response.output)
         [score] = await self._score(target, [text], request.stream, http)
         reward = score.score or 0.0
         reply = {
@@ -168,7 +182,7 @@ class Endpoints:
         self, request: messages.OpenRlhfRequest, http: Request
     ) -> messages.OpenRlhfReply:
         """Return the rewards of OpenRLHF's queries."""
-        pairs = messages.openrlhf_pairs(request)
+        pairs = targets.openrlhf_pairs(request)
         return messages.OpenRlhfReply(
             rewards=await gather_or_cancel(self._reward(*pair, http) for pair in pairs)
         )
@@ -177,14 +191,14 @@ class Endpoints:
         self, request: messages.SlimeRequest, http: Request
     ) -> messages.Share:
         """Return the reward of one slime sample, as a number."""
-        target = messages.label_target(request.label, "label")
+        target = targets.label_target(request.label, "label")
         opened = (
             opened_thought(request.prompt) if isinstance(request.prompt, str) else ""
         )
         return await self._reward(target, opened + request.response, http)
 
     async def _reward(
-        self, target: messages.Target, completion: str, http: Request
+        self, target: targets.Target, completion: str, http: Request
     ) -> float:
         """Return a reward for a client that cannot read an unscored one; retry instead."""
         retry = Retry(RETRIES)
@@ -220,7 +234,7 @@ class Endpoints:
                 scores = dict(zip(distinct, map(Score.of, verdicts), strict=True))
                 return [scores[completion] for completion in completions]
 
-            key = messages.digest(data)
+            key = targets.digest(data)
             scores = await self._queue.score(
                 score,
                 request.completions,

@@ -16,6 +16,7 @@ from reasoning_gym_environment.service import _messages as messages
 from reasoning_gym_environment.service._docs_page import docs_page
 from reasoning_gym_environment.service._queue import ScoringQueue
 from reasoning_gym_environment.service._streams import NamedStreams
+from reasoning_gym_environment.service._targets import read_json
 from reasoning_gym_environment.service.app import RewardService, ServiceSettings
 from reasoning_gym_environment.service.client import STREAM_NAME
 
@@ -84,9 +85,9 @@ def test_the_documentation_has_the_limits_of_the_code() -> None:
         assert f"\n| {row} |\n" in page
     assert re.fullmatch(STREAM_NAME, "a" * 64)
     assert not re.fullmatch(STREAM_NAME, "a" * 65)
-    messages.read_json("[" * 200 + "]" * 200, "the body")
+    read_json("[" * 200 + "]" * 200, "the body")
     with pytest.raises(HTTPException, match="400"):
-        messages.read_json("[" * 202 + "]" * 202, "the body")
+        read_json("[" * 202 + "]" * 202, "the body")
 
 
 @SESSION

@@ -12,8 +12,8 @@ from reward_requests import Post, row
 from reasoning_gym_environment import AsyncReasoningGym
 from reasoning_gym_environment.gym.asynchronous import Scorable
 from reasoning_gym_environment.records import Problem, Score, Status
-from reasoning_gym_environment.service._messages import entry_target
 from reasoning_gym_environment.service._scoring import Scorer
+from reasoning_gym_environment.service._targets import entry_target
 from reasoning_gym_environment.tasks.facts import UNTRUSTED_ENTRIES
 from reasoning_gym_environment.tasks.item_checks import item_fault
 

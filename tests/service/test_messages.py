@@ -10,11 +10,8 @@ from worker_stock import WorkerStock
 from reasoning_gym_environment import AsyncReasoningGym
 from reasoning_gym_environment.records import Score, Status
 from reasoning_gym_environment.service import endpoints
-from reasoning_gym_environment.service._messages import (
-    MAX_CHARACTERS,
-    nemo_text,
-    read_json,
-)
+from reasoning_gym_environment.service._messages import MAX_CHARACTERS
+from reasoning_gym_environment.service._targets import nemo_text, read_json
 from reasoning_gym_environment.service.app import RewardService, ServiceSettings
 from reasoning_gym_environment.service.endpoints import reward_of
 from reasoning_gym_environment.util.retries import RetryPolicy
