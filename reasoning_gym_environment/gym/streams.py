@@ -117,6 +117,10 @@ class AsyncProblemStream:
             raise ConfigurationError(f"state: {error}") from error
         self.gathering = GroupGathering(self._group_size)
 
+    def take_over(self, gathering: GroupGathering) -> None:
+        """Await the scores that a closed stream of the same problems awaited."""
+        self.gathering = gathering
+
     def close(self) -> None:
         """Drop all pending problems."""
         self._problems.close()

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from fastapi import HTTPException
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from ..gym.asynchronous import AsyncReasoningGym
 from ..gym.streams import AsyncProblemStream
 from ..problems.gathering import GroupGathering
 from ..problems.options import StreamOptions
 from ..records import Problem, Recipe, Score, recipe_key
+from ..util.command_line import describe_validation
 from ..util.concurrency import DaemonWriter
 from ..util.files import UnwritableError, write_whole
 from ..util.log_throttle import THROTTLE, throttled
@@ -42,34 +43,110 @@ class StoredStream(BaseModel):
     state: dict[str, Any]
     handed_out: int
 
+    @classmethod
+    def read(cls, path: Path) -> StoredStream:
+        """Read a file; raises ValueError if it is invalid, and OSError."""
+        try:
+            return cls.model_validate_json(path.read_bytes())
+        except ValidationError as error:
+            message = describe_validation(error, cls.model_fields)
+            raise ValueError(f"{path.name}: {message}") from None
+
 
 class _Stream:
-    """An open stream."""
+    """An open stream; it is opened where its name is used, and closed while it is idle.
+
+    Attributes:
+        changed: whether its file is out of date.
+    """
 
     def __init__(self, problems: AsyncProblemStream, options: StreamOptions) -> None:
-        self.problems = problems
         self.options = options
-        self.users = 0  # requests that use it now
-        self.changed = False  # whether its file is out of date
+        self.changed = False
+        self._problems = problems
+        self._requests = 0  # that use it now
 
-    def to_stored(self) -> StoredStream:
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request uses it."""
+        return not self._requests
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Count a request that uses it."""
+        self._requests += 1
+        try:
+            yield
+        finally:
+            self._requests -= 1
+
+    async def next(self, count: int) -> list[Problem]:
+        """Return the next problems."""
+        problems = []
+        for _ in range(count):
+            problems.append(await self._problems.next())
+            self.changed = True
+        return problems
+
+    def sampling(self) -> dict[str, float]:
+        """Return its metrics."""
+        return self._problems.sampling()
+
+    @property
+    def gathering(self) -> GroupGathering:
+        """The groups that await scores."""
+        return self._problems.gathering
+
+    def report_scores(self, recipe: Recipe, scores: Sequence[Score]) -> None:
+        """Take scores of one of its problems."""
+        if self._problems.report_scores(recipe, scores):
+            self.changed = True
+
+    def observe(self, recipe: Recipe, result: ProblemResult) -> None:
+        """Record a result of a problem that awaits it; one without attempts drops the problem."""
+        if result.attempts:
+            self._problems.observe(
+                recipe, solved=result.solved, attempts=result.attempts
+            )
+        else:
+            self.gathering.withdraw(recipe)
+        self.changed = True
+
+    async def save(self, write: Callable[[str], Awaitable[None]]) -> None:
+        """Write its state; changes during the write come next time."""
+        text = self._to_stored().model_dump_json()
+        self.changed = False
+        try:
+            await write(text)
+        except (UnwritableError, asyncio.CancelledError):
+            self.changed = True
+            raise
+
+    def _to_stored(self) -> StoredStream:
         """Return its state, with pending problems only if their results are learned from."""
-        awaited = (
-            self.problems.gathering.awaited.values() if self.options.learns else ()
-        )
+        awaited = self.gathering.awaited.values() if self.options.learns else ()
         waiting = [each.to_json() for each in awaited]
-        state = self.problems.state_dict()
+        state = self._problems.state_dict()
         state["ahead"] = waiting + state["ahead"]
         return StoredStream(options=self.options, state=state, handed_out=len(waiting))
 
     def restore(self, stored: StoredStream, gathering: GroupGathering | None) -> None:
-        """Restore a stored state; ValueError if it is invalid."""
+        """Restore a stored state; ValueError if it is invalid.
+
+        Args:
+            gathering: of the stream when this service closed it: its clients still work on the
+                problems that were handed out.
+        """
         state = stored.state
-        # This service closed the stream: its clients still work on these.
         if gathering is not None:
             state = {**state, "ahead": state["ahead"][stored.handed_out :]}
-        self.problems.load_state_dict(state)
-        self.problems.gathering = gathering or self.problems.gathering
+        self._problems.load_state_dict(state)
+        if gathering is not None:
+            self._problems.take_over(gathering)
+
+    def close(self) -> None:
+        """Drop all pending problems."""
+        self._problems.close()
 
 
 class NamedStreams:
@@ -112,11 +189,8 @@ class NamedStreams:
                     409,
                     f"stream {name!r} has other options: omit them, or use another name",
                 )
-            problems = []
-            for _ in range(count):
-                problems.append(await stream.problems.next())
-                stream.changed = True
-            return problems, stream.problems.sampling(), stream.options.note
+            problems = await stream.next(count)
+            return problems, stream.sampling(), stream.options.note
 
     @asynccontextmanager
     async def _use(
@@ -129,21 +203,14 @@ class NamedStreams:
                     self._streams[name] = await self._open(name, options)
         stream = self._streams[name] = self._streams.pop(name)
         for recipe, scores in self.pending_scores.pop(name, ()):
-            stream.changed |= stream.problems.report_scores(recipe, scores)
-        stream.users += 1
-        try:
+            stream.report_scores(recipe, scores)
+        with stream.in_use():
             yield stream
-        finally:
-            stream.users -= 1
 
     async def _open(self, name: str, options: StreamOptions | None) -> _Stream:
         try:
             path = self._path(name)
-            stored = (
-                StoredStream.model_validate_json(path.read_bytes())
-                if path.exists()
-                else None
-            )
+            stored = StoredStream.read(path) if path.exists() else None
             options = stored.options if stored else options
             if options is None:
                 raise HTTPException(
@@ -177,7 +244,7 @@ class NamedStreams:
         """Close idle streams until another one may be open."""
         while len(self._streams) >= self._most:
             idle = next(
-                (name for name, each in self._streams.items() if not each.users), None
+                (name for name, each in self._streams.items() if each.is_idle), None
             )
             if idle is None:
                 raise retry_later(
@@ -190,11 +257,11 @@ class NamedStreams:
                 raise retry_later(
                     503, f"cannot close stream {idle!r} to open another: {error}"
                 ) from None
-            if not stream.users and not stream.changed:  # not used while it was written
-                stream.problems.close()
+            if stream.is_idle and not stream.changed:  # not used while it was written
+                stream.close()
                 del self._streams[idle]
                 if stream.options.learns:
-                    self._closed_groups[idle] = stream.problems.gathering
+                    self._closed_groups[idle] = stream.gathering
                 if len(self._closed_groups) > 256:
                     del self._closed_groups[next(iter(self._closed_groups))]
 
@@ -207,7 +274,7 @@ class NamedStreams:
         """Tell a stream results: all of them, or none if one is not of a problem that awaits it."""
         self.require(name)
         async with self._use(name, None) as stream:
-            waiting = dict(stream.problems.gathering.awaited)
+            waiting = dict(stream.gathering.awaited)
             observed = []
             for index, result in enumerate(results):
                 recipe = waiting.pop(
@@ -227,13 +294,7 @@ class NamedStreams:
                     )
                 observed.append((recipe, result))
             for recipe, result in observed:
-                if result.attempts:
-                    stream.problems.observe(
-                        recipe, solved=result.solved, attempts=result.attempts
-                    )
-                else:
-                    stream.problems.gathering.withdraw(recipe)
-            stream.changed = True
+                stream.observe(recipe, result)
 
     def require(self, name: str) -> None:
         """Raise HTTPException 404 if a stream does not exist."""
@@ -295,14 +356,11 @@ class NamedStreams:
                     logger.warning("Streams are saved again after %.0f s", seconds)
 
     async def _write(self, name: str, stream: _Stream) -> None:
-        """Write a stream's state; changes during the write come next time."""
-        text = stream.to_stored().model_dump_json()
-        stream.changed = False
-        try:
-            await self._disk.submit(partial(write_whole, self._path(name), text))
-        except (UnwritableError, asyncio.CancelledError):
-            stream.changed = True
-            raise
+        """Write a stream's file off the event loop; raises UnwritableError."""
+        path = self._path(name)
+        await stream.save(
+            lambda text: self._disk.submit(partial(write_whole, path, text))
+        )
 
     async def close(self) -> None:
         """Save streams that changed and close all; give up on a disk that does not respond."""
@@ -312,7 +370,7 @@ class NamedStreams:
         except asyncio.TimeoutError:
             patience = 0
         for stream in self._streams.values():
-            stream.problems.close()
+            stream.close()
         if self._disk.close(patience=patience):
             logger.error(
                 "Cannot persist streams: disk not responding (%s)", self._folder

@@ -321,7 +321,9 @@ def describe_validation(
         if isinstance(name, int):  # the position of an argument
             name = list(fields)[name]
         message = problem["msg"].removeprefix("Value error, ")
-        if name and problem["type"] != "value_error":
+        if problem["type"] == "missing":
+            message = "is missing"
+        elif name and problem["type"] != "value_error":
             if problem["type"] == "is_instance_of":
                 wanted = f"a {problem['ctx']['class']}"
             elif inside:

@@ -402,11 +402,19 @@ async def test_an_invalid_stream_file_is_rejected(
     (tmp_path / "torn.json").write_text('{"options": {')
     kept = {"options": {"tasks": ["gcd"]}, "state": {"sampler": 1}, "handed_out": 0}
     (tmp_path / "odd.json").write_text(json.dumps(kept))
+    kept = {"options": {"tasks": 3}, "state": {}}
+    (tmp_path / "lacks.json").write_text(json.dumps(kept))
+    wrong = {
+        "torn": "torn.json: Invalid JSON",
+        "odd": "sampler",
+        "lacks": "options.tasks must be a list, got 3; handed_out is missing",
+    }
     async with keeping(gym, tmp_path) as url:
-        for name in ("torn", "odd"):
+        for name, what in wrong.items():
             reply = await post("/problems", {"stream": name}, url=url)
             assert reply.status == 422
             assert f"cannot start stream '{name}'" in reply.body["error"]
+            assert what in reply.body["error"]
             asked = {
                 "stream": name,
                 "recipe": {"task": "gcd", "seed": 4},
@@ -417,7 +425,7 @@ async def test_an_invalid_stream_file_is_rejected(
             )
     assert [
         line.partition(": cannot start stream ")[0] for line in caplog.messages
-    ] == ["Cannot tell a stream its scores"] * 2
+    ] == ["Cannot tell a stream its scores"] * 3
 
 
 async def test_scores_of_an_invalid_stream_are_given_up_once_however_many_save(
