@@ -346,7 +346,7 @@ class ReasoningGymEnv(BaseEnv):
             self.problems.start_stream(
                 self.replica,
                 prefetch=max(64, 2 * self.max_num_workers),
-                excluded=self.evaluation.set.questions,
+                held_out=self.evaluation.set.questions,
             )
         return self.problems
 

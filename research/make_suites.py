@@ -25,7 +25,7 @@ from msgspec import to_builtins
 
 from reasoning_gym_environment.errors import GenerationError
 from reasoning_gym_environment.evaluation.planning import planned_recipes
-from reasoning_gym_environment.problems.held_out import question_hash
+from reasoning_gym_environment.problems.held_out import HeldOut, question_hash
 from reasoning_gym_environment.problems.seeds import evaluation_recipe, redrawn_seed
 from reasoning_gym_environment.problems.sets import make_distinct
 from reasoning_gym_environment.problems.stream import skip_faulty
@@ -214,9 +214,9 @@ async def make_task(generate: Generate, planned: Sequence[Planned]) -> list[Made
     """Make the items of a task; none repeats a question of its others, at any level."""
     made: list[Made] = []
     for part in group_by(lambda item: item[0].level, planned).values():
-        asked = {question_hash(problem.question) for problem, _ in made}
+        asked = HeldOut(question_hash(problem.question) for problem, _ in made)
         problems = await make_distinct(
-            partial(make, generate), [recipe for recipe, _ in part], excluded=asked
+            partial(make, generate), [recipe for recipe, _ in part], held_out=asked
         )
         for problem, (recipe, difficulty) in zip(problems, part, strict=True):
             if isinstance(problem, Problem):

@@ -9,13 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ..evaluation.planning import (
     EvaluationSet,
-    Planned,
+    Part,
+    PlannedItem,
     planned_at_levels,
     planned_recipes,
 )
-from ..problems.held_out import held_out_hashes
+from ..problems.held_out import HeldOut
 from ..problems.stream import skip_faulty
-from ..records import Ladder, Problem, Recipe, recipe_key
+from ..records import Ladder, Problem, recipe_key
 from ..sandbox.pool import Generate, TaskPool
 from ..settings import EnvironmentSettings
 from ..storage.rows import StoredGroup
@@ -25,8 +26,8 @@ def planned_items(
     options: Namespace,
     config: EnvironmentSettings,
     ladders: Mapping[str, Ladder],
-    parts: Sequence[tuple[Recipe, int]],
-) -> Sequence[Planned]:
+    parts: Sequence[Part],
+) -> Sequence[PlannedItem]:
     """Plan the evaluation items of parts, or of difficulties: those that `evaluate` asks."""
     if not options.difficulties:
         return planned_at_levels(parts, config.eval_seed)
@@ -42,7 +43,7 @@ def planned_items(
 
 def _configured_items(
     config: EnvironmentSettings, ladders: Mapping[str, Ladder]
-) -> list[Planned]:
+) -> list[PlannedItem]:
     """Plan the evaluation items of these tasks, as `evaluate` does with the same settings."""
     return planned_recipes(
         tasks=list(ladders),
@@ -54,53 +55,52 @@ def _configured_items(
 
 
 async def evaluation_problems(
-    generate: Generate, planned: Sequence[Planned], excluded: frozenset[bytes]
+    generate: Generate, planned: Sequence[PlannedItem], held_out: HeldOut
 ) -> tuple[list[Problem], list[str]]:
     """Generate planned evaluation items; return lines that tell where there are fewer questions."""
-    made = EvaluationSet(generate, planned, excluded=excluded)
-    problems = [item.problem for item in await made.items()]
-    few = await made.few_questions()
+    evaluation = EvaluationSet(generate, planned, held_out=held_out)
+    problems = [item.problem for item in await evaluation.items()]
+    few = await evaluation.few_questions()
     return problems, [
         f"{name} has only {number} questions: each is written once"
         for name, number in few.items()
     ]
 
 
-async def reserved_questions(
+async def held_out_items(
     pool: TaskPool,
     config: EnvironmentSettings,
     ladders: Mapping[str, Ladder],
-    parts: Sequence[tuple[Recipe, int]],
+    parts: Sequence[Part],
     evaluated: Iterable[StoredGroup],
-) -> frozenset[bytes]:
-    """Return the hashes of what no problem may ask.
+) -> HeldOut:
+    """Return what no problem may ask.
 
-    They are the evaluation set of the tasks in `ladders`, as many evaluation items of each part,
+    It is the evaluation set of the tasks in `ladders`, as many evaluation items of each part,
     whether or not its level is evaluated, and the evaluated samples.
     """
-    held_out = evaluation_set(pool, config, ladders, parts if ladders else ())
-    reserved: set[bytes] = set()
-    for questions in await asyncio.gather(*map(held_out.questions, ladders)):
-        reserved |= questions
-    for sample in evaluated:
-        reserved |= held_out_hashes(sample.task, sample.question, sample.oracle)
-    return frozenset(reserved)
+    evaluation = evaluation_set(pool, config, ladders, parts if ladders else ())
+    of_tasks = await asyncio.gather(*map(evaluation.questions, ladders))
+    of_samples = [
+        HeldOut.of(sample.task, sample.question, sample.oracle) for sample in evaluated
+    ]
+    return HeldOut.all_of([*of_tasks, *of_samples])
 
 
 def evaluation_set(
     pool: TaskPool,
     config: EnvironmentSettings,
     ladders: Mapping[str, Ladder],
-    parts: Sequence[tuple[Recipe, int]] = (),
+    parts: Sequence[Part] = (),
 ) -> EvaluationSet:
     """Return the configured evaluation set of these tasks, with as many items of each part."""
     planned = _configured_items(config, ladders)
-    asked = {recipe_key(recipe) for recipe, _ in planned}
-    per_part = [(part, config.num_eval_samples_per_task) for part, _ in parts]
+    planned_keys = {recipe_key(recipe) for recipe, _ in planned}
+    per_part = [Part(recipe, config.num_eval_samples_per_task) for recipe, _ in parts]
     planned += [
         item
         for item in planned_at_levels(per_part, config.eval_seed)
-        if recipe_key(item[0]) not in asked
+        if recipe_key(item[0]) not in planned_keys
     ]
     source = skip_faulty(pool.generate, Counter(), skip=config.skip_faulty_items)
     return EvaluationSet(source, planned)

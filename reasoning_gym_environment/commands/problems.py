@@ -9,14 +9,16 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import ConfigurationError, FixableError
+from ..evaluation.planning import Part
 from ..evaluation.rows_for_model import rows_for_model
 from ..evaluation.store import read_results
 from ..inference.prompts import build_messages, resolve_system_prompt
 from ..integrations.nemo_gym import nemo_gym_row
 from ..integrations.shared import demonstration_row, problem_row
+from ..problems.held_out import HeldOut
 from ..problems.repeats import repeat_warnings
 from ..problems.selection import select
 from ..problems.sets import make_problems, training_recipes
@@ -43,13 +45,10 @@ from ..util.progress import Progress, with_progress
 from ..util.values import escape_control_characters
 from ._evaluation_items import (
     evaluation_problems,
+    held_out_items,
     planned_items,
-    reserved_questions,
 )
 from .export import add_output_options, require_jsonl_for_nemo_gym
-
-if TYPE_CHECKING:
-    pass
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -82,8 +81,8 @@ def main(arguments: Sequence[str]) -> int:
         print(escape_control_characters("\n\n".join([*texts, *skipped])))
         return 0
     write_splits(options.output, {"train": rows})
-    what = "demonstrations" if options.demonstrations else "problems"
-    print(f"{len(rows)} {what} of {tasks} tasks in {path}", *skipped, sep="\n")
+    noun = "demonstrations" if options.demonstrations else "problems"
+    print(f"{len(rows)} {noun} of {tasks} tasks in {path}", *skipped, sep="\n")
     return 0
 
 
@@ -199,7 +198,7 @@ async def make(
             task: selection.ladders[task] for task in sorted(selection.categories)
         }
         skipped: list[str] = []
-        parts: Sequence[tuple[Recipe, int]]
+        parts: Sequence[Part]
         if evaluated:
             require_groups(config.group_size)
             rows_wanted = rows_for_model(
@@ -213,24 +212,24 @@ async def make(
             skipped = rows_wanted.lines(config.group_size)
             skipped += not_evaluated(evaluated, ladders, source)
             parts = rows_wanted.parts
-            ladders = {part.task: ladders[part.task] for part, _ in parts}
+            ladders = {part.recipe.task: ladders[part.recipe.task] for part in parts}
         else:
             require_levels(levels, ladders)
             parts = [
-                (part_of(task, level, ladder), options.count)
+                Part(level_recipe(task, level, ladder), options.count)
                 for task, ladder in ladders.items()
                 for level in levels
             ]
-        reserved = await reserved_questions(
+        held_out = await held_out_items(
             pool, config, ladders if trains else {}, parts, evaluated
         )
         counts: Counter[str] = Counter()
         generate = skip_faulty(pool.generate, counts, skip=config.skip_faulty_items)
         if trains:
-            problems = await generate_parts(generate, config, parts, reserved, counts)
+            problems = await generate_parts(generate, config, parts, held_out, counts)
         else:
             planned = planned_items(options, config, ladders, parts)
-            problems, few = await evaluation_problems(generate, planned, reserved)
+            problems, few = await evaluation_problems(generate, planned, held_out)
             skipped += [*few, *_left_to_training(options.count, config)]
         replaced = [*replacements(counts), *repeat_warnings(problems)]
         if options.demonstrations:
@@ -246,11 +245,11 @@ async def make(
 
 def _left_to_training(count: int, config: EnvironmentSettings) -> list[str]:
     """Return a line if training holds out fewer items of a level than are written."""
-    held_out = config.num_eval_samples_per_task
-    if count <= held_out:
+    held_out_count = config.num_eval_samples_per_task
+    if count <= held_out_count:
         return []
     return [
-        f"training holds out only {held_out} of the {count} items of a level: train with "
+        f"training holds out only {held_out_count} of the {count} items of a level: train with "
         f"--env.num_eval_samples_per_task {count}, and write training rows with it"
     ]
 
@@ -258,34 +257,34 @@ def _left_to_training(count: int, config: EnvironmentSettings) -> list[str]:
 async def generate_parts(
     generate: Generate,
     config: EnvironmentSettings,
-    parts: Sequence[tuple[Recipe, int]],
-    reserved: frozenset[bytes],
+    parts: Sequence[Part],
+    held_out: HeldOut,
     counts: Counter[str],
 ) -> list[Problem]:
-    """Generate the training problems of each part, none of which asks a reserved question.
+    """Generate the training problems of each part, none of which is held out.
 
     `counts` counts those that would.
     """
-    progress = Progress("problems", total=sum(count for _, count in parts))
+    progress = Progress("problems", total=sum(part.size for part in parts))
     jobs = []
-    for part, count in parts:
-        overrides = config.task_parameters.get(part.task, {})
+    for recipe, size in parts:
+        overrides = config.task_parameters.get(recipe.task, {})
         recipes = training_recipes(
-            config.seed, part.task, part.level, {**part.parameters, **overrides}
+            config.seed, recipe.task, recipe.level, {**recipe.parameters, **overrides}
         )
         jobs.append(
             make_problems(
                 partial(generate_with_retry, generate),
                 recipes,
-                count,
-                excluded=reserved,
-                on_excluded=lambda: counts.update(["refused"]),
+                size,
+                held_out=held_out,
+                on_held_out=lambda: counts.update(["refused"]),
                 on_made=progress.advance,
             )
         )
     async with progress.shown():
-        made = await asyncio.gather(*jobs)
-    return list(chain.from_iterable(made))
+        problems_by_part = await asyncio.gather(*jobs)
+    return list(chain.from_iterable(problems_by_part))
 
 
 async def demonstrate(
@@ -323,7 +322,7 @@ def replacements(counts: Counter[str]) -> list[str]:
     return lines
 
 
-def part_of(task: str, level: int | None, ladder: Ladder) -> Recipe:
+def level_recipe(task: str, level: int | None, ladder: Ladder) -> Recipe:
     """Return what the recipes of a task's level have in common: all but the seed."""
     return Recipe(
         task=task,
@@ -348,10 +347,10 @@ def not_evaluated(
     """Return lines for evaluated tasks that were not asked for, and for those without score."""
     evaluated = {sample.task for sample in samples if sample.scored}
     lines = []
-    others = sorted(evaluated - set(tasks))
-    if others:
+    not_requested = sorted(evaluated - set(tasks))
+    if not_requested:
         lines.append(
-            f"left out, evaluated but not among these tasks: {', '.join(others)}"
+            f"left out, evaluated but not among these tasks: {', '.join(not_requested)}"
         )
     missing = len(set(tasks) - evaluated)
     if missing:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from ..errors import GenerationError
-from ..problems.held_out import held_out_hashes
+from ..problems.held_out import NOTHING_HELD_OUT, HeldOut
 from ..problems.seeds import (
     evaluation_recipe,
     evaluation_recipes,
@@ -42,8 +43,20 @@ class EvaluationItem:
         return recipe_key(self.problem.recipe)
 
 
-Planned = tuple[Recipe, float | None]
+PlannedItem = tuple[Recipe, float | None]
 """A recipe, and the difficulty at which it is asked; None is the default configuration."""
+
+
+class Part(NamedTuple):
+    """Problems of one task and level that are wanted.
+
+    Attributes:
+        recipe: what they have in common: all but the seed.
+        size: their number.
+    """
+
+    recipe: Recipe
+    size: int
 
 
 def planned_recipes(
@@ -53,7 +66,7 @@ def planned_recipes(
     eval_seed: int,
     num_eval_samples_per_task: int,
     eval_difficulties: Sequence[float],
-) -> list[Planned]:
+) -> list[PlannedItem]:
     """Return the recipe and difficulty of every evaluation item; the default comes first.
 
     Args:
@@ -65,7 +78,7 @@ def planned_recipes(
         names = ", ".join(without_levels)
         logger.info("Evaluated only at their defaults, having no levels: %s", names)
     count = num_eval_samples_per_task
-    planned: list[Planned] = []
+    planned: list[PlannedItem] = []
     for recipe in evaluation_recipes(eval_seed, tasks, count):
         planned.append((recipe, None))
     at_difficulties: list[tuple[Recipe, float]] = []
@@ -81,155 +94,166 @@ def planned_recipes(
     return [*planned, *at_difficulties]
 
 
-def planned_at_levels(
-    parts: Sequence[tuple[Recipe, int]], eval_seed: int
-) -> list[Planned]:
-    """Return the first evaluation items of each part: its recipe but for the seed, and a number."""
-    return [
-        (
-            evaluation_recipe(eval_seed, part.task, index, part.level, part.parameters),
-            None,
-        )
-        for part, count in parts
-        for index in range(count)
-    ]
+def planned_at_levels(parts: Iterable[Part], eval_seed: int) -> list[PlannedItem]:
+    """Return the first evaluation items of each part."""
+    planned: list[PlannedItem] = []
+    for recipe, size in parts:
+        for index in range(size):
+            item = evaluation_recipe(
+                eval_seed, recipe.task, index, recipe.level, recipe.parameters
+            )
+            planned.append((item, None))
+    return planned
 
 
-Part = tuple[str, int | None]
-"""A task and its level; no question occurs twice in a part."""
+TaskLevel = tuple[str, int | None]
+"""A task and its level; None is the default configuration."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _MadePart:
-    """A part's items by their place in the plan; the others can't be made, or are repeats.
+class _LevelItems:
+    """What came of the plan for one task and level. A place is an index of the plan.
 
     Attributes:
-        repeated: places of the items that are left out, as the part has no other question.
-        failed: whether some can't be made.
+        items: by place.
+        repeated: places without an item, as the level has no other question.
+        has_failures: whether other places have none, as it could not be made.
     """
 
     items: Mapping[int, EvaluationItem]
     repeated: Sequence[int]
-    failed: bool
+    has_failures: bool
 
 
 class EvaluationSet:
-    """The problems of the evaluation set; failed ones are skipped with a warning.
+    """The items of an evaluation, made from their plan when they are first needed.
 
-    It asks no question of a task and level twice. Repeated ones are drawn again, or left out if
-    there is no other.
+    The items of a task's level are made together, once, and remembered, since none may ask what
+    another one asks:
+
+    - A repeated question is drawn again, and left out if the level has no other.
+    - An item that can't be made is left out with a warning. The next call of `items` makes its
+      level again, as the machine may have been busy; `questions` doesn't.
 
     Args:
+        plan: recipes and difficulties, in the order of `items`.
         is_fixed: whether the plan is final, as a suite is: also repeats are asked.
-        excluded: the `held_out_hashes` of items that must not be asked.
+        held_out: items that count as repeats too.
     """
 
     def __init__(
         self,
         generate: Generate,
-        planned: Sequence[Planned],
+        plan: Sequence[PlannedItem],
         *,
         is_fixed: bool = False,
-        excluded: Collection[bytes] = (),
+        held_out: HeldOut = NOTHING_HELD_OUT,
     ) -> None:
         self._generate = partial(generate_with_retry, generate)
-        self._planned = planned
+        self._plan = plan
         self._is_fixed = is_fixed
-        self._excluded = excluded
-        self._places: dict[Part, list[int]] = group_by(
-            self._part_of, range(len(planned))
+        self._held_out = held_out
+        self._places: dict[TaskLevel, list[int]] = group_by(
+            self._level_at, range(len(plan))
         )
-        self._making: dict[Part, asyncio.Task[_MadePart]] = {}
+        self._making: dict[TaskLevel, asyncio.Task[_LevelItems]] = {}
+        # Both are kept only when no item is missing that could still be made.
         self._items: list[EvaluationItem] | None = None
-        self._questions: dict[str, frozenset[bytes]] = {}
+        self._questions: dict[str, HeldOut] = {}
 
     def __len__(self) -> int:
         """The number of planned items."""
-        return len(self._planned)
-
-    def _part_of(self, place: int) -> Part:
-        recipe, _ = self._planned[place]
-        return recipe.task, recipe.level
+        return len(self._plan)
 
     async def items(self) -> list[EvaluationItem]:
-        """Return all items in order; generate missing ones, and retry failed ones."""
+        """Return all items in the order of the plan; make missing ones, and retry failed ones."""
         if self._items is not None:
             return self._items
         self._forget_failures()
-        jobs = [self._part(part) for part in self._places]
-        parts = await with_progress(jobs, "evaluation set")
-        items = {place: item for part in parts for place, item in part.items.items()}
-        ordered = [items[place] for place in sorted(items)]
-        if not any(part.failed for part in parts):
+        jobs = [self._level_items(level) for level in self._places]
+        levels = await with_progress(jobs, "evaluation set")
+        item_at: dict[int, EvaluationItem] = {}
+        for level in levels:
+            item_at.update(level.items)
+        ordered = [item_at[place] for place in sorted(item_at)]
+        if not any(level.has_failures for level in levels):
             self._items = ordered
         return ordered
 
+    async def questions(self, task: str) -> HeldOut:
+        """Return a task's items as what training must not ask; make the missing ones."""
+        if task in self._questions:
+            return self._questions[task]
+        of_task = [level for level in self._places if level[0] == task]
+        levels = await asyncio.gather(*map(self._level_items, of_task))
+        problems = [item.problem for level in levels for item in level.items.values()]
+        questions = HeldOut.all_of(
+            HeldOut.of(task, problem.question, problem.oracle) for problem in problems
+        )
+        if not any(level.has_failures for level in levels):
+            self._questions[task] = questions
+        return questions
+
     async def few_questions(self) -> dict[str, int]:
         """Return the number of items of the tasks and levels that have no more questions."""
-        parts = [await self._part(part) for part in self._places]
+        levels = [await self._level_items(level) for level in self._places]
         repeated: set[str] = set()
         counts: Counter[str] = Counter()
-        for part in parts:
-            repeated.update(map(self._name, part.repeated))
-            counts.update(map(self._name, part.items))
+        for level in levels:
+            repeated.update(map(self._name, level.repeated))
+            counts.update(map(self._name, level.items))
         return {name: counts[name] for name in sorted(repeated)}
 
+    def _level_at(self, place: int) -> TaskLevel:
+        recipe, _ = self._plan[place]
+        return recipe.task, recipe.level
+
     def _name(self, place: int) -> str:
-        recipe, difficulty = self._planned[place]
+        recipe, difficulty = self._plan[place]
         if difficulty is not None:
             return f"{recipe.task} at difficulty {difficulty:g}"
         if recipe.level is not None:
             return f"{recipe.task} at level {recipe.level}"
         return recipe.task
 
-    async def questions(self, task: str) -> frozenset[bytes]:
-        """Return the `held_out_hashes` of a task's items; generate the missing ones."""
-        if task in self._questions:
-            return self._questions[task]
-        own = [part for part in self._places if part[0] == task]
-        parts = await asyncio.gather(*map(self._part, own))
-        problems = [item.problem for part in parts for item in part.items.values()]
-        hashes = frozenset[bytes]().union(
-            *(held_out_hashes(task, p.question, p.oracle) for p in problems)
-        )
-        if not any(part.failed for part in parts):  # `items` tries those again
-            self._questions[task] = hashes
-        return hashes
+    async def _level_items(self, level: TaskLevel) -> _LevelItems:
+        """Make a level's items once, whoever asks first.
 
-    def _forget_failures(self) -> None:
-        """Forget the parts that lack an item, so that they are made again."""
-        for part, task in list(self._making.items()):
-            if task.done() and (
-                task.cancelled() or task.exception() or task.result().failed
-            ):
-                del self._making[part]
+        Cancellation of one caller doesn't cancel the generation, which others may await.
+        """
+        if level not in self._making:
+            making = asyncio.create_task(self._make(self._places[level]))
+            making.add_done_callback(lambda done: done.cancelled() or done.exception())
+            self._making[level] = making
+        return await asyncio.shield(self._making[level])
 
-    async def _part(self, part: Part) -> _MadePart:
-        """Return a part; cancellation of one caller doesn't cancel the generation."""
-        if part not in self._making:
-            task = asyncio.create_task(self._make(self._places[part]))
-            task.add_done_callback(lambda done: done.cancelled() or done.exception())
-            self._making[part] = task
-        return await asyncio.shield(self._making[part])
-
-    async def _make(self, places: Sequence[int]) -> _MadePart:
-        recipes = [self._planned[place][0] for place in places]
-        make = (
-            make_all
-            if self._is_fixed
-            else partial(make_distinct, excluded=self._excluded)
-        )
-        made = await make(self._generate, recipes)
+    async def _make(self, places: Sequence[int]) -> _LevelItems:
+        recipes = [self._plan[place][0] for place in places]
+        results: Sequence[Problem | GenerationError | None]
+        if self._is_fixed:
+            results = await make_all(self._generate, recipes)
+        else:
+            results = await make_distinct(
+                self._generate, recipes, held_out=self._held_out
+            )
         items: dict[int, EvaluationItem] = {}
         repeated = []
-        failed = False
-        for place, one in zip(places, made, strict=True):
-            if isinstance(one, GenerationError):
-                logger.warning("The evaluation set lacks an item: %s", one)
-                failed = True
-            elif one is None:
+        has_failures = False
+        for place, result in zip(places, results, strict=True):
+            if isinstance(result, GenerationError):
+                logger.warning("The evaluation set lacks an item: %s", result)
+                has_failures = True
+            elif result is None:
                 repeated.append(place)
             else:
-                _, difficulty = self._planned[place]
-                items[place] = EvaluationItem(problem=one, difficulty=difficulty)
-        return _MadePart(items=items, repeated=repeated, failed=failed)
+                _, difficulty = self._plan[place]
+                items[place] = EvaluationItem(problem=result, difficulty=difficulty)
+        return _LevelItems(items=items, repeated=repeated, has_failures=has_failures)
+
+    def _forget_failures(self) -> None:
+        """Forget the levels that lack an item which may be made now."""
+        for level, making in list(self._making.items()):
+            if not making.done():
+                continue
+            if making.cancelled() or making.exception() or making.result().has_failures:
+                del self._making[level]

@@ -19,18 +19,7 @@ from ..problems.teaching_levels import (
 from ..records import Ladder, Recipe
 from ..storage.rows import StoredGroup
 from ..util.values import group_by, table
-
-
-class Part(NamedTuple):
-    """Problems of one task and level.
-
-    Attributes:
-        recipe: of all of them, with another seed.
-        size: their number.
-    """
-
-    recipe: Recipe
-    size: int
+from .planning import Part
 
 
 class Chosen(NamedTuple):
@@ -169,10 +158,11 @@ def shared_out(
     """Return the number of problems of each task that is kept: `count` for each of its category."""
     sizes = {}
     for of_category in group_by(lambda task: categories[task], tasks).values():
-        left = [task for task in of_category if task in kept]
+        kept_tasks = [task for task in of_category if task in kept]
         total = count * len(of_category)
-        for n, task in enumerate(left):
-            sizes[task] = total * (n + 1) // len(left) - total * n // len(left)
+        number = len(kept_tasks)
+        for n, task in enumerate(kept_tasks):
+            sizes[task] = total * (n + 1) // number - total * n // number
     return sizes
 
 

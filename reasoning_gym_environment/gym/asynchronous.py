@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field
 
 from ..errors import ConfigurationError, GenerationError, PoolClosedError
 from ..problems.cache import ProblemCache
-from ..problems.held_out import fixed_exclusions
+from ..problems.held_out import hold_out_questions
 from ..problems.levels import require_difficulty_where_fixed
 from ..problems.options import Integer, StreamOptions
 from ..problems.seeds import evaluation_recipe
@@ -368,7 +368,7 @@ class AsyncReasoningGym:
         problems.start_stream(
             options.replica,
             prefetch=32,
-            excluded=fixed_exclusions(options.reserved),
+            held_out=hold_out_questions(options.reserved),
         )
         if options.note:
             logger.warning("%s", options.note)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +12,7 @@ from ..errors import ConfigurationError, GenerationError
 from ..records import Problem, Recipe
 from ..sandbox.pool import Generate
 from ..util.concurrency import gather_or_cancel
-from .held_out import is_held_out
+from .held_out import NOTHING_HELD_OUT, HeldOut
 from .seeds import redrawn_seed, training_seed
 from .stream import (
     MAX_FAILED,
@@ -59,7 +58,7 @@ async def make_distinct(
     generate: Generate,
     recipes: Sequence[Recipe],
     *,
-    excluded: Collection[bytes] = (),
+    held_out: HeldOut = NOTHING_HELD_OUT,
 ) -> list[Problem | GenerationError | None]:
     """Make a problem for each recipe of a level; none repeats a question of those before it.
 
@@ -68,7 +67,7 @@ async def make_distinct(
     other question, and further repeats are left out.
 
     Args:
-        excluded: the `held_out_hashes` of items that count as repeats too.
+        held_out: items that count as repeats too.
 
     Returns:
         For each recipe its problem, the error if it can't be made, or None if it was left out.
@@ -76,7 +75,7 @@ async def make_distinct(
     asked: set[str] = set()
 
     def is_repeated(problem: Problem) -> bool:
-        return problem.question in asked or is_held_out(problem, excluded)
+        return problem.question in asked or held_out.includes(problem)
 
     async def another(problem: Problem) -> Problem | GenerationError | None:
         """Return the next one in the problem's place that repeats none."""
@@ -127,18 +126,18 @@ async def make_problems(
     recipes: Iterator[Recipe],
     count: int,
     *,
-    excluded: Collection[bytes] = (),
-    on_excluded: Callable[[], None] = lambda: None,
+    held_out: HeldOut = NOTHING_HELD_OUT,
+    on_held_out: Callable[[], None] = lambda: None,
     on_made: Callable[[], None] = lambda: None,
 ) -> list[Problem]:
-    """Make the first `count` problems that can be made and are not excluded, in order.
+    """Make the first `count` problems that can be made and are not held out, in order.
 
     Args:
-        excluded: the `held_out_hashes` of the evaluation set.
-        on_excluded, on_made: called once for each problem.
+        held_out: what no problem may ask.
+        on_held_out, on_made: called once for each problem.
 
     Raises:
-        ConfigurationError: too many items in a row can't be made, hang, or are excluded.
+        ConfigurationError: too many items in a row can't be made, hang, or are held out.
     """
 
     generate_or_give_up = give_up_on_hangs(generate)
@@ -148,8 +147,8 @@ async def make_problems(
             problem = await generate_or_give_up(recipe)
         except GenerationError as error:
             return error
-        if is_held_out(problem, excluded):
-            on_excluded()
+        if held_out.includes(problem):
+            on_held_out()
             return None
         on_made()
         return problem

@@ -17,14 +17,14 @@ from typing import Any
 from ..errors import ConfigurationError, GenerationError, GenerationTimeoutError
 from ..records import FaultKind, Problem, Recipe
 from ..sandbox.pool import Generate
-from .held_out import ExcludedQuestions, is_held_out
+from .held_out import HeldOutOfTask
 from .sampler import Sampler
 from .seeds import redrawn_seed
 
 logger = logging.getLogger(__name__)
 
 MAX_SKIPPED = 1000
-"""Give up after this many items in a row that can't be used, for whatever reason."""
+"""Give up after this many items in a row that are faulty, can't be made or are held out."""
 
 MAX_FAILED = 20
 """Give up if this many items can't be made before any other."""
@@ -127,7 +127,7 @@ class RecipeStream:
 
     Args:
         prefetch: the number of problems to make ahead of demand.
-        excluded: called for each recipe's task, while its problem is made.
+        held_out: called for each recipe's task, while its problem is made.
         counts: counts the skipped evaluation questions.
     """
 
@@ -137,13 +137,13 @@ class RecipeStream:
         generate: Generate,
         *,
         prefetch: int,
-        excluded: ExcludedQuestions,
+        held_out: HeldOutOfTask,
         counts: Counter[str],
     ) -> None:
         self._sampler = sampler
         self._generate = give_up_on_hangs(generate)
         self._prefetch = prefetch
-        self._excluded = excluded
+        self._held_out = held_out
         self._counts = counts
         self._made_any = False
         self._failures = 0  # items that can't be made, before any was
@@ -152,11 +152,11 @@ class RecipeStream:
         self._pending: deque[tuple[Recipe, asyncio.Task[Problem | None]]] = deque()
 
     async def make(self, recipe: Recipe) -> Problem | None:
-        """Make a problem, or raise GenerationError; return None if its question is excluded."""
-        problem, excluded = await asyncio.gather(
-            self._generate(recipe), self._excluded(recipe.task)
+        """Make a problem, or raise GenerationError; return None if it is held out."""
+        problem, held_out = await asyncio.gather(
+            self._generate(recipe), self._held_out(recipe.task)
         )
-        return None if is_held_out(problem, excluded) else problem
+        return None if held_out.includes(problem) else problem
 
     def fill(self) -> None:
         """Start to make problems until `prefetch` are pending: of restored recipes, then new."""

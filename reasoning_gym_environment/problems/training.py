@@ -14,8 +14,8 @@ from ..errors import ConfigurationError
 from ..records import GroupResult, Problem, Recipe
 from ..sandbox.pool import TaskPool
 from ..tasks.recipes import read_recipe
-from ..util.values import convert, shorten
-from .held_out import ExcludedQuestions
+from ..util.values import shorten, validate
+from .held_out import HeldOutOfTask
 from .levels import Count, Curriculum, DefaultLevels
 from .options import TaskOptions
 from .repeats import RepeatWatch
@@ -121,14 +121,14 @@ class TrainingProblems:
         )
 
     def start_stream(
-        self, replica: str, *, prefetch: int, excluded: ExcludedQuestions
+        self, replica: str, *, prefetch: int, held_out: HeldOutOfTask
     ) -> None:
         """Start the training stream.
 
         Args:
             replica: this replica's name; others draw different problems.
             prefetch: the number of problems to make ahead of demand.
-            excluded: returns the questions of a task that training must not see.
+            held_out: what training must not ask.
         """
         self._sampler = Sampler(
             self.selection.weights,
@@ -145,7 +145,7 @@ class TrainingProblems:
             self._sampler,
             generate,
             prefetch=prefetch,
-            excluded=excluded,
+            held_out=held_out,
             counts=self._counts,
         )
 

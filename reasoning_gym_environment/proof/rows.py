@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 from ..errors import GenerationError
 from ..evaluation.planning import EvaluationSet
-from ..problems.held_out import held_out_hashes
-from ..problems.suites import NAMES, load_suite, question_sha256
+from ..problems.held_out import HeldOut
+from ..problems.suites import built_in, load_suite, question_sha256
 from ..records import Fault, Ladder, Problem, Recipe, Status, Verdict
 from ..sandbox.pool import TaskPool, generate_with_retry
 from ..scoring.grading import verify_in_tags, verify_texts
@@ -187,8 +187,8 @@ async def _contamination(
         return [("evaluation", f"in the suite {suite}")]
     if row.recipe.is_evaluation:
         return [("evaluation", "its seed is never trained on")]
-    hashes = held_out_hashes(task, row.question, row.answer)
-    if hashes & await evaluated.questions(task):
+    held_out = await evaluated.questions(task)
+    if not held_out.isdisjoint(HeldOut.of(task, row.question, row.answer)):
         return [("evaluation", "in the evaluation set of these settings")]
     return []
 

@@ -251,7 +251,7 @@ async def test_no_level_is_emptied_by_the_disguised_answers_held_out(
             counts: Counter[str] = Counter()
             count = functools.partial(counts.update, "x")
             await make_problems(
-                generate, recipes, 20, excluded=held_out, on_excluded=count
+                generate, recipes, 20, held_out=held_out, on_held_out=count
             )
             assert counts["x"] <= 20, (task, level)
 

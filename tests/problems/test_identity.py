@@ -5,10 +5,7 @@ from collections import Counter
 import pytest
 
 from reasoning_gym_environment.evaluation.planning import EvaluationSet, planned_recipes
-from reasoning_gym_environment.problems.held_out import (
-    fixed_exclusions,
-    held_out_hashes,
-)
+from reasoning_gym_environment.problems.held_out import HeldOut, hold_out_questions
 from reasoning_gym_environment.problems.identity import IDENTITIES
 from reasoning_gym_environment.problems.seeds import training_seed
 from reasoning_gym_environment.problems.sets import make_problems, training_recipes
@@ -83,12 +80,12 @@ CASES = [
 
 
 @pytest.mark.parametrize(("task", "item", "copy", "other"), CASES)
-async def test_a_copy_of_a_reserved_question_is_excluded_and_another_item_is_not(
+async def test_a_copy_of_a_reserved_question_is_held_out_and_another_item_is_not(
     task: str, item: str, copy: str, other: str
 ) -> None:
-    excluded = await fixed_exclusions({item})(task)
-    assert held_out_hashes(task, copy, None) & excluded
-    assert not held_out_hashes(task, other, None) & excluded
+    held_out = await hold_out_questions({item})(task)
+    assert HeldOut.of(task, copy, None) & held_out
+    assert not HeldOut.of(task, other, None) & held_out
 
 
 def test_small_graphs_are_known_by_their_names() -> None:
@@ -130,7 +127,7 @@ async def test_training_rows_hold_no_copy_of_an_evaluation_item(pool: TaskPool) 
             generate,
             training_recipes(0, task, 0, levels[0]),
             150,
-            excluded=await evaluation.questions(task),
+            held_out=await evaluation.questions(task),
         )
         identities = [
             {IDENTITIES[task](one.question) for one in ones} for ones in (items, rows)

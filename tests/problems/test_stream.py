@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from reasoning_gym_environment.errors import GenerationError, PoolClosedError
-from reasoning_gym_environment.problems.held_out import fixed_exclusions
+from reasoning_gym_environment.problems.held_out import HeldOut, hold_out_questions
 from reasoning_gym_environment.problems.sampler import Sampler
 from reasoning_gym_environment.problems.stream import (
     MAX_FAILED,
@@ -50,7 +50,7 @@ async def make_stream(pool: TaskPool) -> AsyncIterator[MakeStream]:
         source: Sampler | None = None,
         *,
         prefetch: int = 4,
-        excluded: Collection[bytes] = (),
+        held_out: Collection[str] = (),
         counts: Counter[str] | None = None,
     ) -> RecipeStream:
         counts = Counter() if counts is None else counts
@@ -58,7 +58,7 @@ async def make_stream(pool: TaskPool) -> AsyncIterator[MakeStream]:
             source or sampler(),
             pool.generate,
             prefetch=prefetch,
-            excluded=fixed_exclusions(excluded),
+            held_out=hold_out_questions(held_out),
             counts=counts,
         )
         streams.append(stream)
@@ -170,13 +170,13 @@ async def test_an_evaluation_question_is_redrawn_and_counted(
 ) -> None:
     stream = make_stream()
     problems = [await stream.next_problem() for _ in range(6)]
-    excluded = {
+    held_out = {
         problems[0].question,
         problems[3].question,
     }
     counts: Counter[str] = Counter()
-    without = make_stream(excluded=excluded, counts=counts)
-    left = [p.recipe for p in problems if p.question not in excluded]
+    without = make_stream(held_out=held_out, counts=counts)
+    left = [p.recipe for p in problems if p.question not in held_out]
     assert await take(without, len(left)) == left
     assert counts["sampling/evaluation_questions_redrawn"] == 6 - len(left) >= 2
 
@@ -189,20 +189,20 @@ async def test_an_item_with_a_disguised_evaluation_answer_is_redrawn_and_counted
     first = await stream.next_problem()
     assert first.oracle is not None
     counts: Counter[str] = Counter()
-    without = make_stream(sampler(shuffled), excluded={first.oracle}, counts=counts)
+    without = make_stream(sampler(shuffled), held_out={first.oracle}, counts=counts)
     assert (await without.next_problem()).oracle != first.oracle
     assert counts["sampling/evaluation_questions_redrawn"] >= 1
 
 
-async def test_excluded_questions_are_requested_for_drawn_tasks(pool: TaskPool) -> None:
+async def test_held_out_questions_are_requested_for_drawn_tasks(pool: TaskPool) -> None:
     asked: list[str] = []
 
-    async def excluded(task: str) -> Collection[bytes]:
+    async def held_out(task: str) -> HeldOut:
         asked.append(task)
-        return ()
+        return HeldOut()
 
     stream = RecipeStream(
-        sampler(), pool.generate, prefetch=2, excluded=excluded, counts=Counter()
+        sampler(), pool.generate, prefetch=2, held_out=held_out, counts=Counter()
     )
     assert await take(stream, 1) == drawn(1)
     stream.cancel()
@@ -214,13 +214,13 @@ async def test_a_problem_waits_only_for_its_own_tasks_questions(pool: TaskPool) 
     first, *_ = drawn(1)
     never = asyncio.Event()
 
-    async def excluded(task: str) -> Collection[bytes]:
+    async def held_out(task: str) -> HeldOut:
         if task != first.task:
             await never.wait()
-        return ()
+        return HeldOut()
 
     stream = RecipeStream(
-        sampler(), pool.generate, prefetch=8, excluded=excluded, counts=Counter()
+        sampler(), pool.generate, prefetch=8, held_out=held_out, counts=Counter()
     )
     assert await take(stream, 1) == [first]
     stream.cancel()
@@ -267,9 +267,9 @@ async def test_a_stream_gives_up_if_all_questions_are_in_the_evaluation_set() ->
     async def generate(recipe: Recipe) -> Problem:
         return Problem(recipe=recipe, question="one", oracle="1", entry=b"")
 
-    excluded = fixed_exclusions({"one"})
+    held_out = hold_out_questions({"one"})
     stream = RecipeStream(
-        sampler(), generate, prefetch=9, excluded=excluded, counts=Counter()
+        sampler(), generate, prefetch=9, held_out=held_out, counts=Counter()
     )
     with pytest.raises(GenerationError, match=f"{MAX_SKIPPED} items in a row"):
         await stream.next_problem()
@@ -282,7 +282,7 @@ async def test_a_stream_raises_if_the_pool_is_closed() -> None:
             sampler(),
             pool.generate,
             prefetch=2,
-            excluded=fixed_exclusions(()),
+            held_out=hold_out_questions(()),
             counts=Counter(),
         )
         with pytest.raises(PoolClosedError):

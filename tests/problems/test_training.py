@@ -8,7 +8,7 @@ import pytest
 
 from reasoning_gym_environment.errors import ConfigurationError
 from reasoning_gym_environment.problems import repeats
-from reasoning_gym_environment.problems.held_out import fixed_exclusions
+from reasoning_gym_environment.problems.held_out import hold_out_questions
 from reasoning_gym_environment.problems.options import TaskOptions
 from reasoning_gym_environment.problems.training import TrainingProblems
 from reasoning_gym_environment.sandbox.pool import TaskPool
@@ -32,7 +32,7 @@ async def started(
         max_token_length=1000,
     )
     await problems.prepare(with_ladders=False)
-    problems.start_stream("a", prefetch=1, excluded=fixed_exclusions(()))
+    problems.start_stream("a", prefetch=1, held_out=hold_out_questions(()))
     return problems
 
 
