@@ -62,7 +62,7 @@ ARMS: dict[str, dict[str, Any]] = {
 levels are drawn by signal, and problems are asked again."""
 
 _NOT_DRAWN, _NOT_AGAIN = (
-    "problems.sampler.FLOOR=1.0",
+    "problems.sampler.LEAST_ACCEPTANCE=1.0",
     "problems.sampler.FRESH_SHARE=1.0",
 )
 CONSTANTS: dict[str, Sequence[str]] = {

@@ -1,6 +1,6 @@
 """Run a command of the environment with other constants, for ablations.
 
-    python research/with_constants.py problems.sampler.FLOOR=1.0 -- serve --env.seed=1
+    python research/with_constants.py problems.sampler.LEAST_ACCEPTANCE=1.0 -- serve --env.seed=1
 
 Each constant replaces one of the same name and type before the command starts.
 """

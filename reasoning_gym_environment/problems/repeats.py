@@ -1,4 +1,7 @@
-"""How often training asks the same questions: counts by task and level, and warnings."""
+"""Repeats: draws whose question was asked before, counted by task and level, with warnings.
+
+A replay is something else: the same problem, asked again on purpose.
+"""
 
 from __future__ import annotations
 
@@ -25,40 +28,45 @@ def _name(task: str, level: int | None) -> str:
 
 
 def _advice(task: str, level: int | None) -> str:
-    known = level_questions(task, level)
-    has = f"{known} of {DRAWS_OF_A_LEVEL} draws of it differ; " if known else ""
-    return f"{has}use a level with more questions, fewer problems, or a smaller evaluation set"
+    distinct = level_questions(task, level)
+    measured = ""
+    if distinct:
+        measured = f"{distinct} of {DRAWS_OF_A_LEVEL} draws of it differ; "
+    return f"{measured}use a level with more questions, fewer problems, or a smaller evaluation set"
 
 
 def repeat_warnings(problems: Iterable[Problem]) -> list[str]:
     """Return a line for each task and level of which less than LEAST_DISTINCT differ."""
     warnings = []
-    parts = group_by(lambda one: (one.recipe.task, one.recipe.level), problems)
-    for (task, level), own in parts.items():
-        asked = Counter(problem.question for problem in own)
-        if len(asked) < LEAST_DISTINCT * len(own):
-            [(_, most)] = asked.most_common(1)
+    levels = group_by(lambda p: (p.recipe.task, p.recipe.level), problems)
+    for (task, level), of_level in levels.items():
+        times_asked = Counter(problem.question for problem in of_level)
+        if len(times_asked) < LEAST_DISTINCT * len(of_level):
+            [(_, times)] = times_asked.most_common(1)
             warnings.append(
-                f"few questions: {len(asked)} of the {len(own)} problems of {_name(task, level)} "
-                f"differ, and one is there {most} times; {_advice(task, level)}"
+                f"few questions: {len(times_asked)} of the {len(of_level)} problems of "
+                f"{_name(task, level)} differ, and one is there {times} times; "
+                f"{_advice(task, level)}"
             )
     return warnings
 
 
-class RepeatWatch:
+class RepeatedQuestions:
     """Warns once of each task and level of which a stream asks few different questions."""
 
     def __init__(self) -> None:
-        self._asked: dict[tuple[str, int | None], list[bytes]] = {}
+        self._hashes: dict[tuple[str, int | None], list[bytes]] = {}
 
     def add(self, problem: Problem) -> None:
         """Count a fresh problem; after WATCHED of its level, warn if few of them differ."""
         recipe = problem.recipe
-        asked = self._asked.setdefault((recipe.task, recipe.level), [])
-        if len(asked) >= WATCHED:
+        hashes = self._hashes.setdefault((recipe.task, recipe.level), [])
+        if len(hashes) >= WATCHED:
             return
-        asked.append(question_hash(problem.question))
-        distinct = len(set(asked)) if len(asked) == WATCHED else WATCHED
+        hashes.append(question_hash(problem.question))
+        if len(hashes) < WATCHED:
+            return
+        distinct = len(set(hashes))
         if distinct < LEAST_DISTINCT * WATCHED:
             logger.warning(
                 "Few questions: %d of the first %d problems of %s differ; %s",

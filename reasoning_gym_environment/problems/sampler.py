@@ -20,7 +20,7 @@ from ..records import Recipe
 from ..util.values import shorten
 from .expected_signal import HALF_LIFE, SolvedShares
 from .levels import Amount, Count, DefaultLevels, LevelPolicy, LevelsState
-from .replay import MemoryState, ReplayBuffer
+from .replay import ReplayBuffer, ReplayState
 from .seeds import SEED_BITS, hash_bits, training_seed
 
 FRESH_SHARE = 0.3
@@ -46,18 +46,18 @@ def sampling_metrics(counts: Mapping[str, int]) -> dict[str, float]:
     """Return what the choice of problems brought, from the counts of `count_group`.
 
     Returns:
-        The share of groups that ask a problem again; shares of fresh groups, and of those, with
+        The share of groups whose problem was replayed; shares of fresh groups, and of those, with
         signal; rollouts per group with signal. What has no groups yet is left out.
     """
     fresh = counts.get("fresh", 0)
-    again = counts.get("asked_again", 0)
+    replayed = counts.get("asked_again", 0)
     mixed = {
         kind: counts.get(f"{kind}_with_signal", 0) for kind in ("fresh", "asked_again")
     }
     shares = {
-        "asked_again": (again, fresh + again),
+        "asked_again": (replayed, fresh + replayed),
         "fresh_with_signal": (mixed["fresh"], fresh),
-        "asked_again_with_signal": (mixed["asked_again"], again),
+        "asked_again_with_signal": (mixed["asked_again"], replayed),
         "rollouts_per_group_with_signal": (
             counts.get("rollouts", 0),
             sum(mixed.values()),
@@ -74,7 +74,7 @@ TaskSampling = Literal["uniform", "signal"]
 """How the next task is drawn: by weight alone, or by weight and signal."""
 
 
-FLOOR = 0.05
+LEAST_ACCEPTANCE = 0.05
 """The lowest acceptance probability, so that every level is sampled again."""
 
 
@@ -148,7 +148,7 @@ class SamplerState(Struct):
     levels: LevelsState
     signal: list[tuple[str, Count | None, Amount, Amount, Count]]
     solved_shares: list[tuple[str, Count | None, Amount, Amount, Amount, Count]]
-    memory: MemoryState
+    memory: ReplayState
 
 
 class Sampler:
@@ -161,7 +161,7 @@ class Sampler:
         levels: which level each recipe has; by default the library's configuration.
         overrides: task name to parameters that override those of the level.
         by_signal: whether to draw tasks and levels by weight times the estimated probability of
-            signal, instead of by weight alone, and to ask problems again that are likelier to have
+            signal, instead of by weight alone, and to replay problems that are likelier to have
             signal than fresh ones.
     """
 
@@ -187,7 +187,7 @@ class Sampler:
         self._overrides = overrides or {}
         self._signal = SignalEstimates(self._tasks) if by_signal else None
         self._solved_shares = SolvedShares(self._tasks)
-        self._memory = ReplayBuffer(self._tasks, self._solved_shares)
+        self._replay = ReplayBuffer(self._tasks, self._solved_shares)
         self._draw = 0
 
     def next_recipe(self) -> Recipe:
@@ -196,11 +196,9 @@ class Sampler:
         self._draw += 1
         if self._signal:
             return self._next_by_signal(self._signal, draw)
-        of_task, of_level = (
-            self._bits(each, draw) / 2**SEED_BITS for each in ("task", "level")
-        )
-        task = self._by_weight(of_task)
-        return self._fresh(task, self._levels.level(task, of_level), draw)
+        task = self._by_weight(self._uniform("task", draw))
+        level = self._levels.level(task, self._uniform("level", draw))
+        return self._fresh(task, level, draw)
 
     def _fresh(self, task: str, level: int | None, draw: int) -> Recipe:
         return Recipe(
@@ -217,21 +215,25 @@ class Sampler:
         """Return random bits for one purpose of one draw."""
         return hash_bits(SEED_BITS, purpose, self._run_seed, self._replica, draw)
 
+    def _uniform(self, purpose: str, draw: int) -> float:
+        """Return a random number in [0, 1) for one purpose of one draw."""
+        return self._bits(purpose, draw) / (1 << SEED_BITS)
+
     def _next_by_signal(self, signal: SignalEstimates, draw: int) -> Recipe:
         """Draw by weight, accept by the probability of signal of what would be asked."""
         rng = random.Random(self._bits("task", draw))
         only_fresh = rng.random() < FRESH_SHARE
-        best = cache(partial(self._memory.best, draw=draw))
+        best_replay = cache(partial(self._replay.best, draw=draw))
         while True:
             task = self._by_weight(rng.random())
             level = self._levels.level(task, rng.random())
-            fresh = signal.sample_signal(task, level, draw, rng)
-            chance, replayed = (0.0, None) if only_fresh else best(task)
-            if rng.random() >= max(FLOOR, fresh, chance):
+            fresh_signal = signal.sample_signal(task, level, draw, rng)
+            replay_signal, replayed = (0.0, None) if only_fresh else best_replay(task)
+            if rng.random() >= max(LEAST_ACCEPTANCE, fresh_signal, replay_signal):
                 continue
-            if replayed is None or chance <= fresh:
+            if replayed is None or replay_signal <= fresh_signal:
                 return self._fresh(task, level, draw)
-            self._memory.take(replayed)
+            self._replay.take(replayed)
             return replayed
 
     def _by_weight(self, uniform: float) -> str:
@@ -239,8 +241,8 @@ class Sampler:
         return self._tasks[min(index, len(self._tasks) - 1)]
 
     def is_replayed(self, recipe: Recipe) -> bool:
-        """Return whether a recipe without a result yet is one that was asked before."""
-        return self._memory.is_replayed(recipe)
+        """Return whether a recipe is a replay that has no result yet."""
+        return self._replay.is_replayed(recipe)
 
     def report_result(
         self,
@@ -252,7 +254,7 @@ class Sampler:
     ) -> str | None:
         """Learn from a group: `solved` of its `scored` rollouts; describe the task's move, if any.
 
-        Levels and their signal learn from first groups alone, since a problem that is asked again
+        Levels and their signal learn from first groups alone, since a problem that is replayed
         was chosen.
 
         Args:
@@ -264,7 +266,7 @@ class Sampler:
         if not scored or task not in self._tasks:
             return None
         if self._signal:
-            if self._memory.report_result(
+            if self._replay.report_result(
                 recipe,
                 draw,
                 solved=solved,
@@ -304,18 +306,18 @@ class Sampler:
             "levels": self._levels.state_dict(),
             "signal": self._signal.state_dict() if self._signal else [],
             "solved_shares": self._solved_shares.state_dict(),
-            "memory": self._memory.state_dict(),
+            "memory": self._replay.state_dict(),
         }
 
     def require_own(self, state: Mapping[str, Any]) -> None:
         """Check that a state is this run's and replica's; raise ValueError otherwise."""
-        for name, of_state, own in (
+        for name, of_state, of_run in (
             ("seed", state["run_seed"], self._run_seed),
             ("replica", state["replica"], self._replica),
         ):
-            if of_state != own:
+            if of_state != of_run:
                 raise ValueError(
-                    f"the state's {name} is {shorten(of_state)}, but this run's is {own!r}"
+                    f"the state's {name} is {shorten(of_state)}, but this run's is {of_run!r}"
                 )
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -327,7 +329,7 @@ class Sampler:
         self._solved_shares.load_state_dict(state["solved_shares"])
         if self._signal:
             self._signal.load_state_dict(state["signal"])
-            self._memory.load_state_dict(state["memory"], self._is_drawn)
+            self._replay.load_state_dict(state["memory"], self._is_drawn)
 
     def _is_drawn(self, recipe: Recipe) -> bool:
         """Return whether this run's tasks, ladders and parameters still give a recipe."""

@@ -18,7 +18,7 @@ from ..util.values import shorten, validate
 from .held_out import HeldOutOfTask
 from .levels import Count, Curriculum, DefaultLevels
 from .options import TaskOptions
-from .repeats import RepeatWatch
+from .repeats import RepeatedQuestions
 from .sampler import Sampler, SamplerState, count_group
 from .selection import Selection, select
 from .stream import MAX_SKIPPED, RecipeStream, Skip, first_usable, skip_faulty
@@ -41,17 +41,17 @@ def require_stream_state(state: Any) -> None:
     dated = [
         (f"signal of {shorten(task)}", since) for task, *_, since in sampler.signal
     ]
-    memory = sampler.memory
+    replay = sampler.memory
     dated += [
         (f"the level of {shorten(task)}", since)
         for task, *_, since in sampler.solved_shares
     ]
-    for recipe, _, _, _, _, since, *_ in (*memory.ready, *memory.awaited):
+    for recipe, _, _, _, _, since, *_ in (*replay.ready, *replay.awaited):
         dated.append((f"a problem of {read_recipe(recipe).task} in the memory", since))
-    for what, since in dated:
+    for subject, since in dated:
         if since > sampler.draw:
             raise ValueError(
-                f"{what} is from draw {since}, after the last, {sampler.draw}"
+                f"{subject} is from draw {since}, after the last, {sampler.draw}"
             )
 
 
@@ -103,7 +103,7 @@ class TrainingProblems:
         )
         self.sampling: Counter[str] = Counter()
         self.step: int | None = None
-        self._repeats = RepeatWatch()
+        self._repeated_questions = RepeatedQuestions()
         # By task, level and whether the question fits.
         self._questions: Counter[tuple[str, int, bool]] = Counter()
         # Drawn, and neither handed out nor dropped; a checkpoint may come in between.
@@ -169,13 +169,32 @@ class TrainingProblems:
         Raises:
             ConfigurationError: too many prompts in a row leave none.
         """
-        problem = await first_usable(lambda: self._draw(has_room))
-        if problem is None:
-            raise ConfigurationError(
-                f"{self.limit} leaves no room after any of {MAX_SKIPPED} prompts: raise it, or "
-                "shorten system_prompt"
-            )
-        return problem
+        assert self._stream is not None
+        tries = 0
+        while tries < MAX_SKIPPED:
+            problem = await self._stream.next_problem()
+            recipe = problem.recipe
+            if self._sampler and self._sampler.is_replayed(recipe):
+                problem = replace(problem, replayed=True)
+            self._in_check.append(problem)
+            try:
+                fits = has_room is None or await has_room(problem)
+            finally:
+                self._in_check.remove(problem)
+            level = "default" if recipe.level is None else str(recipe.level)
+            described = (recipe.task, recipe.seed, level)
+            tries = 0 if self._cap_if_too_long(recipe, fits=fits) else tries + 1
+            if fits:
+                if not problem.replayed:
+                    self._repeated_questions.add(problem)
+                logger.debug("Selected %s (seed %d, level %s)", *described)
+                return problem
+            self._counts["sampling/prompts_too_long"] += 1
+            logger.debug("Skipping %s (seed %d, level %s): prompt too long", *described)
+        raise ConfigurationError(
+            f"{self.limit} leaves no room after any of {MAX_SKIPPED} prompts: raise it, or shorten "
+            "system_prompt"
+        )
 
     async def _draw(
         self, has_room: Callable[[Problem], Awaitable[bool]] | None
@@ -226,19 +245,26 @@ class TrainingProblems:
 
     def group_finished(self, group: GroupResult) -> None:
         """Update levels and task sampling with a training group."""
+        recipe = group.problem.recipe
         self.report_result(
-            group.problem.recipe, solved=group.solved, scored=len(group.scored)
+            recipe,
+            solved=group.solved,
+            scored=len(group.scored),
+            replayed=group.problem.replayed,
         )
 
     def report_result(self, recipe: Recipe, *, solved: int, scored: int) -> None:
         """Update the curriculum and the sampler with a group: `solved` of its `scored` rollouts."""
         assert self._sampler is not None
+        replayed_here = self._sampler.is_replayed(recipe)
         count_group(
             self.sampling,
-            replayed=self._sampler.is_replayed(recipe),
+            replayed=replayed or replayed_here,
             solved=solved,
             scored=scored,
         )
+        if replayed and not replayed_here:
+            return  # a shared curriculum chose it: learn from first groups alone
         move = self._sampler.report_result(
             recipe,
             solved=solved,

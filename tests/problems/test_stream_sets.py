@@ -15,7 +15,10 @@ from reasoning_gym_environment.errors import (
 )
 from reasoning_gym_environment.problems.cache import ProblemCache
 from reasoning_gym_environment.problems.held_out import HeldOut, question_hash
-from reasoning_gym_environment.problems.repeats import RepeatWatch, repeat_warnings
+from reasoning_gym_environment.problems.repeats import (
+    RepeatedQuestions,
+    repeat_warnings,
+)
 from reasoning_gym_environment.problems.sets import (
     MAX_REPEATS,
     make_distinct,
@@ -224,12 +227,12 @@ def test_few_questions_in_a_file_or_a_stream_are_told_once(
         f"there 10 times; {known} of 200 draws of it differ; use a level with more questions, "
         "fewer problems, or a smaller evaluation set"
     ]
-    watch = RepeatWatch()
+    repeated = RepeatedQuestions()
     for problem in itertools.islice(
         zip(numbered(8, 1), numbered(150, 2), strict=True), 300
     ):
         for one in problem:
-            watch.add(one)
+            repeated.add(one)
     [told] = caplog.messages
     assert told.startswith(
         "Few questions: 8 of the first 200 problems of tower_of_hanoi at level 1 differ"

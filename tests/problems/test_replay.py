@@ -202,21 +202,21 @@ def test_nothing_is_lost_where_problems_are_alike() -> None:
 
 def test_a_problems_own_results_count_for_hundreds_of_draws() -> None:
     shares = SolvedShares(TASKS)
-    memory = ReplayBuffer(TASKS, shares)
+    replay = ReplayBuffer(TASKS, shares)
     for draw, solved in enumerate([0, SIZE] * 50 + [SIZE - 1, 4]):
         recipe = Recipe(task="gcd", seed=draw, level=0)
-        memory.report_result(recipe, draw, solved=solved, scored=SIZE, step=None)
+        replay.report_result(recipe, draw, solved=solved, scored=SIZE, step=None)
         shares.report_result("gcd", 0, draw, solved=solved, scored=SIZE)
     draw += 2 * WAIT
-    chance, half_solved = memory.best("gcd", draw)
+    chance, half_solved = replay.best("gcd", draw)
     assert half_solved == recipe
-    memory.take(recipe)
-    lower, nearly_solved = memory.best("gcd", draw)
+    replay.take(recipe)
+    lower, nearly_solved = replay.best("gcd", draw)
     assert nearly_solved == Recipe(task="gcd", seed=100, level=0)
     assert chance > lower + 0.1
 
 
-def test_a_memory_that_knows_nothing_offers_nothing() -> None:
+def test_a_buffer_that_knows_nothing_offers_nothing() -> None:
     assert ReplayBuffer(TASKS, SolvedShares(TASKS)).best("gcd", 10**6) == (0.0, None)
 
 
