@@ -56,6 +56,10 @@ from .streams import AsyncProblemStream
 
 logger = logging.getLogger(__name__)
 
+PREFETCH = 32
+"""Problems that a stream makes ahead of demand: a trainer asks for a batch of prompts at once, and
+while some items take seconds, most take milliseconds."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TaskSummary:
@@ -367,7 +371,7 @@ class AsyncReasoningGym:
         await problems.prepare(with_ladders=False)
         problems.start_stream(
             options.replica,
-            prefetch=32,
+            prefetch=PREFETCH,
             held_out=hold_out_questions(options.reserved),
         )
         if options.note:

@@ -15,11 +15,11 @@ class ProblemCache:
     """The latest problems of recipes: concurrent and later callers share one problem.
 
     Args:
-        most: bytes of the problems that are kept.
+        max_bytes: of the problems that are kept.
     """
 
-    def __init__(self, *, most: int = 64 * 2**20) -> None:
-        self._most = most
+    def __init__(self, *, max_bytes: int = 64 * 2**20) -> None:
+        self._max_bytes = max_bytes
         self._bytes = 0
         self._making: dict[str, asyncio.Task[Problem]] = {}
         self._kept: dict[str, Problem] = {}  # the last used is last
@@ -35,14 +35,15 @@ class ProblemCache:
             self._making[key].add_done_callback(partial(self._keep, key))
         return await asyncio.shield(self._making[key])
 
-    def _keep(self, key: str, made: asyncio.Task[Problem]) -> None:
+    def _keep(self, key: str, making: asyncio.Task[Problem]) -> None:
         """Keep a problem that could be made, and forget the oldest beyond the limit."""
         del self._making[key]
-        if made.cancelled() or made.exception():
+        if making.cancelled() or making.exception():
             return
-        self._kept[key] = made.result()
-        self._bytes += _kept_bytes(key, made.result())
-        while self._bytes > self._most:
+        problem = making.result()
+        self._kept[key] = problem
+        self._bytes += _kept_bytes(key, problem)
+        while self._bytes > self._max_bytes:
             oldest = next(iter(self._kept))
             self._bytes -= _kept_bytes(oldest, self._kept.pop(oldest))
 

@@ -15,7 +15,7 @@ class Curve:
     """The solved share as a logistic function of the level.
 
     Attributes:
-        middle: the middle of the ladder, as a level.
+        middle: the position of the middle of the ladder.
         log_odds: of a right answer there.
         slope: by which the log-odds fall per level; above 0.
     """
@@ -31,8 +31,10 @@ class Curve:
     def at(self, position: float) -> float:
         """Return the share solved at a position, where neighboring levels mix."""
         lower = int(position)
-        share = position - lower
-        return (1 - share) * self.at_level(lower) + share * self.at_level(lower + 1)
+        upper_share = position - lower
+        lower_solved = self.at_level(lower)
+        upper_solved = self.at_level(lower + 1)
+        return (1 - upper_share) * lower_solved + upper_share * upper_solved
 
     def position(self, solved_share: float, top: int) -> float:
         """Return the position in [0, top] where this share is solved, or the nearer end."""

@@ -15,10 +15,15 @@ from typing import Any, NamedTuple
 HALF_LIFE = 20
 """The evidence of a level loses half of its weight in this many groups per task."""
 
-PRIOR_GROUPS = 10.0
 PRIOR_CORRELATION = 0.1
+"""Correlation of two answers to one question that is assumed before any is measured."""
+
+PRIOR_GROUPS = 10.0
+"""Groups that a prior counts as much as."""
+
 LEAST_CORRELATION = 0.02
 MOST_CORRELATION = 0.9
+"""Bounds of an estimate: at 0 or 1 the Beta distribution has no parameters."""
 
 
 class Counts(NamedTuple):
@@ -180,13 +185,13 @@ class SolvedShares:
         """
         lower = int(position)
         upper_share = position - lower
-        known = 0.0
+        measured_share = 0.0
         signal = 0.0
         for level, share in ((lower, 1 - upper_share), (lower + 1, upper_share)):
             if share and level in self._levels[task]:
-                known += share
+                measured_share += share
                 signal += share * self.prior(task, level).signal(size)
-        return signal / known if known else None
+        return signal / measured_share if measured_share else None
 
     def state_dict(self) -> list[Any]:
         """Return the evidence as JSON."""

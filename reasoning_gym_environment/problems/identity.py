@@ -26,10 +26,10 @@ def in_any_order(pattern: str) -> Identity:
         >>> in_any_order("numbers: (.*)")("Add these numbers: 3, 1, 2")
         'Add these numbers: 1, 2, 3'
     """
-    found = re.compile(pattern)
+    compiled = re.compile(pattern)
 
     def identity(question: str) -> str | None:
-        match = found.search(question)
+        match = compiled.search(question)
         if match is None:
             return None
         ordered = ", ".join(sorted(match[1].split(", ")))
@@ -45,11 +45,13 @@ def numbers(pattern: str = r"\d+", *, ordered: bool) -> Identity:
         >>> numbers(ordered=False)("Find the gcd of 30 and 12.")
         '12 30'
     """
-    found = re.compile(pattern)
+    compiled = re.compile(pattern)
 
     def identity(question: str) -> str:
-        every = found.findall(question)
-        return " ".join(every if ordered else sorted(every))
+        numbers_of_question = compiled.findall(question)
+        if not ordered:
+            numbers_of_question.sort()
+        return " ".join(numbers_of_question)
 
     return identity
 
@@ -97,7 +99,7 @@ def with_renamed(names: str) -> Identity:
         >>> with_renamed("[A-Z]")("AB + BA = C")
         '01 + 10 = 2'
     """
-    found = re.compile(names)
+    name = re.compile(names)
 
     def identity(question: str) -> str:
         numbers_of: dict[str, str] = {}
@@ -105,7 +107,7 @@ def with_renamed(names: str) -> Identity:
         def number(match: re.Match[str]) -> str:
             return numbers_of.setdefault(match[0], str(len(numbers_of)))
 
-        return found.sub(number, question)
+        return name.sub(number, question)
 
     return identity
 
@@ -138,9 +140,9 @@ def nameless_graph(edges: Iterable[Edge], vertices: Iterable[int]) -> str | None
         distinct = len(set(colors.values()))
         after: dict[int, list[str]] = {vertex: [] for vertex in colors}
         before: dict[int, list[str]] = {vertex: [] for vertex in colors}
-        for one, other in arcs:
-            after[one].append(colors[other])
-            before[other].append(colors[one])
+        for start, end in arcs:
+            after[start].append(colors[end])
+            before[end].append(colors[start])
         colors = {
             vertex: _short_hash(
                 repr((colors[vertex], sorted(after[vertex]), sorted(before[vertex])))
@@ -156,17 +158,17 @@ def _short_hash(text: str) -> str:
 
 def colored_graph(question: str) -> str | None:
     """Return the graph to color without names, and how many colors there are."""
-    found = [
+    matches = [
         re.search(rf"{name}: (\[.*\])", question)
         for name in ("Vertices", "Edges", "Possible colors")
     ]
     vertices, edges, colors = (
         json.loads(match[1].replace("(", "[").replace(")", "]")) if match else []
-        for match in found
+        for match in matches
     )
     # An edge has no direction: it goes both ways.
     graph = nameless_graph(
-        [arc for one, other in edges for arc in ((one, other), (other, one))], vertices
+        [arc for a, b in edges for arc in ((a, b), (b, a))], vertices
     )
     return graph and f"{len(colors)} colors: {graph}"
 
@@ -177,7 +179,7 @@ def course_graph(question: str) -> str | None:
     number = re.search(r"a total of (\d+) courses", question)
     count = int(number[1]) if number else 0
     return nameless_graph(
-        ((int(one), int(other)) for one, other in pairs), range(count)
+        ((int(start), int(end)) for start, end in pairs), range(count)
     )
 
 

@@ -19,6 +19,7 @@ from ..errors import ConfigurationError
 from ..records import Ladder
 from ..util.values import convert, group_by
 from .curve import fit_curve
+from .expected_signal import PRIOR_CORRELATION
 
 ComplexityMode = Literal["random", "curriculum", "fixed"]
 """How the level of a training problem is chosen."""
@@ -169,6 +170,17 @@ OTHER_DECAY = 0.98
 
 With these a task stays within 0.04 of its target (research/curriculum.md)."""
 
+MAX_DECAYS = 12
+"""Times that evidence decays with one group at the most, however long the streak is.
+
+Evidence on the group's own level then keeps OWN_DECAY ** 12, 42 % of its weight: after a
+change of the skill the last few groups decide, and not the last one alone."""
+
+TARGET_TOLERANCE = 0.04
+"""Distance of a task's solved share from the target within which the task stays at its level.
+
+Moves would not bring it nearer: at rest it is as far off (research/curriculum.md)."""
+
 LEAST_ANSWERS = 0.01
 """Decayed evidence of fewer answers is dropped."""
 
@@ -222,13 +234,13 @@ class TaskState(Struct):
         between two levels. Evidence of nearly no answers is dropped.
         """
         decayed = {}
-        for other, (good, all_) in self.counts().items():
-            keep = (OWN_DECAY if other == level else OTHER_DECAY) ** times
-            if keep * all_ > LEAST_ANSWERS:
-                decayed[other] = (keep * good, keep * all_)
-        good, all_ = decayed.get(level, (0.0, 0.0))
-        decayed[level] = (good + solved, all_ + answered)
-        self.evidence = [(other, *counts) for other, counts in decayed.items()]
+        for past_level, (past_solved, past_answered) in self.counts().items():
+            keep = (OWN_DECAY if past_level == level else OTHER_DECAY) ** times
+            if keep * past_answered > LEAST_ANSWERS:
+                decayed[past_level] = (keep * past_solved, keep * past_answered)
+        past_solved, past_answered = decayed.get(level, (0.0, 0.0))
+        decayed[level] = (past_solved + solved, past_answered + answered)
+        self.evidence = [(seen, *counts) for seen, counts in decayed.items()]
 
     def levels(self) -> tuple[int, int]:
         """Return the two levels that mix here, which are equal at an integer position."""
@@ -236,11 +248,12 @@ class TaskState(Struct):
 
     def solved_share(self) -> float | None:
         """Return the solved share of the recent answers at the levels drawn here."""
-        here = [
-            counts for level, counts in self.counts().items() if level in self.levels()
-        ]
-        answered = sum(counts[1] for counts in here)
-        return sum(counts[0] for counts in here) / answered if answered else None
+        solved = answered = 0.0
+        for level, (level_solved, level_answered) in self.counts().items():
+            if level in self.levels():
+                solved += level_solved
+                answered += level_answered
+        return solved / answered if answered else None
 
 
 class Cap(Struct):
@@ -301,9 +314,9 @@ class Curriculum(LevelPolicy):
             side = (surplus > 0) - (surplus < 0)
             state.streak = state.streak + side if state.streak * side > 0 else side
         # Evidence decays faster after results in a row on one side: the skill has changed.
-        times = min(max(1, abs(state.streak)), 12) if fresh else 1
+        times = min(max(1, abs(state.streak)), MAX_DECAYS) if fresh else 1
         # Answers to one question correlate, so a group counts less than its answers.
-        weight = 1 / (1 + 0.1 * (scored - 1))
+        weight = 1 / (1 + PRIOR_CORRELATION * (scored - 1))
         state.learn(level, times, weight * solved, weight * scored)
         state.groups += fresh
         state.stale += not fresh
@@ -315,7 +328,7 @@ class Curriculum(LevelPolicy):
         curve = fit_curve(state.counts(), state.height, self._target)
         share = curve.at(before)
         after = curve.position(self._target, top)
-        if abs(share - self._target) <= 0.04 or after == before:
+        if abs(share - self._target) <= TARGET_TOLERANCE or after == before:
             return None
         state.position = after
         state.moves += 1
@@ -375,7 +388,7 @@ class Curriculum(LevelPolicy):
                 difficulty = (
                     stored.position / (stored.height - 1) if stored.height > 1 else 0.5
                 )
-                stored = TaskState.at(difficulty * (height - 1), height)
+                stored = TaskState.at(position_of(difficulty, height), height)
             stored.position = min(stored.position, top)
             self._tasks[task] = stored
 
@@ -392,49 +405,34 @@ def curriculum_metrics(
     Returns:
         Levels start at 0; complexities and difficulties are in [0, 1].
     """
-    details: Mapping[str, Mapping[str, Any]] = stats["task_details"]
-    movable = {
-        task: one["difficulty"] for task, one in details.items() if one["height"] > 1
-    }
-    shares = {
-        task: one["solved_share"]
-        for task, one in details.items()
-        if one["solved_share"] is not None
-    }
-    signals = {
-        task: one["expected_signal"]
-        for task, one in details.items()
-        if one["expected_signal"] is not None
-    }
-    by_category = group_by(lambda task: categories[task], movable)
-    summary = {
+    difficulties: dict[str, float] = {}
+    shares: list[float] = []
+    signals: list[float] = []
+    metrics: dict[str, float] = {}
+    for task, details in stats["task_details"].items():
+        metrics[f"task/{task}/level"] = details["level"]
+        if details["height"] > 1:
+            difficulties[task] = details["difficulty"]
+            metrics[f"task/{task}/difficulty"] = details["difficulty"]
+        if details["solved_share"] is not None:
+            shares.append(details["solved_share"])
+            metrics[f"task/{task}/recent_accuracy"] = details["solved_share"]
+        if details["expected_signal"] is not None:
+            signals.append(details["expected_signal"])
+            metrics[f"task/{task}/expected_signal"] = details["expected_signal"]
+    for name, tasks in group_by(lambda task: categories[task], difficulties).items():
+        mean = sum(difficulties[task] for task in tasks) / len(tasks)
+        metrics[f"category/{name}/difficulty"] = mean
+    if shares:
+        metrics["avg_recent_accuracy"] = sum(shares) / len(shares)
+    if signals:
+        metrics["avg_expected_signal"] = sum(signals) / len(signals)
+    metrics |= {
         "total_tasks_tracked": stats["total_tasks_tracked"],
         "tasks_with_adjustments": stats["tasks_with_adjustments"],
         "target_accuracy": stats["target_accuracy"],
         "avg_complexity": stats["average_complexity"],
-        "min_complexity": min(movable.values(), default=0.0),
-        "max_complexity": max(movable.values(), default=0.0),
-        **(
-            {"avg_recent_accuracy": sum(shares.values()) / len(shares)}
-            if shares
-            else {}
-        ),
-        **(
-            {"avg_expected_signal": sum(signals.values()) / len(signals)}
-            if signals
-            else {}
-        ),
-        **{
-            f"category/{name}/difficulty": sum(movable[task] for task in tasks)
-            / len(tasks)
-            for name, tasks in by_category.items()
-        },
-        **{f"task/{task}/level": one["level"] for task, one in details.items()},
-        **{
-            f"task/{task}/difficulty": difficulty
-            for task, difficulty in movable.items()
-        },
-        **{f"task/{task}/recent_accuracy": share for task, share in shares.items()},
-        **{f"task/{task}/expected_signal": signal for task, signal in signals.items()},
+        "min_complexity": min(difficulties.values(), default=0.0),
+        "max_complexity": max(difficulties.values(), default=0.0),
     }
-    return {f"curriculum/{name}": float(value) for name, value in summary.items()}
+    return {f"curriculum/{name}": float(value) for name, value in metrics.items()}

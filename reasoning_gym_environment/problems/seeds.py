@@ -94,7 +94,7 @@ def evaluation_recipes_at(
     share a level take turns: none has an item of another.
     """
     planned: list[tuple[Recipe, float]] = []
-    taken: Counter[int] = Counter()
+    next_index: Counter[int] = Counter()
     for difficulty in difficulties:
         for level in evaluation_levels(
             difficulty,
@@ -104,8 +104,8 @@ def evaluation_recipes_at(
             count=per_difficulty,
         ):
             recipe = evaluation_recipe(
-                eval_seed, task, taken[level], level, ladder[level]
+                eval_seed, task, next_index[level], level, ladder[level]
             )
-            taken[level] += 1
+            next_index[level] += 1
             planned.append((recipe, difficulty))
     return planned

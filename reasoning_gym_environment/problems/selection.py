@@ -79,9 +79,9 @@ async def select(
     ladders: dict[str, Ladder] = {}
     drawn: dict[str, Ladder] = {}
     if options.complexity_mode or options.task_parameters or with_ladders:
-        known = await pool.ladders()
-        require_names(options.task_parameters, known)
-        ladders = {task: known[task].levels for task in weights}
+        all_ladders = await pool.ladders()
+        require_names(options.task_parameters, all_ladders)
+        ladders = {task: all_ladders[task].levels for task in weights}
         if options.complexity_mode:
             drawn = {
                 task: ladder for task, ladder in ladders.items() if weights[task] > 0
@@ -157,7 +157,7 @@ async def _require_item(
     generate: Generate,
     task: str,
     parameters: Mapping[str, Any],
-    said: str,
+    subject: str,
     hint: str,
 ) -> None:
     error: GenerationError | None = None
@@ -174,4 +174,4 @@ async def _require_item(
             missed += isinstance(raised, GenerationTimeoutError)
             if missed == MAX_TIMEOUTS:
                 break
-    raise ConfigurationError(f"{said}: {error}; {hint}") from error
+    raise ConfigurationError(f"{subject}: {error}; {hint}") from error

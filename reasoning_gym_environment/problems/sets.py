@@ -72,10 +72,10 @@ async def make_distinct(
     Returns:
         For each recipe its problem, the error if it can't be made, or None if it was left out.
     """
-    asked: set[str] = set()
+    asked_questions: set[str] = set()
 
     def is_repeated(problem: Problem) -> bool:
-        return problem.question in asked or held_out.includes(problem)
+        return problem.question in asked_questions or held_out.includes(problem)
 
     async def another(problem: Problem) -> Problem | GenerationError | None:
         """Return the next one in the problem's place that repeats none."""
@@ -88,17 +88,17 @@ async def make_distinct(
             [tried] = await make_all(generate, [next_recipe])
         return None
 
-    made: list[Problem | GenerationError | None] = []
+    results: list[Problem | GenerationError | None] = []
     has_others = True
-    for first in await make_all(generate, recipes):
-        one: Problem | GenerationError | None = first
-        if isinstance(first, Problem) and is_repeated(first):
-            one = await another(first) if has_others else None
-            has_others = one is not None
-        if isinstance(one, Problem):
-            asked.add(one.question)
-        made.append(one)
-    return made
+    for first_draw in await make_all(generate, recipes):
+        result: Problem | GenerationError | None = first_draw
+        if isinstance(first_draw, Problem) and is_repeated(first_draw):
+            result = await another(first_draw) if has_others else None
+            has_others = result is not None
+        if isinstance(result, Problem):
+            asked_questions.add(result.question)
+        results.append(result)
+    return results
 
 
 async def make_evaluation_problems(
@@ -111,9 +111,9 @@ async def make_evaluation_problems(
     Raises:
         ConfigurationError: none can be made, or too many in a row hang.
     """
-    made = await make_distinct(give_up_on_hangs(generate), recipes)
-    problems = [problem for problem in made if isinstance(problem, Problem)]
-    errors = [error for error in made if isinstance(error, GenerationError)]
+    results = await make_distinct(give_up_on_hangs(generate), recipes)
+    problems = [result for result in results if isinstance(result, Problem)]
+    errors = [result for result in results if isinstance(result, GenerationError)]
     if not problems:
         raise ConfigurationError(f"{len(recipes)} items can't be made: {errors[0]}")
     for error in errors:
@@ -153,36 +153,28 @@ async def make_problems(
         on_made()
         return problem
 
-    made: list[Problem] = []
-    failed = 0  # in a row
-    results = deque[Problem | GenerationError | None]()
-    task = ""  # of the last recipe
-
-    async def draw() -> Problem | Skip:
-        nonlocal failed, task
-        if not results:
-            batch = list(itertools.islice(recipes, count - len(made)))
-            task = batch[-1].task
-            results.extend(await gather_or_cancel(map(make, batch)))
-        result = results.popleft()
-        if isinstance(result, Problem):
-            failed = 0
-            return result
-        if isinstance(result, GenerationError):
-            failed += 1
-            if failed == MAX_FAILED:
-                raise ConfigurationError(
-                    f"{failed} items in a row can't be made: {result}"
-                )
-        return Skip.UNUSABLE
-
-    while len(made) < count:
-        problem = await first_usable(draw)
-        if problem is None:
-            raise ConfigurationError(
-                f"{MAX_SKIPPED} items in a row can't be made: {task}: the question, a copy of it "
-                "or the text that it disguises is in the evaluation set: use fewer evaluation "
-                "items, or levels with more questions"
-            )
-        made.append(problem)
-    return made
+    problems: list[Problem] = []
+    failed = refused = 0  # in a row
+    while len(problems) < count:
+        batch = list(itertools.islice(recipes, count - len(problems)))
+        for recipe, tried in zip(
+            batch, await gather_or_cancel(map(make, batch)), strict=True
+        ):
+            if isinstance(tried, Problem):
+                problems.append(tried)
+                failed = refused = 0
+            elif tried is None:
+                refused += 1
+                if refused == MAX_SKIPPED:
+                    raise ConfigurationError(
+                        f"{refused} items in a row can't be made: {recipe.task}: the question, a "
+                        "copy of it or the text that it disguises is in the evaluation set: use "
+                        "fewer evaluation items, or levels with more questions"
+                    )
+            else:
+                failed += 1
+                if failed == MAX_FAILED:
+                    raise ConfigurationError(
+                        f"{failed} items in a row can't be made: {tried}"
+                    )
+    return problems

@@ -36,7 +36,7 @@ EARLIER = "research/leaderboard/suites"
 _Hash = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 _Digits = Annotated[str, Meta(pattern="^[0-9a-f]{8}$")]
 _Seed = Annotated[int, Meta(ge=0, lt=2**53)]
-_Share = Annotated[float, Meta(ge=0, le=1)]
+_Difficulty = Annotated[float, Meta(ge=0, le=1)]
 
 
 class SuiteSettings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -53,7 +53,7 @@ class SuiteItems(Struct, frozen=True, forbid_unknown_fields=True):
 
     task: Annotated[str, Meta(pattern="^[a-z0-9_]{1,100}$")]
     level: Annotated[int, Meta(ge=0, lt=1000)] | None
-    difficulty: _Share | None
+    difficulty: _Difficulty | None
     parameters: dict[str, Any]
     items: Annotated[list[tuple[_Seed, _Digits]], Meta(min_length=1)]
 
@@ -134,17 +134,17 @@ def question_sha256(question: str) -> str:
 
 def suite_sha256(manifest: Mapping[str, Any], *without: str) -> str:
     """Return the SHA-256 of a suite without some of its keys, as sorted JSON."""
-    rest = {key: value for key, value in manifest.items() if key not in without}
-    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+    hashed = {key: value for key, value in manifest.items() if key not in without}
+    return hashlib.sha256(json.dumps(hashed, sort_keys=True).encode()).hexdigest()
 
 
 def with_questions(
     manifest: Mapping[str, Any], digests: Iterable[str]
 ) -> dict[str, Any]:
     """Return a suite with other hashes of its questions, in the order of its items."""
-    rest = iter(digests)
+    remaining = iter(digests)
     sets = [
-        {**of, "items": [[seed, next(rest)] for seed, _ in of["items"]]}
+        {**of, "items": [[seed, next(remaining)] for seed, _ in of["items"]]}
         for of in manifest["sets"]
     ]
     return {**manifest, "sets": sets}
@@ -199,21 +199,23 @@ def earlier_file(name: Any, version: Any) -> str | None:
 
 def require_same_questions(suite: Suite, problems: Iterable[Problem]) -> None:
     """Raise FixableError where a suite's item is missing or has another question."""
-    made = {recipe_key(p.recipe): question_sha256(p.question) for p in problems}
+    question_hashes = {
+        recipe_key(p.recipe): question_sha256(p.question) for p in problems
+    }
     items = [
-        (recipe, made.get(recipe_key(recipe), ""), digits)
+        (recipe, question_hashes.get(recipe_key(recipe), ""), digits)
         for recipe, _, digits in suite.items()
     ]
     missing = [recipe for recipe, question, _ in items if not question]
-    other = [
+    changed = [
         recipe
         for recipe, question, digits in items
         if question and question[:8] != digits
     ]
-    if missing or other:
+    if missing or changed:
         fault = (
-            f"{len(other)} of the {len(suite)} items of {suite.name} have another question and "
-            f"{len(missing)} can't be generated, such as {recipe_key((other or missing)[0])}"
+            f"{len(changed)} of the {len(suite)} items of {suite.name} have another question and "
+            f"{len(missing)} can't be generated, such as {recipe_key((changed or missing)[0])}"
         )
     else:
         whole = with_questions(

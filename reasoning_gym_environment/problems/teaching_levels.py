@@ -83,8 +83,8 @@ def estimate_levels(
         group_size: rollouts of the groups that will be trained.
     """
     paired = {
-        level: GroupSums.of(group for group in own if group.scored > 1)
-        for level, own in groups.items()
+        level: GroupSums.of(group for group in of_level if group.scored > 1)
+        for level, of_level in groups.items()
     }
     # The default configuration may mix easy and hard problems, which no level does.
     of_ladder = correlation(sums for level, sums in paired.items() if level is not None)
@@ -95,22 +95,25 @@ def estimate_levels(
         levels += range(min(measured), max(measured) + 1)
     estimates = {}
     for level in levels:
-        own = groups.get(level, ())
+        of_level = groups.get(level, ())
         # The default configuration is not on the curve.
-        expected = GroupSums.of(own).mean if level is None else curve.at_level(level)
+        if level is None:
+            expected = GroupSums.of(of_level).mean
+        else:
+            expected = curve.at_level(level)
         spread = correlation([paired.get(level, GroupSums())], prior=of_ladder)
-        estimates[level] = _estimate(own, expected, spread, group_size)
+        estimates[level] = _estimate(of_level, expected, spread, group_size)
     return estimates
 
 
 def _fit(groups: Groups, height: int, target: float, spread: float) -> Curve:
     """Fit the curve of a ladder; rollouts of one problem correlate, so they count less."""
     evidence: dict[int, tuple[float, float]] = {}
-    for level, own in groups.items():
+    for level, of_level in groups.items():
         if level is None:
             continue
-        weights = [1 / (1 + spread * (group.scored - 1)) for group in own]
-        pairs = list(zip(weights, own, strict=True))
+        weights = [1 / (1 + spread * (group.scored - 1)) for group in of_level]
+        pairs = list(zip(weights, of_level, strict=True))
         evidence[level] = (
             sum(weight * group.solved for weight, group in pairs),
             sum(weight * group.scored for weight, group in pairs),
@@ -178,8 +181,8 @@ def why_none_teaches(
     groups: Groups, estimates: Mapping[int | None, LevelEstimate]
 ) -> str:
     """Return why no level of a task teaches a model; empty if one does."""
-    own = [group for of_level in groups.values() for group in of_level]
-    solved = fmean(group.solved / group.scored for group in own)
+    all_groups = [group for of_level in groups.values() for group in of_level]
+    solved = fmean(group.solved / group.scored for group in all_groups)
     if solved == 1:
         return "always solved"
     if solved == 0:

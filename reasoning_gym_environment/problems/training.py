@@ -25,6 +25,9 @@ from .stream import MAX_SKIPPED, RecipeStream, Skip, first_usable, skip_faulty
 
 logger = logging.getLogger(__name__)
 
+LEAST_TOO_LONG = 5
+"""Questions of a level that don't fit before its ladder is capped: fewer may be exceptions."""
+
 
 class StreamState(Struct):
     """The stored state of a run's stream; prompt_room rows are (task, level, fits, questions)."""
@@ -231,7 +234,7 @@ class TrainingProblems:
             return False
         self._questions[task, level, fits] += 1
         too_long = self._questions[task, level, False]
-        if too_long < 5 or too_long <= self._questions[task, level, True]:
+        if too_long < LEAST_TOO_LONG or too_long <= self._questions[task, level, True]:
             return False
         if not self._sampler.cap(task, level - 1):
             return False

@@ -110,7 +110,7 @@ class Large:
 
 
 async def test_problems_are_remembered_within_a_number_of_bytes() -> None:
-    pool, remembered = Large(), ProblemCache(most=3 * 10**6)
+    pool, remembered = Large(), ProblemCache(max_bytes=3 * 10**6)
     for seed in (1, 2, 3, 1, 3, 2):
         problem = await remembered.get(pool.generate, Recipe(task="gcd", seed=seed))
         assert problem.recipe.seed == seed
