@@ -150,17 +150,17 @@ def compare(
     A task changed beyond noise if its randomization test is significant at a false discovery rate
     of 5 % over all tasks. Its 95 % interval is not corrected for the other tasks.
     """
-    one = {sample.item_key: sample for sample in before}
-    other = {sample.item_key: sample for sample in after}
+    before_by_key = {sample.item_key: sample for sample in before}
+    after_by_key = {sample.item_key: sample for sample in after}
     comparison = compare_items(
-        {key: _item(sample) for key, sample in one.items()},
-        {key: _item(sample) for key, sample in other.items()},
+        {key: _item(sample) for key, sample in before_by_key.items()},
+        {key: _item(sample) for key, sample in after_by_key.items()},
     )
     if comparison is None:
         return None
     coverage = {
-        "before": Coverage.of(one.values()),
-        "after": Coverage.of(other.values()),
+        "before": Coverage.of(before_by_key.values()),
+        "after": Coverage.of(after_by_key.values()),
     }
     return replace(comparison, coverage=coverage)
 
@@ -184,15 +184,15 @@ def compare_items(
 ) -> Comparison | None:
     """Pair the items of two evaluations by key; see `compare`. An item of None is unscored."""
     common = [(before[key], after[key]) for key in before if key in after]
-    scored_items = [(one, other) for one, other in common if one and other]
+    scored_items = [(old, new) for old, new in common if old and new]
     if not scored_items:
         return None
-    scored = _once(scored_items)
+    scored = _pairs_by_question(scored_items)
     by_task = group_by(lambda pair: pair[0].task, scored)
-    tasks = {task: _solved(own) for task, own in sorted(by_task.items())}
+    tasks = {task: _solved(of_task) for task, of_task in sorted(by_task.items())}
     differences = {task: _differences(pairs) for task, pairs in tasks.items()}
     changes = {task: _by_items(pairs) for task, pairs in tasks.items()}
-    p_values = {task: sign_flip_p(own) for task, own in differences.items()}
+    p_values = {task: sign_flip_p(of_task) for task, of_task in differences.items()}
     changed_tasks = discoveries(p_values)
     return Comparison(
         by_items=_by_items(_solved(scored)),
@@ -202,7 +202,7 @@ def compare_items(
             after=fmean(change.after for change in changes.values()),
             difference=mean_difference(*differences.values()),
         ),
-        score=_by_items([(one.score, other.score) for one, other in scored]),
+        score=_by_items([(old.score, new.score) for old, new in scored]),
         tasks={
             task: replace(
                 change, p_value=p_values[task], beyond_noise=task in changed_tasks
@@ -215,17 +215,17 @@ def compare_items(
         power=power_of(
             differences.values(),
             [(item.solved, item.attempts) for pair in scored for item in pair],
-            found=len(changed_tasks),
+            changed_tasks=len(changed_tasks),
         ),
     )
 
 
-def _once(pairs: Iterable[tuple[Item, Item]]) -> list[tuple[Item, Item]]:
+def _pairs_by_question(pairs: Iterable[tuple[Item, Item]]) -> list[tuple[Item, Item]]:
     """Return one pair for each question, with the means of the pairs that ask it."""
     by_question = group_by(lambda pair: (pair[0].task, pair[0].question), pairs)
     return [
-        (_mean([one for one, _ in own]), _mean([other for _, other in own]))
-        for own in by_question.values()
+        (_mean([old for old, _ in asked_alike]), _mean([new for _, new in asked_alike]))
+        for asked_alike in by_question.values()
     ]
 
 
@@ -239,7 +239,7 @@ def _mean(items: Sequence[Item]) -> Item:
 
 
 def _solved(pairs: Iterable[tuple[Item, Item]]) -> list[Pair]:
-    return [(one.solved, other.solved) for one, other in pairs]
+    return [(old.solved, new.solved) for old, new in pairs]
 
 
 def _differences(pairs: Iterable[Pair]) -> list[float]:
@@ -294,24 +294,24 @@ def _table_rows(comparison: Comparison) -> Iterator[Sequence[str]]:
 
 def _unchanged_rows(tasks: Sequence[tuple[str, Change]]) -> Iterator[Sequence[str]]:
     """Yield the tasks that didn't change beyond noise, by what is known of them."""
-    listed = tasks
+    table_tasks = tasks
     if len(tasks) > 2 * MAX_TASKS:
         by_size = sorted(tasks, key=lambda entry: abs(entry[1].difference.value))
         largest = by_size[-2 * MAX_TASKS :]
-        listed = [
+        table_tasks = [
             entry for entry in tasks if entry in largest and entry[1].difference.value
         ]
     for verdict in (CANNOT_TELL, WITHIN_NOISE):
         rows = [
             _row(f"  {task}", change)
-            for task, change in listed
+            for task, change in table_tasks
             if change.verdict == verdict
         ]
         if rows:
             yield from ("", verdict, *rows)
-    unlisted = len(tasks) - len(listed)
+    unlisted = len(tasks) - len(table_tasks)
     if unlisted:
-        less = "with a smaller change or none" if listed else "without a change"
+        less = "with a smaller change or none" if table_tasks else "without a change"
         yield f"  {unlisted} tasks {less}; --json has all"
 
 

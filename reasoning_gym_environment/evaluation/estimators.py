@@ -104,7 +104,10 @@ def _over_tasks(tasks: Sequence[Clusters]) -> tuple[float, float | None, int]:
     if not item_variances and len(tasks) == 1:
         return mean, None, freedom
     single = fmean(item_variances) if item_variances else variance(means)
-    total = math.fsum(single if known is None else known for known in variances)
+    total = math.fsum(
+        single if task_variance is None else task_variance
+        for task_variance in variances
+    )
     return mean, math.sqrt(total) / len(tasks), freedom or len(tasks) - 1
 
 
@@ -233,16 +236,15 @@ def sign_flip_p(differences: Sequence[float]) -> float:
     steps = [abs(step) for step in steps if step]
     if len(steps) > MAX_EXACT_ITEMS:
         return math.erfc(total / math.sqrt(2 * sum(step * step for step in steps)))
-    chances = {0: 1.0}
+    probabilities = {0: 1.0}
     for step in steps:
         flipped: defaultdict[int, float] = defaultdict(float)
-        for reached, chance in chances.items():
-            flipped[reached + step] += chance / 2
-            flipped[reached - step] += chance / 2
-        chances = flipped
-    return min(
-        1.0, math.fsum(c for reached, c in chances.items() if abs(reached) >= total)
-    )
+        for steps_sum, probability in probabilities.items():
+            flipped[steps_sum + step] += probability / 2
+            flipped[steps_sum - step] += probability / 2
+        probabilities = flipped
+    extreme = [p for steps_sum, p in probabilities.items() if abs(steps_sum) >= total]
+    return min(1.0, math.fsum(extreme))
 
 
 FALSE_DISCOVERY_RATE = 0.05

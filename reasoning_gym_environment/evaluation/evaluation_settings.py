@@ -48,7 +48,7 @@ class EvaluationSettings:
 
     def to_json(self) -> dict[str, Any]:
         """Return the options that determine the results."""
-        others = (
+        without_effect = (
             "eval_step",
             "scoring",
             "max_eval_workers",
@@ -56,7 +56,9 @@ class EvaluationSettings:
             "model",
             "suite",
         )
-        names = [field.name for field in fields(self) if field.name not in others]
+        names = [
+            field.name for field in fields(self) if field.name not in without_effect
+        ]
         return {
             **self.scoring.to_json(),
             **{name: getattr(self, name) for name in names},

@@ -66,9 +66,9 @@ def standing(results: EvaluationResults, suite: Suite) -> Standing:
         items={
             task: " ".join(
                 f"{sum(rollout.solved for rollout in scored)}/{len(scored)}"
-                for scored in own.values()
+                for scored in of_task.values()
             )
-            for task, own in sorted(questions.items())
+            for task, of_task in sorted(questions.items())
         },
     )
 
@@ -146,17 +146,17 @@ def rank(common: Iterable[Sequence[Clusters]]) -> list[tuple[int, int, Estimate]
     by_model = list(zip(*common, strict=True))
     means = [[_item_means(task) for task in tasks] for tasks in by_model]
 
-    def is_better(model: int, other: int) -> bool:
+    def is_better(model: int, rival: int) -> bool:
         differences = [
             [mine - theirs for theirs, mine in zip(*task, strict=True)]
-            for task in zip(means[other], means[model], strict=True)
+            for task in zip(means[rival], means[model], strict=True)
         ]
         return mean_difference(*differences).low > 0
 
     models = range(len(by_model))
     ranked = []
     for model in models:
-        better_models = sum(is_better(other, model) for other in models)
+        better_models = sum(is_better(rival, model) for rival in models)
         ranked.append((1 + better_models, model, macro_share(by_model[model])))
     return sorted(ranked, key=lambda row: (row[0], -row[2].value))
 
@@ -193,16 +193,18 @@ def leaderboard_table(
     }
     rows = []
     for place, number, solved in rank(common.values()):
-        each = standings[number]
+        model_standing = standings[number]
         of_task = {task: of_all[number] for task, of_all in common.items()}
         row = {
             "rank": str(place),
-            "model": escape(each.model).replace("|", "&#124;"),
+            "model": escape(model_standing.model).replace("|", "&#124;"),
             f"solved ({sum(counts.values()):,})": f"{solved.value:.1%}",
             "95 %": f"{solved.low:.1%} to {solved.high:.1%}",
             "above chance": "" if floor is None else f"{solved.value - floor:.1%}",
-            "tokens": "" if each.tokens is None else str(each.tokens),
-            **more(each),
+            "tokens": ""
+            if model_standing.tokens is None
+            else str(model_standing.tokens),
+            **more(model_standing),
         }
         for head, tasks_of_category in columns.items():
             row[head] = (

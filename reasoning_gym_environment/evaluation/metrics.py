@@ -27,13 +27,13 @@ class Baselines:
 
     Attributes:
         categories: category by task; other tasks count as "other".
-        floors: by task, the share of default items that the best constant answer solves.
+        constant_floors: by task, the share of default items that the best constant answer solves.
         attempts: requested completions per item.
         no_reasoning_floors: the same for the best copy from the question.
     """
 
     categories: Mapping[str, str]
-    floors: Mapping[str, float]
+    constant_floors: Mapping[str, float]
     attempts: int
     no_reasoning_floors: Mapping[str, float] = field(default_factory=dict)
 
@@ -49,7 +49,9 @@ class Baselines:
         measured = floors(solved_threshold)
         return cls(
             categories=categories,
-            floors={task: floor.chance.solved for task, floor in measured.items()},
+            constant_floors={
+                task: floor.chance.solved for task, floor in measured.items()
+            },
             no_reasoning_floors={
                 task: floor.no_reasoning.solved for task, floor in measured.items()
             },
@@ -179,8 +181,11 @@ class EvaluationReport:
     def coverage(self) -> Coverage:
         """Of the samples at all difficulties."""
         parts = [*filter(None, [self.default]), *self.difficulties.values()]
-        both = [part.by_items.coverage for part in parts]
-        return Coverage(sum(one.scored for one in both), sum(one.items for one in both))
+        coverages = [part.by_items.coverage for part in parts]
+        return Coverage(
+            scored=sum(coverage.scored for coverage in coverages),
+            items=sum(coverage.items for coverage in coverages),
+        )
 
     def numbers(self) -> Numbers:
         """Return all numbers below `eval/`, as in `metrics.json`."""
@@ -196,9 +201,9 @@ class EvaluationReport:
             "truncated|format_failures|completion_tokens|(scored_)?items|macro/solved"
         )
         at = "difficulty/[^/]+/"
-        shown = rf"eval/({main}|{at}solved|({at})?(category|task|source)/[^/]+/(solved|score))"
+        logged = rf"eval/({main}|{at}solved|({at})?(category|task|source)/[^/]+/(solved|score))"
         return {
-            n: value for n, value in self.numbers().items() if re.fullmatch(shown, n)
+            n: value for n, value in self.numbers().items() if re.fullmatch(logged, n)
         }
 
 
@@ -211,7 +216,7 @@ def evaluation_report(
     return EvaluationReport(
         attempts=baselines.attempts,
         default=_breakdown(parts[None], baselines) if None in parts else None,
-        difficulties={each: _breakdown(parts[each], baselines) for each in named},
+        difficulties={d: _breakdown(parts[d], baselines) for d in named},
     )
 
 
@@ -276,17 +281,21 @@ def _clusters(samples: Sequence[StoredGroup], attempts: int) -> dict[str, Cluste
 
     Items that ask the same question are one cluster.
     """
-    same = group_by(lambda sample: (sample.task, sample.question), samples).values()
-    scored = [rollouts for own in same if (rollouts := _scored(own))]
+    by_question = group_by(lambda sample: (sample.task, sample.question), samples)
+    scored = [
+        rollouts for alike in by_question.values() if (rollouts := _scored(alike))
+    ]
     solved = [(len(rollouts), sum(r.solved for r in rollouts)) for rollouts in scored]
     clusters: dict[str, Clusters] = {
         "score": [[r.raw_score or 0.0 for r in rollouts] for rollouts in scored],
         "solved": [[float(r.solved) for r in rollouts] for rollouts in scored],
-        f"avg@{attempts}": [[right / made] for made, right in solved],
+        f"avg@{attempts}": [[right / attempted] for attempted, right in solved],
     }
     for k in range(1, attempts + 1):
         clusters[f"pass@{k}"] = [
-            [pass_at_k(made, right, k)] for made, right in solved if made >= k
+            [pass_at_k(attempted, right, k)]
+            for attempted, right in solved
+            if attempted >= k
         ]
     return clusters
 
@@ -320,14 +329,15 @@ def _against_floors(
         "above_chance": [],
     }
     for sample in samples:
-        chance, no_reasoning = _floors_of(sample, baselines)
-        known = [floor for floor in (chance, no_reasoning) if floor is not None]
-        for rollout in sample.scored if known else ():
-            if chance is not None:
-                values["chance"].append(chance)
-            if no_reasoning is not None:
-                values["no_reasoning_floor"].append(no_reasoning)
-            values["above_chance"].append(float(rollout.solved) - max(known))
+        constant_floor, no_reasoning_floor = _floors_of(sample, baselines)
+        pair = (constant_floor, no_reasoning_floor)
+        measured = [floor for floor in pair if floor is not None]
+        for rollout in sample.scored if measured else ():
+            if constant_floor is not None:
+                values["chance"].append(constant_floor)
+            if no_reasoning_floor is not None:
+                values["no_reasoning_floor"].append(no_reasoning_floor)
+            values["above_chance"].append(float(rollout.solved) - max(measured))
     return values
 
 
@@ -337,10 +347,10 @@ def _floors_of(
     """Return what a constant and a copy solve of the sample's task, or of its level."""
     task = sample.task
     if sample.recipe.is_default:
-        chance = sample.chance
-        if chance is None:
-            chance = baselines.floors.get(task)
-        return chance, baselines.no_reasoning_floors.get(task)
+        constant_floor = sample.chance
+        if constant_floor is None:
+            constant_floor = baselines.constant_floors.get(task)
+        return constant_floor, baselines.no_reasoning_floors.get(task)
     of_level = level_floors(sample.recipe, sample.solved_threshold)
     if of_level is None:
         return None, None

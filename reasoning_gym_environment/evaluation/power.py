@@ -52,15 +52,15 @@ class Power:
     @property
     def advice(self) -> str:
         """What it takes to see TELLING_CHANGE on one task, in words."""
-        own = max(1, round(self.attempts))
+        attempts = max(1, round(self.attempts))
         need = self.questions_for(TELLING_CHANGE, self.attempts)
         text = (
             f"To see {TELLING_CHANGE * 100:.0f} points on one task with a probability of "
-            f"{POWER:.0%} takes about {need} questions of it with {_times(own)} each"
+            f"{POWER:.0%} takes about {need} questions of it with {_times(attempts)} each"
         )
         if self.by_attempts is None:
             return f"{text}; more attempts take fewer."
-        if own < ADVISED_ATTEMPTS:
+        if attempts < ADVISED_ATTEMPTS:
             fewer = self.questions_for(TELLING_CHANGE, ADVISED_ATTEMPTS)
             text += f", or {fewer} with {ADVISED_ATTEMPTS}"
         return f"{text}."
@@ -74,32 +74,36 @@ def power_of(
     differences: Iterable[Sequence[float]],
     attempts: Sequence[tuple[float, int]],
     *,
-    found: int,
+    changed_tasks: int,
 ) -> Power | None:
     """Estimate the power of a comparison; None if no task has two questions.
 
     Args:
         differences: of the questions of each task.
         attempts: the solved share and number of attempts, of each question in each evaluation.
-        found: number of tasks that changed beyond noise.
+        changed_tasks: number of tasks that changed beyond noise.
     """
     tasks = list(differences)
-    several = [task for task in tasks if len(task) > 1]
-    if not several:
+    tasks_with_spread = [task for task in tasks if len(task) > 1]
+    if not tasks_with_spread:
         return None
-    freedom = sum(len(task) - 1 for task in several)
-    total = sum(variance(task) * (len(task) - 1) for task in several) / freedom
-    number = fmean(made for _, made in attempts)
-    repeated = [(share, made) for share, made in attempts if made > 1]
+    freedom = sum(len(task) - 1 for task in tasks_with_spread)
+    total = (
+        sum(variance(task) * (len(task) - 1) for task in tasks_with_spread) / freedom
+    )
+    number = fmean(count for _, count in attempts)
+    repeated = [(share, count) for share, count in attempts if count > 1]
     by_attempts = None
     by_questions = total
     if repeated:
         # Unbiased, of one attempt; there is one on each side.
-        one = fmean(share * (1 - share) * made / (made - 1) for share, made in repeated)
-        by_attempts = 2 * one
+        of_attempt = fmean(
+            share * (1 - share) * count / (count - 1) for share, count in repeated
+        )
+        by_attempts = 2 * of_attempt
         by_questions = max(0.0, total - by_attempts / number)
     return Power(
-        significance=FALSE_DISCOVERY_RATE * min(1.0, (found + 1) / len(tasks)),
+        significance=FALSE_DISCOVERY_RATE * min(1.0, (changed_tasks + 1) / len(tasks)),
         by_attempts=by_attempts,
         by_questions=by_questions,
         attempts=number,

@@ -234,25 +234,26 @@ class Evaluation:
         message = "Evaluating %d items, %d already finished; after an interruption, %s"
         logger.info(message, len(items), finished, self._hint())
         self._refused = 0
-        groups = self.settings.max_eval_workers // self.settings.eval_attempts
-        slots = asyncio.Semaphore(max(1, groups))
+        concurrent = self.settings.max_eval_workers // self.settings.eval_attempts
+        slots = asyncio.Semaphore(max(1, concurrent))
         check_is_due = finished < GROUPS < len(items)
 
-        async def sample(same: Sequence[EvaluationItem]) -> None:
+        async def sample(asked_alike: Sequence[EvaluationItem]) -> None:
             """Ask a question once for all items that have it, and store a row of each."""
             nonlocal check_is_due
             async with slots:
-                made = await self._sample([one.problem for one in same], length_limit)
-            for item, group in zip(same, made, strict=True):
+                problems = [item.problem for item in asked_alike]
+                groups = await self._sample(problems, length_limit)
+            for item, group in zip(asked_alike, groups, strict=True):
                 row = self._row(group, identity)
                 await store.add(structs.replace(row, sampled_at=item.difficulty))
             if check_is_due and len(store.samples) >= GROUPS:
                 check_is_due = False
-                first = list(store.samples.values())[:GROUPS]
-                _warn_without_answers(first, f"the first {GROUPS} items")
+                first_samples = list(store.samples.values())[:GROUPS]
+                _warn_without_answers(first_samples, f"the first {GROUPS} items")
 
         by_question = group_by(lambda item: item.problem.question, missing)
-        jobs = [sample(same) for same in by_question.values()]
+        jobs = [sample(asked_alike) for asked_alike in by_question.values()]
         try:
             await with_progress(
                 jobs,

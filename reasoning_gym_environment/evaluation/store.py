@@ -53,14 +53,12 @@ class EvaluationStore:
         self.disk = DaemonWriter(folder)
         present = samples_in(folder)
         stored = settings_in(folder)
-        before = stored or {}
-        here = dict(settings)
-        names = sorted(
-            n for n in before.keys() | here.keys() if before.get(n) != here.get(n)
-        )
+        old = stored or {}
+        new = dict(settings)
+        names = sorted(n for n in old.keys() | new.keys() if old.get(n) != new.get(n))
         if present and (names or stored is None):
-            there = {name: before.get(name) for name in names}
-            now = {name: here.get(name) for name in names}
+            there = {name: old.get(name) for name in names}
+            now = {name: new.get(name) for name in names}
             raise ConfigurationError(
                 f"{folder} holds an evaluation with another {', '.join(names)} (there: {there}, "
                 f"now: {now}): use the same settings to continue it, or another "
@@ -68,7 +66,7 @@ class EvaluationStore:
             )
         self.folder = folder
         self.samples = {
-            recipe_key(each.recipe): each for each in present if each.scored
+            recipe_key(sample.recipe): sample for sample in present if sample.scored
         }
         with self._explained_errors():
             write_whole(
@@ -211,15 +209,14 @@ class EvaluationResults:
         """The versions of reasoning-gym that made the items, sorted."""
         return sorted({sample.library_version for sample in self.samples})
 
-    def differing(self, other: EvaluationResults) -> dict[str, tuple[Any, Any]]:
+    def differing(self, results: EvaluationResults) -> dict[str, tuple[Any, Any]]:
         """Return the settings known of both that differ, with both values."""
-        names = sorted(self.settings.keys() & other.settings.keys())
-        both = {name: (self.settings[name], other.settings[name]) for name in names}
-        return {
-            name: (one, another)
-            for name, (one, another) in both.items()
-            if one != another
-        }
+        differing = {}
+        for name in sorted(self.settings.keys() & results.settings.keys()):
+            values = (self.settings[name], results.settings[name])
+            if values[0] != values[1]:
+                differing[name] = values
+        return differing
 
 
 def read_results(path: Path) -> EvaluationResults:

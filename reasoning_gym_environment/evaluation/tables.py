@@ -27,10 +27,11 @@ def headline(report: EvaluationReport) -> str:
         return ""
     overall = report.default.by_items
     forms = {"solved": ".1%", "score": ".3f", "truncated": ".1%"}
-    known = ((name, overall.value(name), form) for name, form in forms.items())
-    parts = [
-        f"{name} {value:{form}}" for name, value, form in known if value is not None
-    ]
+    parts = []
+    for name, form in forms.items():
+        value = overall.value(name)
+        if value is not None:
+            parts.append(f"{name} {value:{form}}")
     return ", ".join([*parts, f"of {overall.coverage}"])
 
 
@@ -64,7 +65,8 @@ def _table_rows(report: EvaluationReport) -> Iterator[Sequence[str]]:
     yield _row("mean over tasks", replace(macro, coverage=none.coverage), k)
     if report.difficulties:
         named = (
-            (f"{each:g}", part.by_items) for each, part in report.difficulties.items()
+            (f"{difficulty:g}", part.by_items)
+            for difficulty, part in report.difficulties.items()
         )
         yield from ("", "by difficulty", *rows(named))
     if default and default.sources:
@@ -91,19 +93,19 @@ def _table_rows(report: EvaluationReport) -> Iterator[Sequence[str]]:
         yield f"{name} has only {number} questions: each is asked once"
 
 
-def _row(title: str, own: Slice, k: int) -> list[str]:
+def _row(title: str, part: Slice, k: int) -> list[str]:
     """Return one row of the table, with pass@k; no items are shown as unknown."""
 
     def cell(name: str, form: str) -> str:
-        value = own.value(name)
+        value = part.value(name)
         return "-" if value is None else format(value, form)
 
     def floor(name: str) -> str:
-        mark = "!" if solved and solved.low <= own.means.get(name, -1.0) else " "
+        mark = "!" if solved and solved.low <= part.means.get(name, -1.0) else " "
         return cell(name, ".1%") + mark
 
-    scored, size = own.coverage
-    solved = own.shares.get("solved")
+    scored, size = part.coverage
+    solved = part.shares.get("solved")
     return [
         title,
         f"{scored}/{size}" if scored < size else str(size or "-"),

@@ -30,7 +30,9 @@ items = st.builds(
 
 
 def measured(*items: StoredGroup, attempts: int = 2) -> EvaluationReport:
-    baselines = Baselines(categories=CATEGORIES, floors=FLOORS, attempts=attempts)
+    baselines = Baselines(
+        categories=CATEGORIES, constant_floors=FLOORS, attempts=attempts
+    )
     return evaluation_report(items, baselines)
 
 
@@ -143,7 +145,7 @@ def test_what_is_solved_is_set_against_the_best_constant_answer() -> None:
 def against(*items: StoredGroup) -> EvaluationReport:
     baselines = Baselines(
         categories=CATEGORIES,
-        floors=FLOORS,
+        constant_floors=FLOORS,
         no_reasoning_floors={"gcd": 0.1, "sudoku": 0.3, "lcm": 0.2},
         attempts=2,
     )
@@ -270,7 +272,7 @@ def test_every_headline_says_how_many_items_it_stands_on() -> None:
 
 def table(*items: StoredGroup, **categories: str) -> list[str]:
     floors = dict.fromkeys(categories, 0.25)
-    baselines = Baselines(categories=categories, floors=floors, attempts=1)
+    baselines = Baselines(categories=categories, constant_floors=floors, attempts=1)
     return evaluation_table(evaluation_report(items, baselines)).splitlines()
 
 

@@ -102,7 +102,9 @@ def test_an_evaluation_measures_as_before() -> None:
         "spell_backward": 0.0,
     }
     baselines = Baselines(
-        categories=known_categories(), floors=floors, attempts=len(samples[0].rollouts)
+        categories=known_categories(),
+        constant_floors=floors,
+        attempts=len(samples[0].rollouts),
     )
     stored = json.loads((STORED / "evaluation" / "metrics.json").read_text())[
         "results"
