@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -154,27 +155,35 @@ async def make_problems(
         return problem
 
     problems: list[Problem] = []
-    failed = refused = 0  # in a row
+    failed = 0  # in a row
+    results = deque[Problem | GenerationError | None]()
+    task = ""  # of the last recipe
+
+    async def draw() -> Problem | Skip:
+        nonlocal failed, task
+        if not results:
+            batch = list(itertools.islice(recipes, count - len(problems)))
+            task = batch[-1].task
+            results.extend(await gather_or_cancel(map(make, batch)))
+        result = results.popleft()
+        if isinstance(result, Problem):
+            failed = 0
+            return result
+        if isinstance(result, GenerationError):
+            failed += 1
+            if failed == MAX_FAILED:
+                raise ConfigurationError(
+                    f"{failed} items in a row can't be made: {result}"
+                )
+        return Skip.UNUSABLE
+
     while len(problems) < count:
-        batch = list(itertools.islice(recipes, count - len(problems)))
-        for recipe, tried in zip(
-            batch, await gather_or_cancel(map(make, batch)), strict=True
-        ):
-            if isinstance(tried, Problem):
-                problems.append(tried)
-                failed = refused = 0
-            elif tried is None:
-                refused += 1
-                if refused == MAX_SKIPPED:
-                    raise ConfigurationError(
-                        f"{refused} items in a row can't be made: {recipe.task}: the question, a "
-                        "copy of it or the text that it disguises is in the evaluation set: use "
-                        "fewer evaluation items, or levels with more questions"
-                    )
-            else:
-                failed += 1
-                if failed == MAX_FAILED:
-                    raise ConfigurationError(
-                        f"{failed} items in a row can't be made: {tried}"
-                    )
+        problem = await first_usable(draw)
+        if problem is None:
+            raise ConfigurationError(
+                f"{MAX_SKIPPED} items in a row can't be made: {task}: the question, a copy of it "
+                "or the text that it disguises is in the evaluation set: use fewer evaluation "
+                "items, or levels with more questions"
+            )
+        problems.append(problem)
     return problems

@@ -24,7 +24,7 @@ from .seeds import redrawn_seed
 logger = logging.getLogger(__name__)
 
 MAX_SKIPPED = 1000
-"""Give up after this many items in a row that are faulty, can't be made or are held out."""
+"""Give up after this many items in a row that can't be used, for whatever reason."""
 
 MAX_FAILED = 20
 """Give up if this many items can't be made before any other."""

@@ -14,14 +14,14 @@ from ..errors import ConfigurationError
 from ..records import GroupResult, Problem, Recipe
 from ..sandbox.pool import TaskPool
 from ..tasks.recipes import read_recipe
-from ..util.values import shorten, validate
+from ..util.values import convert, shorten
 from .held_out import HeldOutOfTask
 from .levels import Count, Curriculum, DefaultLevels
 from .options import TaskOptions
 from .repeats import RepeatedQuestions
 from .sampler import Sampler, SamplerState, count_group
 from .selection import Selection, select
-from .stream import MAX_SKIPPED, RecipeStream, Skip, first_usable, skip_faulty
+from .stream import MAX_SKIPPED, RecipeStream, Skip, skip_faulty
 
 logger = logging.getLogger(__name__)
 
@@ -218,7 +218,7 @@ class TrainingProblems:
         is_capped = self._cap_if_too_long(recipe, fits=fits)
         if fits:
             if not problem.replayed:
-                self._repeats.add(problem)
+                self._repeated_questions.add(problem)
             logger.debug("Selected %s (seed %d, level %s)", *described)
             return problem
         self._counts["sampling/prompts_too_long"] += 1
@@ -253,21 +253,17 @@ class TrainingProblems:
             recipe,
             solved=group.solved,
             scored=len(group.scored),
-            replayed=group.problem.replayed,
         )
 
     def report_result(self, recipe: Recipe, *, solved: int, scored: int) -> None:
         """Update the curriculum and the sampler with a group: `solved` of its `scored` rollouts."""
         assert self._sampler is not None
-        replayed_here = self._sampler.is_replayed(recipe)
         count_group(
             self.sampling,
-            replayed=replayed or replayed_here,
+            replayed=self._sampler.is_replayed(recipe),
             solved=solved,
             scored=scored,
         )
-        if replayed and not replayed_here:
-            return  # a shared curriculum chose it: learn from first groups alone
         move = self._sampler.report_result(
             recipe,
             solved=solved,

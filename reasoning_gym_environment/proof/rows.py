@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from ..errors import GenerationError
 from ..evaluation.planning import EvaluationSet
 from ..problems.held_out import HeldOut
-from ..problems.suites import built_in, load_suite, question_sha256
+from ..problems.suites import NAMES, load_suite, question_sha256
 from ..records import Fault, Ladder, Problem, Recipe, Status, Verdict
 from ..sandbox.pool import TaskPool, generate_with_retry
 from ..scoring.grading import verify_in_tags, verify_texts

@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from ..errors import ConfigurationError
 from ..records import Score, Status
-from ..util.outages import Retry
+from ..util.retries import Retry, RetryPolicy
 from ..util.values import convert, replace_surrogates, shorten
 
 logger = logging.getLogger(__name__)

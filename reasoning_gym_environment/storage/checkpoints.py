@@ -14,7 +14,7 @@ from typing import Any
 from ..errors import FixableError
 from ..util.concurrency import DaemonWriter
 from ..util.files import LockFile, UnwritableError, read_regular, write_whole
-from ..util.outages import Retry
+from ..util.retries import Retry, RetryPolicy
 from ..util.values import convert
 
 logger = logging.getLogger(__name__)

@@ -21,7 +21,6 @@ from ..util.concurrency import DaemonWriter
 from ..util.files import read_regular, stays_below, write_whole
 from ..util.log_throttle import THROTTLE, throttled
 from ..util.logs import SecretRedactor
-from ..util.outages import LogThrottle
 from ..util.values import convert, escape_control_characters
 from .rows import utc_now
 
@@ -81,7 +80,7 @@ def is_record(name: str) -> bool:
 def read_record(path: Path) -> RunRecord | None:
     """Read a record; None if it can't be read, since its dumps need nothing of it."""
     try:
-        return convert(json.loads(read_regular(path, most=2**20)), RunRecord)
+        return convert(json.loads(read_regular(path, max_bytes=2**20)), RunRecord)
     except (OSError, ValueError, RecursionError):
         return None
 

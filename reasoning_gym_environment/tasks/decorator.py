@@ -165,7 +165,7 @@ def _dataset_class(generator: Generate, parts: _Parts) -> type[Any]:
                 raise TypeError(
                     f"it must return (question, answer, data), got {shorten(item)}"
                 )
-            question, answer, data = made
+            question, answer, data = item
             metadata = {
                 "source_dataset": generator.__name__,
                 "source_index": index,

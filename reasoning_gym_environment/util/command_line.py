@@ -164,11 +164,12 @@ class Parser(argparse.ArgumentParser):
             options, unparsed = self.parse_known_args(arguments)
         except argparse.ArgumentError as error:
             self.error(f"{error.argument_name or ''} {error.message}".lstrip())
-        if rest and re.match("--?[A-Za-z_]", rest[0]):
-            raise ConfigurationError(_unknown(rest[0], self._shown_options()))
-        if rest:
-            before = [
-                a for a in arguments[: arguments.index(rest[0])] if a.startswith("--")
+        if unparsed and re.match("--?[A-Za-z_]", unparsed[0]):
+            raise ConfigurationError(_unknown(unparsed[0], self._shown_options()))
+        if unparsed:
+            arguments_before = arguments[: arguments.index(unparsed[0])]
+            previous_options = [
+                option for option in arguments_before if option.startswith("--")
             ]
             previous = (
                 previous_options[-1].partition("=")[0] if previous_options else ""

@@ -102,7 +102,9 @@ def read_file(path: Path, sections: Sections) -> Given:
         )
     settings_by_section = {
         ENV: [_mapping(content.get(ENV) or {}, path, ENV)],
-        SERVER: [_mapping(one, path, f"a server below {SERVER}") for one in servers],
+        SERVER: [
+            _mapping(server, path, f"a server below {SERVER}") for server in servers
+        ],
     }
     for section, settings_list in settings_by_section.items():
         model = sections[section]

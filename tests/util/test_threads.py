@@ -13,13 +13,10 @@ from reasoning_gym_environment.util.concurrency import (
 )
 
 
-async def test_small_work_is_done_in_the_same_thread_and_large_jobs_in_another() -> (
-    None
-):
-    assert (
-        await run_in_thread_if_large(threading.get_ident, tokens=LARGE - 1)
-        == threading.get_ident()
-    )
+async def test_small_work_is_done_in_its_own_thread_and_large_in_another() -> None:
+    own_thread = threading.get_ident()
+    small = await run_in_thread_if_large(threading.get_ident, tokens=LARGE - 1)
+    assert small == own_thread
     thread = await run_in_thread_if_large(threading.get_ident, tokens=LARGE)
     assert await run_in_thread(threading.get_ident) == thread != threading.get_ident()
 
