@@ -160,15 +160,13 @@ def build(tokenizer: Path, inference: str, api: str, tokens: int) -> ReasoningGy
 
 
 async def drive(env: ReasoningGymEnv, groups: int, in_flight: int) -> None:
-    """Collect groups and send them, as the base class's workers do."""
+    """Collect groups and send them, as the run's workers do."""
     left = iter(range(groups))
 
     async def worker() -> None:
         for _ in left:
             item = await env.get_next_item()
-            group, _ = await env.collect_trajectories(item)
-            assert group is not None
-            await env.handle_send_to_api(group, item)
+            await env.run.groups.work_on(item)
 
     await asyncio.gather(*(worker() for _ in range(in_flight)))
 
@@ -180,8 +178,7 @@ async def measure(options: argparse.Namespace) -> None:
         env = build(tokenizer, inference, api.url, options.tokens)
         try:
             await env.setup()
-            await env.register_env()
-            await env.get_server_info()
+            await env.run.register()
             await drive(env, 4, 2)
             before, begin = memory_megabytes(), time.perf_counter()
             async with LoopMonitor() as monitor, ProcessorTime() as spent:

@@ -128,7 +128,7 @@ def load_class(spec: str | None) -> type[Any]:
 
 def build(cls: type[Any], tokenizer: Path, options: argparse.Namespace) -> Any:
     measured: Any = (
-        cls
+        InstantEnv
         if cls is ReasoningGymEnv
         else type("M", (cls,), {"server_cls": InstantServer})
     )
@@ -149,28 +149,30 @@ def build(cls: type[Any], tokenizer: Path, options: argparse.Namespace) -> Any:
         settings["complexity_mode"] = None
     config = measured.config_init()[0].model_copy(update=settings)
     server = APIServerConfig(model_name="instant", base_url=None, api_key="x")
-    env = measured(config, [server], slurm=False)
-    if cls is ReasoningGymEnv:
-        answer_at_once(env, options.delay)
-    return env
+    return measured(config, [server], slurm=False)
 
 
-def answer_at_once(env: ReasoningGymEnv, delay: float) -> None:
-    """Let the environment's inference clients answer as `InstantServer` does."""
-    rng = random.Random(0)
+class InstantEnv(ReasoningGymEnv):
+    """This environment, with inference clients that answer as `InstantServer` does."""
 
-    async def sample(request: GenerationRequest) -> list[TextSample]:
-        await asyncio.sleep(delay)
-        return [
-            TextSample(completion_text(rng), None, "stop") for _ in range(request.n)
-        ]
+    def _make_run(self) -> Any:
+        run = super()._make_run()
+        rng = random.Random(0)
 
-    async def require_servers(*_: Any, **__: Any) -> None:
-        """There is nothing to negotiate."""
+        async def sample(request: GenerationRequest) -> list[TextSample]:
+            await asyncio.sleep(InstantServer.delay)
+            return [
+                TextSample(completion_text(rng), None, "stop") for _ in range(request.n)
+            ]
 
-    for server in env.server.servers:
-        server.client.sample = sample
-    env.inference.require_servers = require_servers  # type: ignore[method-assign]  # no server is there
+        async def require_servers(*_: Any, **__: Any) -> None:
+            """There is nothing to negotiate."""
+
+        for server in self.server.servers:
+            server.client.sample = sample
+        inference: Any = run.parts.inference  # whose methods are replaced
+        inference.require_servers = require_servers
+        return run
 
 
 async def drive(env: Any, groups: int, *, keep_jobs: bool) -> Run:

@@ -28,9 +28,10 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 
 from .errors import ConfigurationError
+from .evaluation.options import EvaluationOptions
 from .inference.prompts import CHAT_TEMPLATES, SYSTEM_PROMPTS, resolve_system_prompt
 from .problems.levels import require_difficulty_where_fixed
-from .problems.options import Names, TaskOptions, option, split_names
+from .problems.options import Names, TaskOptions, option
 from .records import ATROPOS_SOLVED_SCORE
 from .scoring.channels import parse_markers
 from .scoring.grading import ScoreMode, ScoringSettings
@@ -132,25 +133,6 @@ RETIRED_OPTIONS: Mapping[str, Mapping[str, RetiredOption]] = {
 """By section: options that earlier versions or Atropos have, and that this one doesn't."""
 
 
-def parse_difficulties(value: Any) -> list[float]:
-    """Read difficulties from a number, a list or text, and sort them.
-
-    Example:
-        >>> parse_difficulties("0.75, 0.25")
-        [0.25, 0.75]
-    """
-    parts = split_names(value) if isinstance(value, str) else value
-    if not isinstance(parts, list):
-        parts = [parts]
-    try:
-        difficulties = sorted({float(part) for part in parts})
-    except (TypeError, ValueError):
-        difficulties = [-1.0]  # refused below, with what was given
-    if not all(0 <= difficulty <= 1 for difficulty in difficulties):
-        raise ValueError(f"must be numbers from 0 to 1, got {value!r}")
-    return difficulties
-
-
 def parse_name(value: Any) -> str:
     """Read a name that can be part of a file's name.
 
@@ -214,7 +196,6 @@ def require_markers(text: str) -> str:
 
 TemplateVariables = Annotated[dict[str, Any], BeforeValidator(parse_template_variables)]
 Url = Annotated[str, BeforeValidator(parse_url)]
-Difficulties = Annotated[list[float], BeforeValidator(parse_difficulties)]
 
 
 def _atropos_model(section: str) -> type[Section]:
@@ -246,7 +227,7 @@ else:
     AtroposEnvironment, AtroposServer = map(_atropos_model, (ENV, SERVER))
 
 
-class EnvironmentSettings(AtroposEnvironment, TaskOptions):
+class EnvironmentSettings(EvaluationOptions, AtroposEnvironment, TaskOptions):
     """All settings below `env`: Atropos's own and those of this environment.
 
     Raises:
@@ -333,25 +314,6 @@ class EnvironmentSettings(AtroposEnvironment, TaskOptions):
     verify_timeout: float = option(
         5.0, "Timeout for scoring one answer in seconds.", gt=0
     )
-    num_eval_samples_per_task: int = option(
-        5,
-        "Evaluation items of each task.",
-        ge=1,
-        heading="Evaluation",
-    )
-    eval_attempts: int = option(
-        1, "Completions of each evaluation item: the k of pass@k.", ge=1
-    )
-    eval_difficulties: Difficulties = option(
-        [],
-        "More difficulties to evaluate, from 0 to 1, separated by commas; each adds as many items "
-        "of every task with levels.",
-    )
-    eval_seed: int = option(123, "Seed of the evaluation set; no other affects it.")
-    eval_step: int | None = option(
-        None, "Trainer's step of the evaluated checkpoint, stored in its rows.", ge=0
-    )
-    eval_temperature: float = option(0.1, "Sampling temperature in evaluation.", ge=0)
     data_dumps_dir: str = option(
         "data_dumps",
         "Folder of dumps, and of evaluation results unless data_dir_to_save_evals is set.",
@@ -516,12 +478,22 @@ class RunFlags(Section):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settings:
-    """All settings of a command; `env` may be the configuration of another environment."""
+    """All settings of a command; `env` may be the configuration of another environment.
+
+    Attributes:
+        command: `serve`, `process` or `evaluate`; empty for an environment without one.
+    """
 
     env: Any
     servers: Sequence[ServerSettings]
     flags: RunFlags
     suite: Suite | None = None
+    command: str = ""
+
+    @property
+    def serves(self) -> bool:
+        """Whether this is `serve`, or an environment without a command."""
+        return self.command in ("", "serve")
 
 
 def default_settings(

@@ -135,8 +135,6 @@ def test_only_what_is_shown_or_stored_reads_the_clock_that_people_set() -> None:
         return re.findall(r"\btime\.time(?:_ns)?\(\)", source)
 
     assert violations(PACKAGE_FILES, reads) == {
-        # Atropos's clock of `worker_timeout`.
-        "reasoning_gym_environment/atropos/group_loop.py": ["time.time()"] * 2,
         # A key of its replies.
         "reasoning_gym_environment/demo/server.py": ["time.time()"],
         # Shown: a pause's end.

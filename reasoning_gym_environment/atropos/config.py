@@ -1,7 +1,6 @@
-"""What Atropos reads, and what its constructor makes of it, as the environment needs both.
+"""The settings as Atropos's flat configurations, and the tokenizer with its chat template.
 
-The settings are flat configurations, and the servers clients of this package. There is no tokenizer
-at a chat endpoint; a base model's gets a chat template.
+There is no tokenizer at a chat endpoint; a base model's gets a chat template.
 """
 
 from __future__ import annotations
@@ -9,37 +8,25 @@ from __future__ import annotations
 import logging
 import os
 import re
-import time
-from collections import deque
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from atroposlib.envs.base import APIServerConfig, BaseEnvConfig, EvalHandlingEnum
-from atroposlib.envs.server_handling.server_baseline import APIServer, ChatCompletion
-from atroposlib.envs.server_handling.server_baseline import (
-    Completion as CompletionReply,
-)
 from jinja2 import TemplateError
-from pydantic import Field
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
-from transformers import PreTrainedTokenizerFast
+from pydantic import Field, PrivateAttr
+from transformers import AutoTokenizer
 
 from ..errors import ConfigurationError, did_you_mean
-from ..inference.client import InferenceClient
-from ..inference.dialects import GenerationRequest
-from ..inference.errors import InferenceError
 from ..inference.prompts import (
     CHAT_TEMPLATES,
     build_messages,
     end_of_turn,
     render_prompt,
+    resolve_system_prompt,
     with_variables,
 )
-from ..inference.servers import ServerClient
 from ..inference.thoughts import (
     require_known_markers,
     special_tokens,
@@ -47,21 +34,59 @@ from ..inference.thoughts import (
 from ..scoring.channels import parse_markers
 from ..settings import EnvironmentSettings, ServerSettings
 from ..util.command_line import SERVER, build
-from ..util.files import UnwritableError
 from ..util.outages import Outage, logging_wait
 from ..util.values import shorten
 
 _EVAL_HANDLING = EnvironmentSettings.model_fields["eval_handling"]
 
+LIVE_OPTIONS = frozenset(("debug_logging", "suppress_base_env_logs"))
+"""Options that take effect at any time."""
+
 
 class ReasoningGymEnvConfig(EnvironmentSettings, BaseEnvConfig):
     """Atropos's own settings and those of this environment; raises as `EnvironmentSettings`."""
+
+    _is_frozen: bool = PrivateAttr(default=False)
 
     eval_handling: EvalHandlingEnum = Field(
         default=EvalHandlingEnum(_EVAL_HANDLING.default),
         description=_EVAL_HANDLING.description,
         json_schema_extra=_EVAL_HANDLING.json_schema_extra,
     )
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an option; raise ConfigurationError if it is invalid, or comes after `setup`."""
+        is_option = name in type(self).model_fields
+        if self._is_frozen and is_option and name not in LIVE_OPTIONS:
+            raise ConfigurationError(
+                f"{name} can't become {value!r:.80}, since the environment is set up: give it to "
+                f"the constructor, {type(self).__name__}({name}=…), or set it before `setup`"
+            )
+        super().__setattr__(name, value)
+        if name in LIVE_OPTIONS:
+            set_log_level(name, is_on=getattr(self, name))
+
+    def freeze(self) -> None:
+        """Refuse changes from now on, but for LIVE_OPTIONS."""
+        self._is_frozen = True
+
+    def changeable(self) -> ReasoningGymEnvConfig:
+        """Return these settings, or a copy of them if they are frozen."""
+        if not self._is_frozen:
+            return self
+        settings = self.model_copy(deep=True)
+        settings._is_frozen = False
+        return settings
+
+
+def set_log_level(option: str, *, is_on: bool) -> None:
+    """Let `debug_logging` or `suppress_base_env_logs` take effect."""
+    if option == "debug_logging":
+        package = logging.getLogger(__package__.partition(".")[0])
+        package.setLevel(logging.DEBUG if is_on else logging.NOTSET)
+    else:
+        base_class = logging.getLogger("atroposlib.envs.base")
+        base_class.setLevel(logging.WARNING if is_on else logging.INFO)
 
 
 class ServerConfig(ServerSettings, APIServerConfig):
@@ -74,127 +99,6 @@ def as_config(env: Any, config_class: Any) -> Any:
         return env
     values = {**dict(env), "eval_handling": EvalHandlingEnum(env.eval_handling)}
     return config_class.model_construct(**values)
-
-
-class AtroposServer(APIServer):
-    """Atropos's view of an inference client: weighted semaphores, timings, reasoning settings.
-
-    A subclass of the environment gets completions as from Atropos's own servers, through the
-    environment's client: with its retries, failover and limits. They raise InferenceError.
-
-    Attributes:
-        inference, tokenizer: the environment's, which sets them.
-    """
-
-    inference: InferenceClient
-    tokenizer: Any
-
-    def __init__(
-        self, config: Any, reasoning_config: Any = None, *, server_type: str = ""
-    ) -> None:
-        config.server_type = server_type or config.server_type
-        settings = {
-            name: value for name, value in config if name in ServerSettings.model_fields
-        }
-        build(ServerSettings, settings, prefix=f"{SERVER}.")
-        super().__init__(config, reasoning_config=reasoning_config)
-        timings = (
-            "request_timings",
-            "attempts_list",
-            "eval_request_timings",
-            "eval_attempts_list",
-        )
-        for name in timings:  # Atropos's own lists grow without end
-            setattr(self, name, deque(maxlen=max(1, config.rolling_buffer_length)))
-        self.client = ServerClient(
-            config,
-            admit=self._admit,
-            adjust=self._add_reasoning if config.server_type == "openai" else dict,
-        )
-
-    @asynccontextmanager
-    async def _admit(self, split: str) -> AsyncIterator[None]:
-        """Hold one of the split's places, and record how long a request that succeeds takes."""
-        trains = split == "train"
-        async with self.sem if trains else self.eval_sem:
-            begin = time.monotonic()
-            yield
-            seconds = time.monotonic() - begin
-        (self.request_timings if trains else self.eval_request_timings).append(seconds)
-        (self.attempts_list if trains else self.eval_attempts_list).append(1)
-
-    def _add_reasoning(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Return a request with Atropos's settings of reasoning."""
-        changed = self._inject_reasoning_kwargs(dict(body))
-        added = changed.pop("extra_body", {})
-        return {**changed, **added}
-
-    async def chat_completion(self, **kwargs: Any) -> ChatCompletion:
-        """Return chat completions with the settings of reasoning, or `skip_reasoning`."""
-        with_reasoning = self._inject_reasoning_kwargs(kwargs)
-        reply = await self._reply("/v1/chat/completions", with_reasoning)
-        return ChatCompletion.construct(**reply)
-
-    async def completion(self, **kwargs: Any) -> CompletionReply:
-        """Return completions of a prompt."""
-        reply = await self._reply("/v1/completions", kwargs)
-        return CompletionReply.construct(**reply)
-
-    async def _reply(self, path: str, kwargs: dict[str, Any]) -> dict[str, Any]:
-        split = kwargs.pop("split", "train")
-        body = dict(kwargs)
-        # The openai package's client reads these; no server does.
-        for name in ("timeout", "extra_headers", "extra_query"):
-            body.pop(name, None)
-        body |= body.pop("extra_body", None) or {}
-        return await self.inference.reply(path, body, split)
-
-    async def tokens_and_logprobs_completion(
-        self, **kwargs: Any
-    ) -> tuple[list[int], list[list[int]], list[list[float]], list[str]]:
-        """Return a prompt's tokens, and of each completion tokens, logprobs and finish reason.
-
-        A managed server calls this. Without a limit a completion has 16 tokens, as in vLLM.
-        """
-        if self.tokenizer is None:
-            raise InferenceError(
-                "token ids need the model's tokenizer: set --env.tokenizer_name",
-                is_transient=False,
-            )
-        prompt = kwargs.pop("prompt", "")
-        ids = kwargs.pop("input_ids", None)
-        ids = self.tokenizer.encode(prompt) if ids is None else list(ids)
-        if ids[:2] == [self.tokenizer.bos_token_id] * 2:  # the template has one already
-            del ids[0]
-        names = ("max_tokens", "max_completion_tokens", "max_new_tokens")
-        limits = [kwargs.pop(name, None) for name in names]
-        split = kwargs.pop("split", "train")
-        request = GenerationRequest(
-            model=kwargs.pop("model", self.config.model_name),
-            prompt=tuple(ids),
-            messages=(),
-            n=kwargs.pop("n", None) or 1,
-            max_tokens=next(filter(None, limits), 16),
-            temperature=kwargs.pop("temperature", 1.0),
-            top_p=kwargs.pop("top_p", 1.0),
-            vocabulary=len(self.tokenizer),
-            more=kwargs,
-        )
-        samples = await self.inference.sample_tokens(request, split)
-        return (
-            ids,
-            [sample.tokens.tolist() for sample in samples],
-            [sample.logprobs.tolist() for sample in samples],
-            [sample.finish_reason for sample in samples],
-        )
-
-    async def check_server_status_task(self, chat_completion: bool = True) -> None:
-        """Check once whether the server answers."""
-        self.server_healthy = await self.client.is_alive()
-
-    _chat_completion_wrapper = chat_completion
-    _completion_wrapper = completion
-    _tokens_and_logprobs_completion_wrapper = tokens_and_logprobs_completion
 
 
 def server_list(given: Any) -> list[ServerConfig]:
@@ -241,41 +145,30 @@ def require_usable(
     return servers
 
 
-@contextmanager
-def loading_tokenizer(config: Any, servers: Sequence[Any]) -> Iterator[None]:
-    """Let Atropos's constructor load the tokenizer, or a stand-in; raises ConfigurationError."""
+def tokenizer_of(config: ReasoningGymEnvConfig, servers: Sequence[Any]) -> str:
+    """Return the configured tokenizer, or a server's; empty if all are chat endpoints."""
+    if config.tokenizer_name:
+        return str(config.tokenizer_name)
+    for server in servers:
+        if server.server_type != "openai":
+            has_own = server.tokenizer_name != "none"
+            return str(server.tokenizer_name if has_own else server.model_name)
+    return ""
 
-    def log_once_a_minute(record: logging.LogRecord) -> bool:
-        outage.record_failure(record.getMessage())
-        return False
 
-    outage = Outage(server="The Hugging Face hub")
-    # It logs two lines for each retry.
-    hub = logging.getLogger("huggingface_hub.utils._http")
-    hub.addFilter(log_once_a_minute)
-    models = [
-        server.model_name if server.tokenizer_name == "none" else server.tokenizer_name
-        for server in servers
-        if server.server_type != "openai"
-    ]
-    name = str(config.tokenizer_name or next(iter(models), ""))
+def load_tokenizer(name: str) -> Any:
+    """Return the tokenizer of a name or folder; None for an empty name.
+
+    Raises:
+        ConfigurationError: it can't be loaded.
+    """
+    if not name:
+        return None
+    waiting = logging_wait(f"the tokenizer {name} and the Hugging Face hub")
     try:
-        waiting = logging_wait(f"the tokenizer {name} and the Hugging Face hub")
-        with TemporaryDirectory() as folder, waiting:
-            if not name:
-                empty = Tokenizer(WordLevel({"": 0}, unk_token=""))
-                fast = PreTrainedTokenizerFast(tokenizer_object=empty)
-                fast.save_pretrained(folder)
-            config.tokenizer_name = name or folder
-            yield
-    except ConfigurationError:
-        raise
+        with quiet_hub(), waiting:
+            return AutoTokenizer.from_pretrained(name)
     except (OSError, ValueError) as error:
-        path = config.data_path_to_save_groups
-        if path is not None and getattr(error, "filename", None) == path:
-            raise UnwritableError(
-                f"data_path_to_save_groups: {error}; choose another"
-            ) from error
         reason = " ".join(str(error).split())
         whole = re.match(r".{0,500}(?=[.!]( |$))", reason)  # some list all models
         raise ConfigurationError(
@@ -283,8 +176,22 @@ def loading_tokenizer(config: Any, servers: Sequence[Any]) -> Iterator[None]:
             f"{whole[0] if whole else shorten(reason)}. Give a name on the Hugging Face hub, "
             "or, without the hub, a folder with the tokenizer's files."
         ) from error
+
+
+@contextmanager
+def quiet_hub() -> Iterator[None]:
+    """Log the hub's failures once a minute: its client logs two lines for each retry."""
+
+    def log_once_a_minute(record: logging.LogRecord) -> bool:
+        outage.record_failure(record.getMessage())
+        return False
+
+    outage = Outage(server="The Hugging Face hub")
+    hub = logging.getLogger("huggingface_hub.utils._http")
+    hub.addFilter(log_once_a_minute)
+    try:
+        yield
     finally:
-        config.tokenizer_name = name
         hub.removeFilter(log_once_a_minute)
 
 
@@ -304,20 +211,20 @@ def chat_template_text(name_or_file: str) -> str:
         ) from error
 
 
-def with_template(
-    tokenizer: Any,
-    config: Any,
-    template: str,
-    system_prompt: str,
-) -> Any:
-    """Return the tokenizer with its chat template, or another one; None for a stand-in.
+def apply_template(
+    tokenizer: Any, config: ReasoningGymEnvConfig, own_template: str | None
+) -> None:
+    """Give a tokenizer the configured chat template, or its own with the configured variables.
+
+    It holds for all who render it, a subclass's own requests included.
+
+    Args:
+        own_template: the template that came with the tokenizer.
 
     Raises:
         ConfigurationError: there is no template, it can't render a conversation, the tokenizer
             leaves answer tags out of texts, or it may mark thoughts in an unknown way.
     """
-    if not config.tokenizer_name:
-        return None
     lost = {"<answer>", "</answer>"} & {*special_tokens(tokenizer).values()}
     if lost:
         raise ConfigurationError(
@@ -326,18 +233,16 @@ def with_template(
             'are not special ("special": false in tokenizer.json and tokenizer_config.json), and '
             "set --env.tokenizer_name to it"
         )
-    tokenizer.chat_template = template or tokenizer.chat_template
-    if not tokenizer.chat_template:
+    template = chat_template_text(config.chat_template) or own_template
+    if not template:
         raise ConfigurationError(
             f"the tokenizer {config.tokenizer_name} has no chat template (base models have none): "
             "set --env.chat_template to plain for the built-in one, or to a file with another"
         )
     own_markers = parse_markers(config.thought_markers)
     require_known_markers(tokenizer, own_markers, config.tokenizer_name)
-    # It holds for all who render it, a subclass's own requests included.
-    tokenizer.chat_template = with_variables(
-        tokenizer.chat_template, config.chat_template_kwargs
-    )
+    tokenizer.chat_template = with_variables(template, config.chat_template_kwargs)
+    system_prompt = resolve_system_prompt(config.system_prompt)
     try:
         end_of_turn(tokenizer)
         render_prompt(tokenizer, build_messages(system_prompt, "1 + 1?"))
@@ -346,4 +251,3 @@ def with_template(
             f"the chat template can't render a question with its system prompt ({error}): set "
             "--env.chat_template to another one, or --env.system_prompt '' where it takes none"
         ) from error
-    return tokenizer

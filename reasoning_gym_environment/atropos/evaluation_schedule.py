@@ -15,13 +15,11 @@ class EvaluationSchedule:
 
     Args:
         every: the trainer's steps between evaluations; none at 0 or less.
-        lock: returns the path that replicas with equal evaluations share; called once.
+        lock: the path that replicas with equal evaluations share.
     """
 
-    def __init__(self, every: int, lock: Callable[[], Path]) -> None:
-        self._every = every
-        self._lock = lock
-        self._election: LeaderElection | None = None
+    def __init__(self, every: int, lock: Path) -> None:
+        self._election = LeaderElection(lock, every=every) if every > 0 else None
 
     def start_if_due(
         self,
@@ -30,11 +28,9 @@ class EvaluationSchedule:
         evaluate: Callable[[], Coroutine[Any, Any, None]],
     ) -> asyncio.Task[None] | None:
         """Return the task of an evaluation that is due at a step and begins; None for none."""
-        if self._every <= 0 or (running is not None and not running.done()):
-            return None
-        if self._election is None:
-            self._election = LeaderElection(self._lock(), every=self._every)
         election = self._election
+        if election is None or (running is not None and not running.done()):
+            return None
         if not election.is_due(step):
             return None
 

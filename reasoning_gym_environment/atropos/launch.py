@@ -11,7 +11,6 @@ import traceback
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import replace
 from http.client import HTTPException
 from itertools import groupby
 from pathlib import Path
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class Run(NamedTuple):
+class Command(NamedTuple):
     """A command that uses an inference server; a method of the environment runs it."""
 
     method: str
@@ -60,19 +59,19 @@ class Run(NamedTuple):
 _ONE_SERVER = (
     "reasoning-gym-environment {} \\\n    --model MODEL --url http://localhost:9004/v1"
 )
-RUNS = {
-    "serve": Run(
+COMMANDS = {
+    "serve": Command(
         "env_manager",
         "Feed a trainer through the Atropos API, until training ends.",
         "run-api &\nreasoning-gym-environment init vllm > vllm.yaml\n"
         "reasoning-gym-environment serve --config vllm.yaml",
     ),
-    "process": Run(
+    "process": Command(
         "process_manager",
         "Collect env.total_steps groups into files, without a trainer.",
         _ONE_SERVER.format("process") + " --env.use_wandb false",
     ),
-    "evaluate": Run(
+    "evaluate": Command(
         "_run_evaluate",
         "Run the fixed evaluation set and write its samples and metrics.",
         _ONE_SERVER.format("evaluate") + " --limit 20",
@@ -96,11 +95,11 @@ def run(
         FixableError: without API keys.
     """
     command, *rest = arguments or [""]
-    if command not in RUNS:
+    if command not in COMMANDS:
         hint = did_you_mean(
             command,
-            RUNS,
-            otherwise=f"the commands are {', '.join(RUNS)}",
+            COMMANDS,
+            otherwise=f"the commands are {', '.join(COMMANDS)}",
             most=1,
         )
         raise ConfigurationError(f"unknown command {command!r}; {hint}")
@@ -167,10 +166,8 @@ def require_keys(servers: Sequence[Any]) -> None:
             request = Request(url, b"{}", {"Content-Type": "application/json"})
             try:
                 urlopen(request, timeout=3.0).close()
-            except (
-                OSError,
-                HTTPException,
-            ) as error:  # the negotiation waits for a server
+            except (OSError, HTTPException) as error:
+                # The negotiation waits for a server that does not answer.
                 if getattr(error, "code", 0) == 401:
                     of_openai = server.server_type == "openai"  # else it isn't read
                     name = KEY_VARIABLE if of_openai else "--openai.api_key_var"
@@ -184,10 +181,10 @@ def build_parser(
     command: str, options: Sequence[Option], *, brief: bool = False
 ) -> Parser:
     """Return the parser of a command; `brief` shortens the help of its options."""
-    run = RUNS[command]
+    about = COMMANDS[command]
     parser = Parser(
         prog=f"reasoning-gym-environment {command}",
-        description=f"{run.about}\n\nFor example:\n{textwrap.indent(run.example, '    ')}",
+        description=f"{about.about}\n\nFor example:\n{textwrap.indent(about.example, '    ')}",
         add_help=False,
     )
     heading = ""
@@ -298,12 +295,7 @@ def launch(
     )
     flags = settings.flags
     env = env_class(config, servers, slurm=flags.slurm, testing=flags.testing)
-    env.progress_interval = progress_interval
-    only = {"suite": settings.suite, "limit": flags.limit}
-    env.evaluation.settings = replace(env.evaluation.settings, **only)
-    if command == "process":
-        env.process_mode = True
-        env.n_groups_to_process = config.total_steps
-        env.group_size_to_process = config.group_size
+    env.log_progress_every(progress_interval)
+    env.choose_evaluation(suite=settings.suite, limit=flags.limit)
     sys.setswitchinterval(SWITCH_SECONDS)
-    asyncio.run(getattr(env, RUNS[command].method)())
+    asyncio.run(getattr(env, COMMANDS[command].method)())

@@ -29,12 +29,13 @@ from ..records import Problem
 from ..rollouts.accounting import Statistics
 from ..rollouts.progress import signal_line
 from ..util.files import replacing
-from ..util.outages import LogThrottle
+from ..util.log_throttle import THROTTLE, throttled
 from .rows import trained_tokens
 
 _WANDB_ERRORS = (OSError, MailboxClosedError, wandb.errors.Error)
 
 logger = logging.getLogger(__name__)
+logger.addFilter(THROTTLE)
 
 VERSIONS = {
     name: version(name)
@@ -100,18 +101,25 @@ def _finish_wandb() -> None:
             wandb.teardown()  # its own attempt at the exit would print a traceback
 
 
-@contextmanager
-def surviving_wandb(throttle: LogThrottle) -> Iterator[None]:
-    """Log what fails in wandb, whose process may be killed and whose disk may be full."""
-    try:
-        yield
-    except _WANDB_ERRORS as error:
-        throttle.record_failure()
-        if throttle.should_log:
-            message = "wandb fails, %d reports lost so far, training continues: %s"
-            logger.error(message, throttle.failures, error)
-    else:
-        throttle.record_success()
+class WandbFailures:
+    """Logs what fails in wandb, whose process may be killed and whose disk may be full."""
+
+    def __init__(self) -> None:
+        self._lost_reports = 0
+
+    @contextmanager
+    def logged(self) -> Iterator[None]:
+        """Let the block fail in wandb without an end of the run."""
+        try:
+            yield
+        except _WANDB_ERRORS as error:
+            self._lost_reports += 1
+            logger.error(
+                "wandb fails, %d reports lost so far, training continues: %s",
+                self._lost_reports,
+                error,
+                extra=throttled(),
+            )
 
 
 CURVES = [
@@ -265,25 +273,22 @@ def report_run(statistics: Statistics, *, serving: bool, has_all_groups: bool) -
         logger.error("Group accounting mismatch: %s", unaccounted)
 
 
-def delete_empty_groups_file(config: Any) -> None:
-    """Delete Atropos's own file of groups, if any, that got none."""
-    path = Path(config.data_path_to_save_groups or "")
-    if path.is_file() and not path.stat().st_size:  # never a device
-        path.unlink()
+def describe_output(
+    config: Any, run_id: str, *, groups_path: Path | None, collected: int
+) -> None:
+    """Render the messages of Atropos's own file as HTML; print which files hold the groups.
 
-
-def describe_output(config: Any, run_id: str, *, collected: int) -> None:
-    """Render the messages of Atropos's own file as HTML; print which files hold the groups."""
-    atropos = config.data_path_to_save_groups
+    Args:
+        groups_path: of Atropos's own file; None unless it is configured.
+    """
+    atropos = str(groups_path) if groups_path else None
     others = []
     if atropos and Path(atropos).exists():
         if config.include_messages:
             try:
                 generate_html(atropos)
-            except (
-                OSError,
-                SystemExit,
-            ):  # it prints why, and would end the program with status 1
+            except (OSError, SystemExit):
+                # It prints why, and would end the program with status 1.
                 logger.warning("The page of %s can't be written", atropos)
         others = [f"{atropos} (Atropos's own format)"]
     folder = Path(config.data_dumps_dir)

@@ -1,9 +1,8 @@
-"""Parts of the environment, each made from the options that it depends on."""
+"""The parts of a run, each made from the options that it depends on."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,88 +19,149 @@ from ..sandbox.pool import TaskPool
 from ..sandbox.worker_groups import StartWorker
 from ..scoring.channels import parse_markers
 from ..scoring.grading import ScoringSettings
-from ..settings import pool_settings, scoring_settings
+from ..settings import Settings, pool_settings, scoring_settings
 from ..storage.dumps import DumpWriter
 from ..storage.run_record import RunRecorder
 from ..util.logs import SecretRedactor
+from . import output
+from .api_client import ApiClient
 from .config import ReasoningGymEnvConfig, chat_template_text
-from .delivery import Delivery
-from .evaluation_schedule import EvaluationSchedule
+from .groups_file import GroupsFile
 from .metrics_log import MetricsLog
-from .trainer_api import TrainerApi
+from .trainer_api import BatchShare, TrainerApi
+
+LEAST_PREFETCH = 64
+"""Problems made ahead of demand; twice as many as workers, if that is more, so that none waits."""
+
+RESULT_OPTIONS = frozenset(
+    (
+        "chat_template_kwargs",
+        "generation_timeout",
+        "max_reasoning_tokens",
+        "reasoning_effort",
+        "thinking_mode",
+        "thought_markers",
+        "tokenizer_name",
+    )
+)
+"""Options beside those of evaluations that determine an evaluation's results."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """What the environment holds: one object for each subject."""
+    """What a run holds: one object for each subject.
 
-    api: TrainerApi
-    delivery: Delivery
+    Attributes:
+        servers: Atropos's server manager, which shares its places among environments by weight.
+        groups_file: Atropos's own file of groups; None unless it is configured.
+        progress_interval: seconds between progress lines.
+    """
+
     dumps: DumpWriter
     evaluation: Evaluation
+    groups_file: GroupsFile | None
     inference: InferenceClient
     metrics: MetricsLog
     pool: TaskPool
     problems: TrainingProblems
     progress: ProgressReporter
+    progress_interval: float
     record: RunRecorder
     sampling: SamplingParams
-    schedule: EvaluationSchedule
     scoring: ScoringSettings
+    servers: Any
+    settings: Settings
     statistics: Statistics
+    tokenizer: Any
+    trainer: TrainerApi
+
+    @property
+    def versions(self) -> dict[str, Any]:
+        """The versions of libraries that stored rows name."""
+        return {**self.pool.versions, **output.VERSIONS}
+
+    @property
+    def max_workers(self) -> int:
+        """Items at work at once, as the settings allow."""
+        config = self.settings.env
+        workers: int = config.max_num_workers
+        if workers == -1:
+            workers = config.max_num_workers_per_node * len(self.servers.servers)
+        return workers
+
+    def start_stream(self, replica: str) -> None:
+        """Start the training stream, unless it has started.
+
+        Args:
+            replica: by whose name its problems differ from those of others.
+        """
+        if not self.problems.started:
+            self.problems.start_stream(
+                replica,
+                prefetch=max(LEAST_PREFETCH, 2 * self.max_workers),
+                held_out=self.evaluation.set.questions,
+            )
 
 
 def make_parts(
-    config: ReasoningGymEnvConfig,
+    settings: Settings,
     servers: Any,
     tokenizer: Any,
-    system_prompt: str,
     *,
     run_id: str,
-    recorded_state: Callable[[], dict[str, Any]],
-    evaluation_lock: Callable[[], Path],
+    progress_interval: float,
     start_worker: StartWorker | None,
 ) -> Parts:
-    """Return the parts of an environment, of which none has started.
+    """Return the parts of a run, of which none has started, and create `data_path_to_save_groups`.
 
     Args:
+        settings: all of them, complete.
         servers: Atropos's server manager.
-        recorded_state: returns the changing fields of the run's record.
-        evaluation_lock: returns the file that elects the replica which evaluates.
+        tokenizer: with its chat template; None at chat endpoints.
+        progress_interval: seconds between progress lines.
         start_worker: starts a worker process; None for the pool's own way.
+
+    Raises:
+        UnwritableError: `data_path_to_save_groups` can't be created.
     """
+    config: ReasoningGymEnvConfig = settings.env
     statistics = Statistics()
     counts = statistics.counts
     pool = TaskPool(pool_settings(config), counts, start_worker=start_worker)
     problems = training_problems(config, pool, counts)
-    inference = inference_client(config, servers, tokenizer, system_prompt)
+    inference = inference_client(config, servers, tokenizer)
+    evaluated = evaluation_settings(settings, model=inference.model, run_id=run_id)
+    trainer = trainer_api(config, progress_interval)
     dumps = dump_writer(config, run_id, counts)
-    evaluation = Evaluation(
-        evaluation_settings(config, model=inference.model, run_id=run_id),
-        inference,
-        pool,
-        counts,
-    )
-    api = TrainerApi(config.rollout_server_url)
-    vocabulary = len(tokenizer) if tokenizer else 0
+
+    def reasons_to_wait() -> list[str]:
+        return [inference.failover.waiting, trainer.waiting]
+
     return Parts(
-        api=api,
-        delivery=Delivery(api, statistics, vocabulary, config.data_path_to_save_groups),
         dumps=dumps,
-        evaluation=evaluation,
+        evaluation=Evaluation(evaluated, inference, pool, counts),
+        groups_file=groups_file(settings, counts),
         inference=inference,
         metrics=MetricsLog(config, statistics, problems),
         pool=pool,
         problems=problems,
-        progress=ProgressReporter(
-            statistics,
-            waiting=lambda: [inference.failover.waiting, api.waiting],
+        progress=ProgressReporter(statistics, waiting=reasons_to_wait),
+        progress_interval=progress_interval,
+        record=RunRecorder(
+            Path(config.data_dumps_dir),
+            run_id,
+            disk=dumps.disk,
+            redactor=SecretRedactor(inference.keys),
         ),
-        record=run_recorder(config, run_id, dumps, inference, recorded_state),
-        sampling=training_sampling(config),
-        schedule=EvaluationSchedule(config.steps_per_eval, evaluation_lock),
+        sampling=SamplingParams(
+            temperature=config.temperature, top_p=config.top_p, split="train"
+        ),
         scoring=scoring_settings(config),
+        servers=servers,
+        settings=settings,
         statistics=statistics,
+        tokenizer=tokenizer,
+        trainer=trainer,
     )
 
 
@@ -121,66 +181,29 @@ def training_problems(
     )
 
 
-def training_sampling(config: ReasoningGymEnvConfig) -> SamplingParams:
-    """Return how completions are sampled in training."""
-    return SamplingParams(
-        temperature=config.temperature,
-        top_p=config.top_p,
-        split="train",
-    )
-
-
 def inference_client(
-    config: ReasoningGymEnvConfig, servers: Any, tokenizer: Any, system_prompt: str
+    config: ReasoningGymEnvConfig, servers: Any, tokenizer: Any
 ) -> InferenceClient:
-    """Return the client of Atropos's servers, which request through it from now on.
-
-    Args:
-        servers: Atropos's server manager.
-    """
-    client = InferenceClient(
+    """Return the client of Atropos's servers."""
+    return InferenceClient(
         [server.client for server in servers.servers],
         tokenizer,
-        system_prompt=system_prompt,
+        system_prompt=resolve_system_prompt(config.system_prompt),
         own_markers=parse_markers(config.thought_markers),
         template_kwargs=config.chat_template_kwargs,
         max_n=servers.max_n_completions,
     )
-    for server in servers.servers:
-        server.inference = client
-        server.tokenizer = tokenizer
-    return client
 
 
-def evaluation_settings(
-    config: ReasoningGymEnvConfig, *, model: str, run_id: str
-) -> EvaluationSettings:
-    """Return the settings of evaluations; `run_id` names the results' folder if none is set."""
-    folder = (
-        config.data_dir_to_save_evals or f"{config.data_dumps_dir}/evaluation_{run_id}"
+def trainer_api(config: ReasoningGymEnvConfig, progress_interval: float) -> TrainerApi:
+    """Return the client of the trainer's API, which has not registered yet."""
+    share = BatchShare(
+        group_size=config.group_size,
+        inference_weight=config.inference_weight,
+        min_batch_allocation=config.min_batch_allocation,
     )
-    return EvaluationSettings(
-        eval_attempts=config.eval_attempts,
-        eval_difficulties=config.eval_difficulties,
-        eval_seed=config.eval_seed,
-        eval_step=config.eval_step,
-        eval_temperature=config.eval_temperature,
-        generation_timeout=config.generation_timeout,
-        max_reasoning_tokens=config.max_reasoning_tokens,
-        num_eval_samples_per_task=config.num_eval_samples_per_task,
-        reasoning_effort=config.reasoning_effort,
-        skip_faulty_items=config.skip_faulty_items,
-        thinking_mode=config.thinking_mode,
-        tokenizer_name=config.tokenizer_name,
-        system_prompt=resolve_system_prompt(config.system_prompt),
-        chat_template=chat_template_text(config.chat_template),
-        chat_template_kwargs=config.chat_template_kwargs,
-        thought_markers=config.thought_markers,
-        scoring=scoring_settings(config),
-        max_eval_workers=config.max_eval_workers,
-        folder=Path(folder),
-        model=model,
-    )
+    client = ApiClient(config.rollout_server_url)
+    return TrainerApi(client, share, wait_log_interval=progress_interval)
 
 
 def dump_writer(
@@ -196,18 +219,34 @@ def dump_writer(
     )
 
 
-def run_recorder(
-    config: ReasoningGymEnvConfig,
-    run_id: str,
-    dumps: DumpWriter,
-    inference: InferenceClient,
-    state: Callable[[], dict[str, Any]],
-) -> RunRecorder:
-    """Return the writer of the run's record, which redacts the API keys."""
-    return RunRecorder(
-        Path(config.data_dumps_dir),
-        run_id,
-        disk=dumps.disk,
-        redactor=SecretRedactor(inference.keys),
-        state=state,
+def groups_file(settings: Settings, counts: Counter[str]) -> GroupsFile | None:
+    """Return Atropos's own file of groups, created; None unless it is configured."""
+    path = settings.env.data_path_to_save_groups
+    if not path:
+        return None
+    # `process` may have no other output.
+    return GroupsFile(Path(path), counts, waits=settings.command == "process")
+
+
+def evaluation_settings(
+    settings: Settings, *, model: str, run_id: str
+) -> EvaluationSettings:
+    """Return the settings of evaluations; `run_id` names the results' folder if none is set."""
+    config: ReasoningGymEnvConfig = settings.env
+    folder = (
+        config.data_dir_to_save_evals or f"{config.data_dumps_dir}/evaluation_{run_id}"
+    )
+    conditions = {name: getattr(config, name) for name in sorted(RESULT_OPTIONS)}
+    conditions["system_prompt"] = resolve_system_prompt(config.system_prompt)
+    conditions["chat_template"] = chat_template_text(config.chat_template)
+    return EvaluationSettings(
+        options=config,
+        conditions=conditions,
+        skip_faulty_items=config.skip_faulty_items,
+        scoring=scoring_settings(config),
+        max_eval_workers=config.max_eval_workers,
+        folder=Path(folder),
+        model=model,
+        suite=settings.suite,
+        limit=settings.flags.limit,
     )

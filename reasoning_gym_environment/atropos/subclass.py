@@ -1,27 +1,44 @@
 """What a subclass of the environment overrides and returns: what can't work is refused.
 
-Atropos's loop logs what a worker raises and takes the next item, so a bug in a subclass would cost
-inference for as long as the run lasts.
+A method that is never called, or a return value that nobody can use, would cost inference for as
+long as the run lasts.
 """
 
 from __future__ import annotations
 
 import inspect
-import logging
 import math
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Sequence
 from typing import Any
+
+from atroposlib.envs.base import BaseEnv
 
 from ..errors import ConfigurationError
 from ..records import Completion, GroupResult, Problem
-from ..util.outages import LogThrottle
-
-logger = logging.getLogger(__name__)
 
 _PAGE = "see docs/subclass.md"
 
-PATIENCE_WITH_FILTERS = 10
-"""An item that gives nothing may have been filtered out, so that more of them are allowed."""
+
+NOT_CALLED = {
+    "handle_send_to_api": "postprocess_histories",
+    "_send_scored_data_to_api": "postprocess_histories",
+    "handle_env": "collect_trajectories",
+    "add_train_workers": "get_next_item",
+    "env_step_checks": "evaluate, save_checkpoint or wandb_log",
+    "get_status": "wandb_log",
+    "setup_wandb": "setup",
+    "register_env": "setup",
+    "_register_env": "setup",
+    "get_server_info": "setup",
+    "perf_stats": "wandb_log",
+    "_extract_final_answer": "score",
+    "_score_answer_with_both_formats": "score",
+    "rollout_and_score_eval": "evaluate",
+    "_get_task_names": "get_next_item",
+    "_get_complexity_params_for_task": "get_next_item",
+}
+"""Methods of Atropos's base class and of the upstream environment that the run does not call, and
+what to override instead."""
 
 
 def require_used(subclass: type[Any], base: type[Any]) -> None:
@@ -40,18 +57,26 @@ def require_used(subclass: type[Any], base: type[Any]) -> None:
                 f"{subclass.__name__}.score must take (self, problem, completions) and return a "
                 f"GroupResult, got {signature}: {_PAGE}"
             ) from None
-    never_called = (
-        ("handle_send_to_api", "_send_scored_data_to_api"),
-        ("score", "_extract_final_answer", "_score_answer_with_both_formats"),
-        ("evaluate", "rollout_and_score_eval"),
-        ("get_next_item", "_get_task_names", "_get_complexity_params_for_task"),
-    )
-    for instead, *names in never_called:
-        for name in filter(overrides, names):
-            if not (overrides(instead) or collects):
-                raise ConfigurationError(
-                    f"{subclass.__name__}.{name} would never be called: override {instead}, {_PAGE}"
-                )
+    for name, instead in NOT_CALLED.items():
+        # What collects its own groups, or overrides the other method, may have such helpers.
+        is_helper = not hasattr(BaseEnv, name) and (collects or overrides(instead))
+        if overrides(name) and not is_helper:
+            raise ConfigurationError(
+                f"{subclass.__name__}.{name} would never be called: override {instead}, {_PAGE}"
+            )
+
+
+def not_called(name: str) -> Any:
+    """Return a method that raises NotImplementedError, and says what the run calls instead."""
+
+    def refuse(self: Any, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError(
+            f"{type(self).__name__}.{name} does nothing here, since the environment has its own "
+            f"loop: await env_manager, process_manager or evaluate; to change what they do, "
+            f"override {NOT_CALLED[name]}, {_PAGE}"
+        )
+
+    return refuse
 
 
 def require_problem(item: Any, tasks: Container[str], name: str) -> None:
@@ -80,14 +105,20 @@ def checked_score(
     return group
 
 
-async def collect_groups(env: Any, item: Any) -> tuple[Any, list[Any]]:
-    """Return what an environment collects of an item, after its postprocessing, and its backlog.
+async def checked_groups(
+    collected: Any, postprocess: Callable[[Any], Awaitable[Any]], name: str
+) -> tuple[Any, list[Any]]:
+    """Return the groups that an item's collection gave, after postprocessing, and its backlog.
 
-    Raises ConfigurationError if a method returns what is no group, list of groups or None. None
-    means that nothing was collected, [] that postprocessing has dropped it.
+    None means that nothing was collected, [] that postprocessing has dropped it.
+
+    Args:
+        collected: what `collect_trajectories` of a class returned.
+        name: of the class.
+
+    Raises:
+        ConfigurationError: a method returned what is no group, list of groups or None.
     """
-    name = type(env).__name__
-    collected = await env.collect_trajectories(item)
     is_pair = isinstance(collected, tuple) and len(collected) == 2
     if not is_pair or not isinstance(collected[1], list | None):
         raise ConfigurationError(
@@ -97,7 +128,7 @@ async def collect_groups(env: Any, item: Any) -> tuple[Any, list[Any]]:
     groups, backlog = collected
     if not groups:
         return None, backlog or []
-    groups = await env.postprocess_histories(groups) or []
+    groups = await postprocess(groups) or []
     as_list = groups if isinstance(groups, list) else [groups]
     wrong = [group for group in as_list if not isinstance(group, dict | None)]
     if wrong:
@@ -106,55 +137,3 @@ async def collect_groups(env: Any, item: Any) -> tuple[Any, list[Any]]:
             f"collect_trajectories or postprocess_histories, got {wrong[0]!r:.80}"
         )
     return groups, backlog or []
-
-
-def why_nothing_delivered(
-    groups: Any, backlog: list[Any], work: Mapping[str, int]
-) -> str:
-    """Say why an item's work has delivered no group; "" if it has, lost one, or more follows."""
-    if groups is None and not backlog and not work["lost"]:
-        return "nothing was collected: no group, or none with a score"
-    failed = work["refused"] + work["send_failures"]
-    if failed and failed == work["delivered"]:
-        return "its groups were refused or not written: see the log"
-    return ""
-
-
-class FailureLimit:
-    """Ends a run whose own methods fail for one item after the other.
-
-    Args:
-        name: the environment's class, for messages.
-        max_items: items in a row that raise; PATIENCE_WITH_FILTERS as many may give nothing.
-    """
-
-    def __init__(self, name: str, max_items: int) -> None:
-        self._name = name
-        self._max_items = max_items
-        self._throttle = LogThrottle()
-
-    def record_success(self) -> None:
-        self._throttle.record_success()
-
-    def record_failure(self, error: Exception | str) -> ConfigurationError | None:
-        """Log an exception, or why nothing was delivered; return the error that ends the run."""
-        if isinstance(error, ConfigurationError):
-            return error
-        if isinstance(error, Exception):
-            traceback = error
-            max_items = self._max_items
-            reason = f"{type(error).__name__}: {error}; the log has the traceback"
-        else:
-            traceback = None
-            max_items = PATIENCE_WITH_FILTERS * self._max_items
-            reason = error
-        self._throttle.record_failure()
-        if self._throttle.should_log:
-            message = "%s failed: its group is lost: %s"
-            logger.error(message, self._name, reason, exc_info=traceback)
-        failures = self._throttle.failures
-        if failures < max_items:
-            return None
-        return ConfigurationError(
-            f"{self._name} failed for {failures} items in a row, {reason}"
-        )

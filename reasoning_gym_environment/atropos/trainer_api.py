@@ -1,47 +1,37 @@
-"""The client of Atropos's API server, which retries, and notices when the server was restarted.
-
-The API keeps its environments in a list in memory. After a restart it gives our id to the next
-environment and would take our groups under that name. So the client registers a restart probe: an
-environment of hardly any weight with a unique name. An API that doesn't know the probe was
-restarted.
+"""What a run says to its trainer through Atropos's API: registration, status, groups, goodbye.
 
 The registration of a killed process stays connected: it lowers the weights of others, and no batch
 comes without its `min_batch_allocation`. So a replica leaves a note to the next process of its
-name: its id, and the name of a probe that it registered once at the API that gave the id. No other
-API knows that name, for whoever asks one uses the note up first. A restarted API may know the
-restart probe, from a verification.
+name: its id at the API, and the name of its restart probe, which it registers before and after
+itself. The next process registers that probe once more. An API that gave the id knows the probe
+twice at least. A restarted API knows it once at most, from the killed process's own check, and its
+ids belong to others.
 """
 
 from __future__ import annotations
 
 import asyncio
-import gzip
-import io
-import json
+import contextlib
+import functools
 import logging
 import re
 import time
-import uuid
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any
-from urllib.parse import urlsplit
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
-import aiohttp
-from msgspec import Meta
-from tenacity import RetryError  # which ends the retries of atroposlib
-
-from ..errors import TRY_AGAIN, ConfigurationError, FixableError
-from ..inference.errors import error_message, start_of_body
+from ..errors import ConfigurationError, FixableError
 from ..rollouts.progress import progress_logger
-from ..util.outages import (
-    LOG_INTERVAL,
-    LogThrottle,
-    Outage,
-    Retry,
-    UnreachableError,
-    is_loopback,
+from ..util.concurrency import LARGE, run_in_thread_if_large
+from ..util.log_throttle import LOG_INTERVAL, throttled
+from .api_client import (
+    TRANSIENT,
+    ApiClient,
+    ApiRefusedError,
+    LostStateError,
+    earlier_registrations,
+    zero_weight_registration,
 )
-from ..util.values import convert
 from .rows import pack
 
 logger = logging.getLogger(__name__)
@@ -49,326 +39,204 @@ logger = logging.getLogger(__name__)
 CLOSE_SECONDS = 5.0
 """How long groups in flight and the goodbye have to arrive at the end of a run."""
 
+LARGE_BODIES = 8
+"""Groups of LARGE tokens or more that are packed at once: each has some 4 MB, and they wait in
+memory while the API is slow."""
 
-class ApiRefusedError(FixableError):
-    """The API, or a proxy in front of it, refused a request with a 4xx status."""
-
-
-class LostStateError(FixableError):
-    """The API was restarted and does not know this environment."""
-
-    exit_status = TRY_AGAIN
+NOTE = r"environment (\d+) (restart-probe-[\w-]+)"
 
 
-class _FailingError(Exception):
-    """A transient error status or an invalid reply."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Registration:
+    """What the API answered when it took in this environment, and what its trainer demands.
+
+    Attributes:
+        env_id: the environment's number at the API.
+        name: of this replica, `wandb_prepend` in Atropos.
+        checkpoint_dir: the trainer's folder.
+        checkpoint_interval: steps between checkpoints; none at 0 or less.
+        starting_step: the trainer's step at the time.
+        trainer_steps: steps after which the trainer ends; -1 if it does not say.
+        batch_size: rows of the trainer's batch; -1 if it does not say.
+        max_token_len: tokens that no row may reach; no limit at 0 or less.
+    """
+
+    env_id: int
+    name: str
+    checkpoint_dir: str
+    checkpoint_interval: int
+    starting_step: int
+    trainer_steps: int
+    batch_size: int
+    max_token_len: int
 
 
-_COUNT: Any = Annotated[int, Meta(ge=0, lt=2**53)]
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BatchShare:
+    """What an environment asks of the trainer's batches; fields are named as the options."""
 
-_LIMIT: Any = Annotated[int, Meta(ge=-1)]  # -1 for none
-
-_REPLIES: Mapping[str, Mapping[str, Any]] = {
-    "/wandb_info": {"group": str | None, "project": str | None},
-    "/info": {"batch_size": _LIMIT, "max_token_len": _LIMIT},
-    "/status-env": {
-        **dict.fromkeys(("current_step", "queue_size", "self_queue_size"), _COUNT),
-        "max_group_size": Annotated[int, Meta(ge=1)],
-        "env_weight": Annotated[float, Meta(ge=0, le=1000)],
-        "unallocated_fraction": Annotated[float, Meta(ge=0, le=1)],
-    },
-    "/register-env": {
-        **dict.fromkeys(("env_id", "starting_step"), _COUNT),
-        **dict.fromkeys(("checkpoint_interval", "num_steps"), int),
-        "checkpoint_dir": Annotated[str, Meta(pattern="^[^\0]*$")],
-        "wandb_name": Annotated[str, Meta(pattern="^[^\0]*_[0-9]{1,9}$")],
-    },
-}
-"""Types of the values in the API's replies, by path."""
-
-_TRANSIENT = (aiohttp.ClientError, OSError, asyncio.TimeoutError, _FailingError)
+    group_size: int
+    inference_weight: float
+    min_batch_allocation: float | None
 
 
 class TrainerApi:
-    """A client that retries requests while a retry may help.
+    """Speaks to the trainer for one environment.
+
+    Args:
+        share: what the environment asks of the batches.
 
     Attributes:
+        client: sends the requests.
         waiting: why the trainer waits, if it has taken no batch for a minute; else empty.
-        note_probe: the registration that proves, when it is known, that an API was not restarted.
     """
 
-    def __init__(self, url: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self.patience = 60.0  # seconds after which a request fails for good
-        # Raised by all once the API has lost its state.
-        self.lost: LostStateError | None = None
-        self._url = url  # without a trailing slash
-        self._is_away = not is_loopback(urlsplit(url).hostname or "")
-        self._outage = Outage(server=f"The Atropos API at {url}")
-        self._restart_probe = zero_weight_registration(f"sentinel-{uuid.uuid4()}")
-        self.note_probe = zero_weight_registration(f"witness-{uuid.uuid4()}")
-        self._earlier_probes = 0
-        self._unverified = False
-        self._verifying = asyncio.Lock()
+    def __init__(
+        self,
+        client: ApiClient,
+        share: BatchShare,
+        *,
+        wait_log_interval: float = 10.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.client = client
         self.waiting = ""
+        self._share = share
+        self._wait_log_interval = wait_log_interval
         self._clock = clock
         self._step: int | None = None  # at the last `status`
         self._step_since = 0.0
         self._weight = 1.0  # that of an environment alone
+        self._large_bodies = asyncio.Semaphore(LARGE_BODIES)
 
-    async def request(
+    # The start.
+
+    async def wandb_run(self) -> dict[str, Any]:
+        """Return the trainer's wandb `project` and `group`, once there is a trainer."""
+        return await self._until_trainer(
+            functools.partial(self.client.request, "GET", "/wandb_info")
+        )
+
+    async def trainer_folder(self) -> str:
+        """Return the trainer's folder of checkpoints, once there is a trainer."""
+        reply = await self._until_trainer(self.client.register_probe)
+        return str(reply["checkpoint_dir"])
+
+    async def register(
         self,
-        method: str,
-        path: str,
-        body: bytes | Mapping[str, Any] = b"{}",
         *,
-        groups: int = 0,
-    ) -> Any:
-        """Send a request, which may have groups, until the API gives a valid reply; return that.
+        desired_name: str,
+        max_token_length: int,
+        checkpoint_dir: str,
+        claimed_name: str = "",
+    ) -> Registration:
+        """Register this environment.
+
+        Args:
+            claimed_name: of the replica; by default, the API's.
+            checkpoint_dir: what `trainer_folder` returned.
 
         Raises:
-            ApiRefusedError: the status is 4xx, except 408 and 429.
-            LostStateError: the API lost its state.
-            UnreachableError: the API did not answer within `patience`.
+            LostStateError: the API was restarted since then.
         """
-        content = body if isinstance(body, bytes) else pack(body)
-        retry = Retry(self.patience)
-        with self._outage.request() as this:
-            while True:
-                try:
-                    await self._require_same_api()
-                    return await self._ask(this, method, path, content)
-                except _TRANSIENT as error:
-                    self._unverified = bool(self._earlier_probes)
-                    why = str(error) or f"no answer within {self.patience:g} s"
-                    self._outage.record_failure(why, lost=0, request=this)
-                    if not await retry.wait():
-                        self._outage.lost += groups
-                        raise UnreachableError(
-                            f"the Atropos API at {self._url} has not answered for "
-                            f"{self.patience:g} s ({why}): start it and its trainer, then this "
-                            "environment again"
-                        ) from error
-
-    async def _ask(
-        self,
-        this: object,
-        method: str,
-        path: str,
-        body: bytes,
-    ) -> Any:
-        """Send a request once; log it as failing while it hangs."""
-        request = asyncio.ensure_future(self._once(method, path, body))
+        order = {
+            "max_token_length": max_token_length,
+            "desired_name": desired_name,
+            "weight": self._share.inference_weight,
+            "min_batch_allocation": self._share.min_batch_allocation,
+            "group_size": self._share.group_size,
+        }
+        reply = await self._until_trainer(
+            functools.partial(self.client.request, "POST", "/register-env", order)
+        )
         try:
-            await asyncio.wait({request}, timeout=8.0)
-            if not request.done():
-                self._outage.record_failure(
-                    "it hangs",
-                    lost=0,
-                    already=8.0,
-                    request=this,
+            if reply["checkpoint_dir"] != checkpoint_dir:
+                raise LostStateError(
+                    "another trainer has begun: start this environment again"
                 )
-            reply = await request
-        except ApiRefusedError:
-            self._outage.end(this)
+            await self.client.register_probe()
+            info = await self.client.request("GET", "/info")
+        except BaseException:
+            await self.disconnect(reply["env_id"])
             raise
-        finally:
-            request.cancel()
-        self._outage.end(this)
-        return reply
+        return Registration(
+            env_id=reply["env_id"],
+            name=claimed_name or reply["wandb_name"],
+            checkpoint_dir=checkpoint_dir,
+            checkpoint_interval=reply["checkpoint_interval"],
+            starting_step=reply["starting_step"],
+            trainer_steps=reply["num_steps"],
+            batch_size=info["batch_size"],
+            max_token_len=info["max_token_len"],
+        )
 
-    async def _once(self, method: str, path: str, body: bytes) -> dict[str, Any]:
-        """Send a request once; return its reply, whose values must have their types."""
-        headers = {"Content-Type": "application/json"}
-        # Level 1 of gzip: level 2 takes twice the time for a few percent.
-        if len(body) >= 1024 and self._is_away:
-            body = await asyncio.to_thread(gzip.compress, body, 1)
-            headers["Content-Encoding"] = "gzip"
-        url = self._url + path
-        limit = aiohttp.ClientTimeout(total=self.patience)
-        async with (
-            aiohttp.ClientSession(timeout=limit) as session,
-            session.request(
-                method,
-                url,
-                data=io.BytesIO(body),
-                headers=headers,
-            ) as response,
-        ):
-            text = await start_of_body(response)
-        if not response.ok:
-            reason = f"{response.status} {response.reason}: {error_message(text)}"
-            if response.status >= 500 or response.status in (408, 429):
-                raise _FailingError(reason)
-            hint = ""
-            if response.status in (404, 405):  # run-api and vLLM share the port 8000
-                hint = (
-                    "; another server may listen there: set --env.rollout_server_url to the "
-                    "address of `run-api`"
-                )
-            raise ApiRefusedError(f"the Atropos API refuses {url} with {reason}{hint}")
-        try:
-            reply = json.loads(text)
-        except (RecursionError, ValueError) as error:
-            raise _FailingError(f"no JSON: {error_message(text)}") from error
-        name = ""
-        try:
-            values = convert(reply, dict[str, Any])
-            # Until there is a trainer, the reply has none of the values.
-            waits = path == "/register-env" and values.get("status") != "success"
-            for name, expected in ({} if waits else _REPLIES.get(path, {})).items():
-                convert(values.get(name), expected)
-        except ValueError as error:
-            place = f"{name}: " if name else ""
-            raise _FailingError(f"invalid reply to {path}: {place}{error}") from error
-        return values
-
-    async def until_trainer(self, *request: Any, interval: float) -> dict[str, Any]:
+    async def _until_trainer(
+        self, ask: Callable[[], Awaitable[dict[str, Any]]]
+    ) -> dict[str, Any]:
         """Repeat a registration or question until there is a trainer; log the wait."""
         began = self._clock()
-        throttle = LogThrottle(interval=interval)
         while True:
-            reply: dict[str, Any] = await self.request(*request)
+            reply = await ask()
             if reply.get("status") == "success" or reply.get("project") is not None:
                 return reply
-            throttle.record_failure()
-            if throttle.should_log:
-                progress_logger.warning(
-                    "Waiting for a trainer, %.0f s: start it with the Atropos API at %s; to try "
-                    "without one, run `reasoning-gym-environment demo --trainer-only %s`",
-                    self._clock() - began,
-                    self._url,
-                    self._url,
-                )
+            url = self.client.url
+            progress_logger.warning(
+                "Waiting for a trainer, %.0f s: start it with the Atropos API at %s; to try "
+                "without one, run `reasoning-gym-environment demo --trainer-only %s`",
+                self._clock() - began,
+                url,
+                url,
+                extra=throttled(url, interval=self._wait_log_interval),
+            )
             await asyncio.sleep(1)
 
-    def note(self, env_id: int) -> str:
-        """Return what `disconnect_stale_registration` needs if this process is killed."""
-        return f"environment {env_id} {self.note_probe['desired_name']}"
+    # Processes that were killed.
 
-    def warn_of_stale_registration(
-        self, env_id: int, min_batch_allocation: float | None
+    def note(self, env_id: int) -> str:
+        """Return what `disconnect_killed` needs if this process is killed."""
+        return f"environment {env_id} {self.client.probe_name}"
+
+    async def disconnect_killed(
+        self, note: str, *, keep: Callable[[str], object]
     ) -> None:
+        """Disconnect a killed process's environment, unless the API was restarted since.
+
+        Args:
+            note: of the process; another text disconnects nothing.
+            keep: gets the note of an API that gave its id, since the next process may need it.
+
+        Failures are logged.
+        """
+        match = re.fullmatch(NOTE, note)
+        if not match:
+            return
+        env_id = int(match[1])
+        probe = pack(zero_weight_registration(match[2]))
+        try:
+            reply = await self.client.ask_once("POST", "/register-env", probe)
+            if earlier_registrations(reply) < 2:
+                return
+            keep(note)
+            logger.info(
+                "Disconnecting environment %d of this replica's last process", env_id
+            )
+            await self.client.request("POST", "/disconnect-env", {"env_id": env_id})
+        except (*TRANSIENT, FixableError) as error:
+            self._warn_of_connected(env_id, error)
+
+    def warn_of_killed(self, env_id: int) -> None:
         """Say what stays at the API if this process is killed, and the ways out."""
+        delays_batches = self._share.min_batch_allocation is not None
         logger.log(
-            logging.DEBUG if min_batch_allocation is None else logging.WARNING,
+            logging.WARNING if delays_batches else logging.DEBUG,
             "If this process is killed, the Atropos API counts environment %d as connected: it "
             "lowers env_weight, and no batch comes without its min_batch_allocation. A restart "
             "under the same --env.replica disconnects it, where checkpoint folders have locks; "
             'else POST {"env_id": %d} to %s/disconnect-env',
             env_id,
             env_id,
-            self._url,
+            self.client.url,
         )
-
-    async def disconnect_stale_registration(
-        self, note: str, *, keep: Callable[[str], object]
-    ) -> None:
-        """Disconnect a former process's environment, unless the API was restarted since.
-
-        `keep` gets the note of an API that knows it: the next process may need it. Failures are
-        logged.
-        """
-        match = re.fullmatch(r"environment (\d+) (witness-[\w-]+)", note)
-        if not match:
-            return
-        env_id = int(match[1])
-        try:  # the probe is asked for once: a second time, each API knows it
-            reply = await self._once(
-                "POST", "/register-env", pack(zero_weight_registration(match[2]))
-            )
-            if earlier_registrations(reply) < 1:
-                return
-            keep(note)
-            logger.info(
-                "Disconnecting environment %d of this replica's last process", env_id
-            )
-            await self.request("POST", "/disconnect-env", {"env_id": env_id})
-        except (*_TRANSIENT, FixableError) as error:
-            self._warn_of_connected(env_id, error)
-
-    async def status(
-        self,
-        env_id: int,
-        *,
-        group_size: int,
-        batch_size: int,
-        inference_weight: float,
-        min_batch_allocation: float | None,
-    ) -> dict[str, Any]:
-        """Return an environment's status, and log what slows it down.
-
-        Raises the errors of `request`; ConfigurationError if an only environment fills no batch.
-        """
-        status: dict[str, Any] = await self.request(
-            "GET", "/status-env", {"env_id": env_id}
-        )
-        if self._step is None and batch_size > 0 and batch_size % group_size:
-            reason = _unfilled(batch_size, group_size)
-            if status["env_weight"] == 1:
-                raise ConfigurationError(reason)
-            logger.warning("%s", reason)
-        if inference_weight == -1:
-            status["env_weight"] = 1.0
-        weight = round(status["env_weight"], 2)
-        now = self._clock()
-        if status["current_step"] != self._step:
-            self._step = status["current_step"]
-            self._step_since = now
-        if weight < self._weight:
-            logger.warning(
-                "env_weight fell from %.2f to %.2f, and with it the requests at once: the API "
-                "counts other environments as connected, killed ones included",
-                self._weight,
-                weight,
-            )
-        self._weight = weight
-        seconds = now - self._step_since
-        groups = status["queue_size"]
-        self.waiting = ""
-        if seconds >= LOG_INTERVAL and groups:
-            self.waiting = (
-                f"the trainer has taken no new batch for {seconds:.0f} s, since step "
-                f"{self._step}: {groups} groups wait in its queue"
-            )
-            others = 1 - status["unallocated_fraction"] - (min_batch_allocation or 0)
-            if others > 0.001:
-                self.waiting += (
-                    f", of which {others:.0%} must come from other environments, killed ones "
-                    "included (min_batch_allocation)"
-                )
-        return status
-
-    async def register_restart_probe(self) -> None:
-        """Register the restart probe right after this environment; raises as `request` does."""
-        reply = await self.request("POST", "/register-env", self._restart_probe)
-        self._earlier_probes = earlier_registrations(reply) + 1
-        if self._earlier_probes < 1:
-            raise self.mark_lost("it was restarted while this environment registered")
-
-    async def _require_same_api(self) -> None:
-        """Raise LostStateError if the API no longer knows the probe after a failed request."""
-        if self.lost:
-            raise self.lost
-        # Registrations are numbered: two could overtake each other.
-        async with self._verifying:
-            if not self._unverified:
-                return
-            reply = await self._once("POST", "/register-env", pack(self._restart_probe))
-            number = earlier_registrations(reply)
-            if number < self._earlier_probes:
-                raise self.mark_lost("it does not know this environment")
-            self._earlier_probes = number + 1
-            self._unverified = False
-
-    async def disconnect(self, env_id: int) -> None:
-        """Tell the API that an environment leaves; failures are logged."""
-        if self.lost:  # another environment may have our id
-            return
-        try:
-            goodbye = self._once("POST", "/disconnect-env", pack({"env_id": env_id}))
-            await asyncio.wait_for(goodbye, CLOSE_SECONDS)
-        except (*_TRANSIENT, ApiRefusedError) as error:
-            self._warn_of_connected(env_id, error)
 
     def _warn_of_connected(self, env_id: int, error: Exception) -> None:
         logger.warning(
@@ -377,27 +245,99 @@ class TrainerApi:
             env_id,
             str(error) or "no answer",
             env_id,
-            self._url,
+            self.client.url,
         )
 
-    def mark_lost(self, reason: str) -> LostStateError:
-        """Fail all requests from now on; return the error that ends the run."""
-        self.lost = self.lost or LostStateError(
-            f"the Atropos API at {self._url} was restarted: {reason}; start this environment "
-            "again, and it continues the checkpoint of the trainer's step"
+    # While serving.
+
+    async def status(self, env_id: int, *, batch_size: int) -> dict[str, Any]:
+        """Return an environment's status, and log what slows it down.
+
+        Raises:
+            ConfigurationError: an only environment fills no batch.
+            FixableError: as `ApiClient.request`.
+        """
+        status = await self.client.request("GET", "/status-env", {"env_id": env_id})
+        if self._step is None:
+            self._require_batches_filled(batch_size, status["env_weight"])
+        if self._share.inference_weight == -1:
+            status["env_weight"] = 1.0
+        step = status["current_step"]
+        if step != self._step:
+            self._step = step
+            self._step_since = self._clock()
+        self._warn_of_lower_weight(round(status["env_weight"], 2))
+        self.waiting = self._why_waiting(status)
+        return status
+
+    def _require_batches_filled(self, batch_size: int, env_weight: float) -> None:
+        group_size = self._share.group_size
+        if batch_size <= 0 or batch_size % group_size == 0:
+            return
+        reason = _unfilled(batch_size, group_size)
+        if env_weight == 1:
+            raise ConfigurationError(reason)
+        logger.warning("%s", reason)
+
+    def _warn_of_lower_weight(self, weight: float) -> None:
+        if weight < self._weight:
+            logger.warning(
+                "env_weight fell from %.2f to %.2f, and with it the requests at once: the API "
+                "counts other environments as connected, killed ones included",
+                self._weight,
+                weight,
+            )
+        self._weight = weight
+
+    def _why_waiting(self, status: Mapping[str, Any]) -> str:
+        seconds = self._clock() - self._step_since
+        groups = status["queue_size"]
+        if seconds < LOG_INTERVAL or not groups:
+            return ""
+        reason = (
+            f"the trainer has taken no new batch for {seconds:.0f} s, since step "
+            f"{self._step}: {groups} groups wait in its queue"
         )
-        return self.lost
+        own_share = self._share.min_batch_allocation or 0
+        others = 1 - status["unallocated_fraction"] - own_share
+        if others > 0.001:  # more than rounding
+            reason += (
+                f", of which {others:.0%} must come from other environments, killed ones "
+                "included (min_batch_allocation)"
+            )
+        return reason
 
+    async def send(self, group: Mapping[str, Any]) -> None:
+        """Send a group of rows, which names its `env_id`.
 
-def zero_weight_registration(name: str) -> dict[str, Any]:
-    """Return the registration of an environment that takes no share of anything."""
-    weight = 1e-30  # the API divides by the sum of all weights
-    return {
-        "desired_name": name,
-        "max_token_length": 1,
-        "weight": weight,
-        "group_size": 1,
-    }
+        Raises:
+            ApiRefusedError, TypeError, ValueError: the group is refused, or has no JSON.
+            LostStateError: the API lost its state, or has given our id to another environment.
+            UnreachableError: the API did not answer.
+        """
+        tokens = sum(map(len, group["tokens"]))
+        is_large = tokens >= LARGE
+        async with self._large_bodies if is_large else contextlib.nullcontext():
+            body = await run_in_thread_if_large(
+                functools.partial(pack, group), tokens=tokens
+            )
+            reply = await self.client.request("POST", "/scored_data", body, groups=1)
+        has_own_size = "group_size" in (group["group_overrides"] or {})
+        # The API buffers groups of another size, and the registered one is ours.
+        if reply.get("status") == "buffered" and not has_own_size:
+            raise self.client.mark_lost("it has our id for another environment")
+
+    async def disconnect(self, env_id: int) -> None:
+        """Tell the API that an environment leaves; failures are logged."""
+        if self.client.lost:  # another environment may have our id
+            return
+        goodbye = self.client.ask_once(
+            "POST", "/disconnect-env", pack({"env_id": env_id})
+        )
+        try:
+            await asyncio.wait_for(goodbye, CLOSE_SECONDS)
+        except (*TRANSIENT, ApiRefusedError) as error:
+            self._warn_of_connected(env_id, error)
 
 
 def _unfilled(batch_size: int, group_size: int) -> str:
@@ -410,23 +350,4 @@ def _unfilled(batch_size: int, group_size: int) -> str:
         "of other environments fill the rest by chance at most: set --env.group_size to "
         f"{' or '.join(map(str, fitting))}, or the trainer's batch size to {below} or "
         f"{below + group_size}"
-    )
-
-
-def earlier_registrations(reply: Mapping[str, Any]) -> int:
-    """Return how many environments of that name the API knew before; -1 without a trainer."""
-    return int(reply.get("wandb_name", "_-1").rpartition("_")[2])
-
-
-def stopped_answering(url: str, error: BaseException) -> UnreachableError:
-    """Return what ends a run whose API answers no more; Atropos nests its retries in `error`."""
-    cause = error
-    while isinstance(cause, RetryError):
-        inner = cause.last_attempt.exception()
-        if inner is None:
-            break
-        cause = inner
-    return UnreachableError(
-        f"the Atropos API at {url} stopped answering ({cause}): restart it, the trainer and this "
-        "environment"
     )

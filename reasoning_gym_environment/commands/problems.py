@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigurationError, FixableError
+from ..evaluation.options import parse_difficulties
 from ..evaluation.planning import Part
 from ..evaluation.rows_for_model import rows_for_model
 from ..evaluation.store import read_results
@@ -28,7 +29,6 @@ from ..sandbox.pool import Generate, TaskPool, generate_with_retry
 from ..settings import (
     EnvironmentSettings,
     add_settings,
-    parse_difficulties,
     pool_settings,
     read_environment,
 )

@@ -44,7 +44,7 @@ class DemoEnv(ReasoningGymEnv):
 
     async def setup(self) -> None:
         await super().setup()
-        ladders = await self._parts.pool.ladders()
+        ladders = await self.run.parts.pool.ladders()
         self._heights = {task: len(ladders[task].levels) for task in self.categories}
         skills = spread_skills(self._heights, self.config.seed)
         self._learner = Learner(skills, seed=self.config.seed, gain=0.01)
@@ -58,12 +58,10 @@ class DemoEnv(ReasoningGymEnv):
 
     async def collect_trajectories(
         self, item: Problem
-    ) -> tuple[dict[str, Any] | None, list[Any]]:
+    ) -> tuple[dict[str, Any], list[Any]]:
         group, backlog = await super().collect_trajectories(item)
-        if group is not None:
-            self._learner.after_group(
-                item.recipe.task, mixed=len({*group["scores"]}) > 1
-            )
+        has_signal = len({*group["scores"]}) > 1
+        self._learner.after_group(item.recipe.task, mixed=has_signal)
         return group, backlog
 
 
@@ -145,7 +143,7 @@ async def _serve(env: DemoEnv, trainer: Trainer, seconds: float) -> float:
                 jobs, timeout=1.0, return_when=asyncio.FIRST_COMPLETED
             )
             elapsed = time.monotonic() - launched
-            if env.statistics.counts["groups/collected"]:
+            if env.is_set_up and env.statistics.counts["groups/collected"]:
                 served = elapsed - start
                 progress.show(
                     progress_line(served, env.statistics.total, env.statistics.counts)

@@ -2,43 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..inference.dialects import SamplingParams
 from ..problems.suites import Suite
 from ..scoring.grading import ScoringSettings
+from .options import EvaluationOptions
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvaluationSettings:
-    """What is evaluated, and where the results go; fields are named as the options.
+    """What is evaluated, and where the results go.
 
     Attributes:
-        system_prompt, chat_template: their texts.
+        conditions: other options that determine the results, by name; `system_prompt` and
+            `chat_template` are their texts.
+        skip_faulty_items: whether items with known faults are left out.
         max_eval_workers: concurrent completions; a single item may exceed it.
-        suite: the items; None plans them from the settings above.
+        folder: of the results.
+        suite: the items; None plans them from the options.
         limit: the most items, spread over the planned ones.
     """
 
-    eval_attempts: int
-    eval_difficulties: Sequence[float]
-    eval_seed: int
-    eval_step: int | None
-    eval_temperature: float
-    generation_timeout: float
-    max_reasoning_tokens: int | None
-    num_eval_samples_per_task: int
-    reasoning_effort: str | None
+    options: EvaluationOptions
+    conditions: Mapping[str, Any]
     skip_faulty_items: bool
-    thinking_mode: bool
-    tokenizer_name: str
-    system_prompt: str
-    chat_template: str | None
-    chat_template_kwargs: Mapping[str, Any]
-    thought_markers: str
     scoring: ScoringSettings
     max_eval_workers: int
     folder: Path
@@ -48,24 +39,21 @@ class EvaluationSettings:
 
     def to_json(self) -> dict[str, Any]:
         """Return the options that determine the results."""
-        without_effect = (
-            "eval_step",
-            "scoring",
-            "max_eval_workers",
-            "folder",
-            "model",
-            "suite",
-        )
-        names = [
-            field.name for field in fields(self) if field.name not in without_effect
-        ]
+        options = {
+            name: getattr(self.options, name)
+            for name in EvaluationOptions.model_fields
+            if name != "eval_step"  # which stands beside the results
+        }
         return {
             **self.scoring.to_json(),
-            **{name: getattr(self, name) for name in names},
+            **options,
+            **self.conditions,
+            "skip_faulty_items": self.skip_faulty_items,
+            "limit": self.limit,
         }
 
     @property
     def sampling(self) -> SamplingParams:
         return SamplingParams(
-            temperature=self.eval_temperature, top_p=1.0, split="eval"
+            temperature=self.options.eval_temperature, top_p=1.0, split="eval"
         )

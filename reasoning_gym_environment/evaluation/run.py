@@ -70,7 +70,6 @@ class Evaluation:
 
     Attributes:
         settings: what is evaluated.
-        temperature: None if the endpoint refuses one and samples with its default.
         set: set by `prepare`; the same for one `eval_seed` and selection of tasks.
         folder: of the last evaluation's results, or of the first one's before it runs.
         report: of the last evaluation; empty while one is running.
@@ -87,19 +86,25 @@ class Evaluation:
         counts: Counter[str],
     ) -> None:
         self.folder = settings.folder
-        self.report = EvaluationReport(attempts=settings.eval_attempts)
+        self.report = EvaluationReport(attempts=settings.options.eval_attempts)
         self.settings = settings
         self._client = client
         self._verifier = verifier
         self._counts = counts
         self._categories: Mapping[str, str] = {}
-        self.temperature: float | None = settings.eval_temperature
         self._unlogged: dict[str, float] = {}
         self.has_run = False
         self._wrong: list[StoredGroup] = []
         self._reasons: Counter[str] = Counter()
         self._resumable = True
         self._refused = 0
+
+    @property
+    def temperature(self) -> float | None:
+        """The temperature; None if the endpoint refuses one and samples with its default."""
+        if "temperature" in self._client.refused:
+            return None
+        return self.settings.options.eval_temperature
 
     def prepare(
         self,
@@ -117,9 +122,9 @@ class Evaluation:
         planned = planned_recipes(
             tasks=sorted(categories),
             ladders=ladders,
-            eval_seed=self.settings.eval_seed,
-            num_eval_samples_per_task=self.settings.num_eval_samples_per_task,
-            eval_difficulties=self.settings.eval_difficulties,
+            eval_seed=self.settings.options.eval_seed,
+            num_eval_samples_per_task=self.settings.options.num_eval_samples_per_task,
+            eval_difficulties=self.settings.options.eval_difficulties,
         )
         size = min(self.settings.limit or len(planned), len(planned))
         planned = [planned[number * len(planned) // size] for number in range(size)]
@@ -155,7 +160,7 @@ class Evaluation:
                 self.settings.suite, [item.problem for item in items]
             )
         begin = time.monotonic()
-        self.report = EvaluationReport(attempts=self.settings.eval_attempts)
+        self.report = EvaluationReport(attempts=self.settings.options.eval_attempts)
         settings = self._result_settings(length_limit, identity["library_versions"])
         self.folder = (
             self.settings.folder
@@ -167,7 +172,7 @@ class Evaluation:
         if self.has_run or not self._resumable:
             self.folder = next_free_folder(self.folder)
         self.has_run = True
-        at = {"step": self.settings.eval_step if step is None else step}
+        at = {"step": self.settings.options.eval_step if step is None else step}
         with (
             locked(self.folder),
             closing(EvaluationStore(self.folder, {**settings, **at})) as store,
@@ -194,7 +199,7 @@ class Evaluation:
         baselines = Baselines.at_threshold(
             self.settings.scoring.solved_threshold,
             categories=self._categories,
-            attempts=self.settings.eval_attempts,
+            attempts=self.settings.options.eval_attempts,
         )
         report = await asyncio.to_thread(evaluation_report, samples, baselines)
         few_questions = await self.set.few_questions()
@@ -234,7 +239,9 @@ class Evaluation:
         message = "Evaluating %d items, %d already finished; after an interruption, %s"
         logger.info(message, len(items), finished, self._hint())
         self._refused = 0
-        concurrent = self.settings.max_eval_workers // self.settings.eval_attempts
+        concurrent = (
+            self.settings.max_eval_workers // self.settings.options.eval_attempts
+        )
         slots = asyncio.Semaphore(max(1, concurrent))
         check_is_due = finished < GROUPS < len(items)
 
@@ -273,7 +280,7 @@ class Evaluation:
         self, problems: Sequence[Problem], length_limit: int
     ) -> list[GroupResult]:
         """Return all attempts at problems with one question; unscored where inference fails."""
-        attempts = self.settings.eval_attempts
+        attempts = self.settings.options.eval_attempts
         try:
             completions = await self._client.sample(
                 problems[0].question,

@@ -112,7 +112,7 @@ class TextSample(NamedTuple):
 T = TypeVar("T")
 
 
-class Row(NamedTuple):
+class UncheckedSample(NamedTuple):
     """One completion before it is checked; `text` is as of `TokenSample`."""
 
     tokens: Sequence[int]
@@ -156,9 +156,9 @@ class Dialect(ABC):
     def body(self, request: GenerationRequest) -> dict[str, Any]:
         """Return the request's JSON."""
 
-    def rows(self, reply: Any, request: GenerationRequest) -> Iterable[Row]:
+    def rows(self, reply: Any, request: GenerationRequest) -> Iterable[UncheckedSample]:
         """Return a decoded reply's completions; raise ReplyError if it has another prompt."""
-        parsed: Iterable[Row] = reply.rows(request)
+        parsed: Iterable[UncheckedSample] = reply.rows(request)
         return parsed
 
     @abstractmethod
@@ -208,7 +208,7 @@ def parse(body: bytes | memoryview, name: str) -> Any:
         ) from error
 
 
-def _checked(row: Row, request: GenerationRequest) -> TokenSample:
+def _checked(row: UncheckedSample, request: GenerationRequest) -> TokenSample:
     """Return a completion with valid numbers, cut before an id beyond the vocabulary."""
     tokens = row.tokens
     finish_reason = _checked_reason(row.finish_reason)
@@ -292,14 +292,14 @@ class _Choices(msgspec.Struct):
     choices: list[_Choice]
     prompt_token_ids: _Ids = msgspec.UNSET
 
-    def rows(self, request: GenerationRequest) -> Iterable[Row]:
+    def rows(self, request: GenerationRequest) -> Iterable[UncheckedSample]:
         for choice in self.choices:
             prompt = _first_set(choice.prompt_token_ids, self.prompt_token_ids)
             _require_prompt(prompt, request)
             logprobs = _first_set(choice.logprobs.token_logprobs)
             tokens = _first_set(choice.token_ids)
             text = choice.text or _whole_content(choice.message)
-            yield Row(tokens, logprobs, choice.finish_reason, text)
+            yield UncheckedSample(tokens, logprobs, choice.finish_reason, text)
 
 
 def _whole_content(message: Any) -> str | None:
@@ -377,13 +377,15 @@ class SglangGenerate(Dialect):
 
     def rows(
         self, reply: list[_Result] | _Result, request: GenerationRequest
-    ) -> Iterable[Row]:
+    ) -> Iterable[UncheckedSample]:
         results = reply if isinstance(reply, list) else [reply]
         for result in results:
             entries = result.meta_info.output_token_logprobs
             reason = result.meta_info.finish_reason["type"]
             tokens = [entry.token for entry in entries]
-            yield Row(tokens, [entry.logprob for entry in entries], reason, result.text)
+            yield UncheckedSample(
+                tokens, [entry.logprob for entry in entries], reason, result.text
+            )
 
     def has_tokens(self, reply: Any) -> bool:
         return _has_values(self._first(reply), "output_token_logprobs")

@@ -163,12 +163,12 @@ class HangDetector:
             why = (
                 f"{len(self._started)} requests in flight, no data for {silence:.0f} s"
             )
-            self._outage.record_failure(why, lost=0, already=silence)
+            self._outage.record_failure(why, losses=0, already=silence)
 
     def _raise_if_hanging(self, age: float) -> None:
         at = self._server.config.base_url
         if min(age, self._silence()) >= self.silence_timeout:
-            self._outage.lost += 1
+            self._outage.add_losses(1)
             raise HangingError(
                 f"the inference server at {at} was silent for {self.silence_timeout:g} s"
             )

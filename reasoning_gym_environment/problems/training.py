@@ -21,7 +21,7 @@ from .options import TaskOptions
 from .repeats import RepeatedQuestions
 from .sampler import Sampler, SamplerState, count_group
 from .selection import Selection, select
-from .stream import MAX_SKIPPED, RecipeStream, Skip, skip_faulty
+from .stream import MAX_SKIPPED, RecipeStream, Skip, first_usable, skip_faulty
 
 logger = logging.getLogger(__name__)
 
@@ -72,9 +72,7 @@ class TrainingProblems:
     Attributes:
         selection: the run's tasks; empty before `prepare`.
         sampling: counts of the groups recorded so far, for `sampling_metrics`.
-        step: the trainer's step; None if unknown.
-        max_token_length: as given; a trainer may allow less.
-        limit: what limits prompt and completion, for messages.
+        max_token_length: as given, or what the trainer allows.
     """
 
     def __init__(
@@ -95,7 +93,8 @@ class TrainingProblems:
         self._skip_faulty_items = skip_faulty_items
         self.max_token_length = max_token_length
         self._group_size = group_size
-        self.limit = f"max_token_length {max_token_length}"
+        # What limits prompt and completion, for messages.
+        self._limit = f"max_token_length {max_token_length}"
         self._pool = pool
         self._counts = counts
         self.selection = Selection(
@@ -105,7 +104,6 @@ class TrainingProblems:
             levels=DefaultLevels(),
         )
         self.sampling: Counter[str] = Counter()
-        self.step: int | None = None
         self._repeated_questions = RepeatedQuestions()
         # By task, level and whether the question fits.
         self._questions: Counter[tuple[str, int, bool]] = Counter()
@@ -122,6 +120,15 @@ class TrainingProblems:
             tasks=self._tasks,
             with_ladders=with_ladders,
         )
+
+    def allow_tokens(self, max_token_length: int, limit: str) -> None:
+        """Leave out longer prompts and completions from now on.
+
+        Args:
+            limit: what sets this limit, for messages.
+        """
+        self.max_token_length = max_token_length
+        self._limit = limit
 
     def start_stream(
         self, replica: str, *, prefetch: int, held_out: HeldOutOfTask
@@ -172,32 +179,13 @@ class TrainingProblems:
         Raises:
             ConfigurationError: too many prompts in a row leave none.
         """
-        assert self._stream is not None
-        tries = 0
-        while tries < MAX_SKIPPED:
-            problem = await self._stream.next_problem()
-            recipe = problem.recipe
-            if self._sampler and self._sampler.is_replayed(recipe):
-                problem = replace(problem, replayed=True)
-            self._in_check.append(problem)
-            try:
-                fits = has_room is None or await has_room(problem)
-            finally:
-                self._in_check.remove(problem)
-            level = "default" if recipe.level is None else str(recipe.level)
-            described = (recipe.task, recipe.seed, level)
-            tries = 0 if self._cap_if_too_long(recipe, fits=fits) else tries + 1
-            if fits:
-                if not problem.replayed:
-                    self._repeated_questions.add(problem)
-                logger.debug("Selected %s (seed %d, level %s)", *described)
-                return problem
-            self._counts["sampling/prompts_too_long"] += 1
-            logger.debug("Skipping %s (seed %d, level %s): prompt too long", *described)
-        raise ConfigurationError(
-            f"{self.limit} leaves no room after any of {MAX_SKIPPED} prompts: raise it, or shorten "
-            "system_prompt"
-        )
+        problem = await first_usable(lambda: self._draw(has_room))
+        if problem is None:
+            raise ConfigurationError(
+                f"{self._limit} leaves no room after any of {MAX_SKIPPED} prompts: raise it, or "
+                "shorten system_prompt"
+            )
+        return problem
 
     async def _draw(
         self, has_room: Callable[[Problem], Awaitable[bool]] | None
@@ -242,20 +230,31 @@ class TrainingProblems:
             "%s: capping the ladder below level %d, whose questions exceed %s",
             task,
             level,
-            self.limit,
+            self._limit,
         )
         return True
 
-    def group_finished(self, group: GroupResult) -> None:
-        """Update levels and task sampling with a training group."""
-        recipe = group.problem.recipe
+    def group_finished(self, group: GroupResult, *, step: int | None) -> None:
+        """Update levels and task sampling with a training group.
+
+        Args:
+            step: the trainer's step; None if unknown.
+        """
         self.report_result(
-            recipe,
+            group.problem.recipe,
             solved=group.solved,
             scored=len(group.scored),
+            step=step,
         )
 
-    def report_result(self, recipe: Recipe, *, solved: int, scored: int) -> None:
+    def report_result(
+        self,
+        recipe: Recipe,
+        *,
+        solved: int,
+        scored: int,
+        step: int | None = None,
+    ) -> None:
         """Update the curriculum and the sampler with a group: `solved` of its `scored` rollouts."""
         assert self._sampler is not None
         count_group(
@@ -268,7 +267,7 @@ class TrainingProblems:
             recipe,
             solved=solved,
             scored=scored,
-            step=self.step,
+            step=step,
         )
         if move is not None:
             self._counts["curriculum/moves"] += 1

@@ -1,26 +1,23 @@
-"""The outcome of every group, and the statistics of a run."""
+"""A group's life from the request to what became of it, and the statistics of a run."""
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Mapping
 from enum import Enum
 
 from ..records import GroupResult
 from ..util.values import replace_surrogates
 from .values import Means, group_values
 
-item_counts: ContextVar[Counter[str]] = ContextVar("work")
-"""Counts of the item at work, in this task and those that it started: groups that the statistics
-know, that were handed out, delivered and lost."""
-
 
 class GroupOutcome(str, Enum):
-    """What became of a collected group; the value is its name among the counts."""
+    """What became of a group; the value is its name among the counts."""
 
+    LOST = "lost"
+    """No valid completions came in time."""
+    INTERRUPTED = "interrupted"
+    """Its collection was cancelled, or raised an error that is not the server's."""
     SENT = "sent"
     """Accepted by the API."""
     WRITTEN = "written"
@@ -28,7 +25,9 @@ class GroupOutcome(str, Enum):
     REFUSED = "refused"
     """Refused as invalid, before or by the API."""
     FAILED = "send_failures"
+    """Could not be sent or written, or a subclass raised while it was delivered."""
     CANCELLED = "cancelled"
+    """Had not arrived when the run ended."""
     UNSCORED = "unscored"
     """No rollout has a score."""
     DROPPED = "dropped"
@@ -39,23 +38,69 @@ class GroupOutcome(str, Enum):
     """The trainer has no room for one of its rows."""
 
 
+NOT_COLLECTED = (GroupOutcome.LOST, GroupOutcome.INTERRUPTED)
+"""The outcomes of groups that were requested, and not collected."""
+
+COLLECTED = tuple(outcome for outcome in GroupOutcome if outcome not in NOT_COLLECTED)
+"""The outcomes of groups that were collected."""
+
+
+class Group:
+    """One group of completions: it is requested, collected, and has one outcome.
+
+    Attributes:
+        is_collected: whether its completions have come.
+        outcome: what became of it; None while it goes on.
+    """
+
+    def __init__(self, statistics: Statistics) -> None:
+        self.is_collected = False
+        self.outcome: GroupOutcome | None = None
+        self._statistics = statistics
+
+    def mark_collected(self) -> None:
+        """Note that the completions have come; raises RuntimeError the second time."""
+        if self.outcome is not None:
+            raise RuntimeError(f"the group has ended already: {self.outcome.value}")
+        if self.is_collected:
+            raise RuntimeError("the group has been collected already")
+        self.is_collected = True
+        self._statistics.record_collected()
+
+    def end(self, outcome: GroupOutcome) -> None:
+        """Set what became of the group.
+
+        Raises:
+            RuntimeError: the group has ended already, or its stage has no such outcome.
+        """
+        if self.outcome is not None:
+            raise RuntimeError(
+                f"the group has ended as {self.outcome.value}, so not as {outcome.value}"
+            )
+        if self.is_collected == (outcome in NOT_COLLECTED):
+            stage = "collected" if self.is_collected else "requested"
+            raise RuntimeError(f"a group that is {stage} can't end as {outcome.value}")
+        self.outcome = outcome
+        self._statistics.record_outcome(outcome)
+
+
 class Statistics:
     """The metrics of a run: means, event counts, and the accounting of its groups.
 
     Groups are counted as `groups/<name>`, and each has exactly one outcome: started = collected +
-    lost + interrupted + generating, and collected = all outcomes + in_flight. At the end of a run,
-    generating and in_flight are 0.
+    lost + interrupted + generating, and collected = all other outcomes + in_flight. At the end of a
+    run, generating and in_flight are 0.
 
     Attributes:
-        categories: category by task; set before the first group finishes.
+        categories: category by task, as `use_categories` sets it.
         interval: means since the last `take_report`.
         counts: events of the whole run.
 
     Example:
         >>> statistics = Statistics()
-        >>> with statistics.generating(lost_on=ConnectionError), statistics.delivering():
-        ...     statistics.record_collected()
-        ...     statistics.record(GroupOutcome.SENT)
+        >>> group = statistics.begin_group()
+        >>> group.mark_collected()
+        >>> group.end(GroupOutcome.SENT)
         >>> statistics.accounting().split(";")[0]
         '1 started = 1 collected'
         >>> statistics.unaccounted()
@@ -69,97 +114,34 @@ class Statistics:
         self._reported = Means()
         self._unreported = Means()
 
-    @contextmanager
-    def generating(self, *, lost_on: type[BaseException]) -> Iterator[None]:
-        """Start a group; `lost_on` counts it as lost, any other exception as interrupted."""
+    def use_categories(self, categories: Mapping[str, str]) -> None:
+        """Count by these categories of tasks from now on."""
+        self.categories = categories
+
+    def begin_group(self) -> Group:
+        """Return a group whose completions are requested from now on."""
         self.counts["groups/started"] += 1
-        item_counts.get(Counter())["known"] += 1
-        try:
-            yield
-        except lost_on:
-            self.counts["groups/lost"] += 1
-            item_counts.get(Counter())["lost"] += 1
-            raise
-        except BaseException:
-            self.counts["groups/interrupted"] += 1
-            raise
+        return Group(self)
 
     def record_collected(self) -> None:
         self.counts["groups/collected"] += 1
         self._unreported.add({"groups": 1.0})
 
-    def hand_out(self) -> None:
-        """Note that a collected group leaves for delivery, perhaps through a subclass."""
-        item_counts.get(Counter()).update(["known", "handed_out"])
-
-    def begin_delivery(self) -> None:
-        """Note that a group is delivered; beyond those handed out, a subclass has made it."""
-        work = item_counts.get(None)
-        if work is not None:
-            if work["delivered"] == work["handed_out"]:
-                self._collect_own()
-            work["delivered"] += 1
-
-    def _collect_own(self) -> None:
-        self.counts["groups/started"] += 1
-        self.record_collected()
-        self.hand_out()
-
-    @contextmanager
-    def working(self, *, lost_on: type[BaseException]) -> Iterator[Counter[str]]:
-        """Account for an item's groups, those that a subclass makes, changes or drops as well.
-
-        An item without a group counts as a dropped one, or as `generating` counts what raises.
-        """
-        work = Counter[str]()
-        outcome = GroupOutcome.CANCELLED
-        token = item_counts.set(work)
-        try:
-            yield work
-            outcome = GroupOutcome.DROPPED
-            if not work["known"]:
-                self._collect_own()
-        except BaseException as error:
-            if isinstance(error, Exception):
-                outcome = GroupOutcome.FAILED
-            if not work["known"]:
-                with self.generating(lost_on=lost_on):
-                    raise
-            raise
-        finally:
-            item_counts.reset(token)
-            for _ in range(work["handed_out"] - work["delivered"]):
-                self.record(outcome)
-
-    @contextmanager
-    def delivering(self) -> Iterator[None]:
-        """Record a collected group as cancelled or failed if the body raises."""
-        try:
-            yield
-        except asyncio.CancelledError:
-            self.record(GroupOutcome.CANCELLED)
-            raise
-        except BaseException:
-            self.record(GroupOutcome.FAILED)
-            raise
-
-    def record(self, outcome: GroupOutcome) -> None:
+    def record_outcome(self, outcome: GroupOutcome) -> None:
         self.counts[f"groups/{outcome.value}"] += 1
-        item_counts.get(Counter()).update(["known", outcome.value])
 
     def unaccounted(self) -> dict[str, int]:
         """Count the groups without an outcome by stage; empty before the first group."""
         if not self.counts["groups/started"]:
             return {}
-        generated = sum(
-            self.counts[f"groups/{n}"] for n in ("collected", "lost", "interrupted")
-        )
-        delivered = sum(
-            self.counts[f"groups/{outcome.value}"] for outcome in GroupOutcome
-        )
+        collected = self.counts["groups/collected"]
+        not_collected = sum(self.counts[f"groups/{end.value}"] for end in NOT_COLLECTED)
+        ended = sum(self.counts[f"groups/{end.value}"] for end in COLLECTED)
         return {
-            "groups/generating": self.counts["groups/started"] - generated,
-            "groups/in_flight": self.counts["groups/collected"] - delivered,
+            "groups/generating": self.counts["groups/started"]
+            - collected
+            - not_collected,
+            "groups/in_flight": collected - ended,
         }
 
     def accounting(self) -> str:
@@ -167,15 +149,15 @@ class Statistics:
 
         def counted(*names: str) -> str:
             count_by_name = {name: self.counts[f"groups/{name}"] for name in names}
-            shown = [
+            nonzero_counts = [
                 f"{count} {name}" for name, count in count_by_name.items() if count
             ]
-            return " + ".join(shown) or f"0 {names[0]}"
+            return " + ".join(nonzero_counts) or f"0 {names[0]}"
 
-        started = counted("collected", "lost", "interrupted")
+        started = counted("collected", *(end.value for end in NOT_COLLECTED))
         text = f"{counted('started')} = {started}"
         if self.counts["groups/collected"]:
-            outcomes = counted(*(outcome.value for outcome in GroupOutcome))
+            outcomes = counted(*(outcome.value for outcome in COLLECTED))
             text += f"; {counted('collected')} = {outcomes}"
         return text
 
@@ -188,8 +170,7 @@ class Statistics:
         return total
 
     def group_finished(self, group: GroupResult) -> None:
-        """Count a scored group."""
-        self.record_collected()
+        """Count the rollouts of a scored group."""
         for values in group_values(group, self.categories):
             self.interval.add(values)
         recipe = group.problem.recipe

@@ -8,14 +8,13 @@ import time
 from collections.abc import Callable
 
 from ..inference.errors import InferenceError
-from ..records import GroupResult
-from ..util.outages import LogThrottle
+from ..util.log_throttle import THROTTLE
+from ..util.retries import RetryPolicy
 
 logger = logging.getLogger(__name__)
 
-FIRST_PAUSE = 1.0
-LONGEST_PAUSE = 60.0
-"""Seconds; a server that is back is noticed within a minute."""
+PAUSES = RetryPolicy(first_pause=1.0, growth=2.0, longest_pause=60.0)
+"""A server that is back is noticed within a minute."""
 
 POLL_SECONDS = 0.5
 """How often a waiting worker looks whether inference is back, which ends the pause early."""
@@ -32,9 +31,8 @@ class FailureBackoff:
         self._failing_since = 0.0
         self._increased_at = 0.0
         self._next_at = 0.0
-        # Never reset: one line a minute, however often inference is back.
-        self._throttle = LogThrottle(clock)
-        self._logged = False
+        self._pauses = PAUSES.pauses()
+        self._is_logged = False
 
     async def wait(self) -> None:
         """Wait until a group may be requested: while inference fails, one at a time."""
@@ -52,22 +50,23 @@ class FailureBackoff:
         self.permanent += not error.is_transient
         if not self.pause or now - self._increased_at >= self.pause:
             self._increased_at = now
-            self.pause = min(LONGEST_PAUSE, max(FIRST_PAUSE, 2 * self.pause))
+            self.pause = next(self._pauses)
         self._next_at = now + self.pause
-        self._throttle.record_failure()
-        if self._throttle.should_log:
-            self._logged = True
+        # One line a minute, however often inference is back.
+        if THROTTLE.admits(self):
+            self._is_logged = True
             logger.warning(
                 "Lost a group of %s, %d in a row: %s", task, self.failures, error
             )
 
-    def group_finished(self, group: GroupResult | None = None) -> None:
-        """Reset after a success, which is logged if a failure was."""
-        if self._logged:
+    def record_success(self) -> None:
+        """End the pauses after a group; log that inference is back if a failure was logged."""
+        if self._is_logged:
             seconds = self._clock() - self._failing_since
             groups = "1 group" if self.failures == 1 else f"{self.failures} groups"
             logger.warning("Inference is back after %.0f s, %s lost", seconds, groups)
         self.failures = 0
         self.permanent = 0
         self.pause = 0.0
-        self._logged = False
+        self._pauses = PAUSES.pauses()
+        self._is_logged = False

@@ -14,8 +14,8 @@ from typing import Any
 
 from ..records import GroupResult, Signal, Status
 from ..storage.rows import StoredGroup
-from ..util.log_throttle import LOG_INTERVAL
-from .accounting import GroupOutcome, Statistics
+from ..util.log_throttle import LOG_INTERVAL, THROTTLE
+from .accounting import COLLECTED, NOT_COLLECTED, Statistics
 from .answer_check import GROUPS, NEARLY_ALL, AnswerCheck
 from .changes import DriftCheck
 from .values import Means
@@ -24,6 +24,7 @@ logger = logging.getLogger(__name__)
 
 progress_logger = logging.getLogger(f"{__name__}.line")
 """Logs the progress line; a terminal shows its last message below all others."""
+progress_logger.addFilter(THROTTLE)
 
 
 def signal_line(means: Means, prefix: str = "") -> str:
@@ -60,6 +61,7 @@ class ProgressReporter:
         self._statistics = statistics
         self._clock = clock
         self._waiting = waiting
+        self._groups = 0
         self._answers = AnswerCheck()
         self._drift = DriftCheck(keep=96)
         self._told: dict[tuple[str, str], int] = {}  # changes, and at which group
@@ -72,15 +74,15 @@ class ProgressReporter:
 
     def group_finished(self, group: GroupResult) -> None:
         """Warn after 50 groups if nothing can be learned, later once of each change."""
-        groups = self._statistics.counts["groups/collected"]
-        self._warn_of_changes(group, groups)
-        if groups > GROUPS:
+        self._groups += 1
+        self._warn_of_changes(group, self._groups)
+        if self._groups > GROUPS:
             return
         self._answers.add(
             (a.completion.text, a.completion.finish_reason, a.verdict.status)
             for a in group.attempts
         )
-        if groups < GROUPS:
+        if self._groups < GROUPS:
             return
         subject = f"the first {GROUPS} groups"
         text = self._answers.warning(
@@ -170,10 +172,7 @@ class ProgressReporter:
         seconds = now - self._delivered_at
         if seconds >= LOG_INTERVAL:
             new = counts - self._before
-            ends = [
-                *(outcome.value for outcome in GroupOutcome),
-                *("lost", "interrupted"),
-            ]
+            ends = [outcome.value for outcome in (*COLLECTED, *NOT_COLLECTED)]
             ends += ["generating", "in_flight"]
             groups = ", ".join(
                 f"{new[f'groups/{e}']} {e}" for e in ends if new[f"groups/{e}"]

@@ -34,7 +34,7 @@ MAX_CHARACTERS = 2**19
 MAX_VALUES = 2**19
 """Values in one JSON text, more than 4 MiB of token ids and logprobs have."""
 
-Share = Annotated[float, Field(ge=0, le=1)]
+RewardValue = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0, le=2**31)]
 Name = Annotated[str, Field(pattern=f"^{STREAM_NAME}$")]
 
@@ -82,9 +82,9 @@ LabelField = Annotated[
         "A recipe or an entry, or its JSON text.", _RECIPE, _ENTRY, {"type": "string"}
     ),
 ]
-Completion = Annotated[str, Field(max_length=MAX_CHARACTERS)]
+CompletionText = Annotated[str, Field(max_length=MAX_CHARACTERS)]
 Completions = Annotated[
-    list[Completion], Field(min_length=1, max_length=MAX_COMPLETIONS), FailFast()
+    list[CompletionText], Field(min_length=1, max_length=MAX_COMPLETIONS), FailFast()
 ]
 
 
@@ -128,8 +128,8 @@ def _require_small(options: Any) -> Any:
     return options
 
 
-class Row(BaseModel):
-    """A request of another framework; other fields are ignored."""
+class ForeignMessage(BaseModel):
+    """A message of another framework; other fields are ignored."""
 
     model_config = ConfigDict(strict=True, extra="allow")
 
@@ -161,7 +161,7 @@ class ScoreReply(BaseModel):
     scores: list[Score]
 
 
-class NemoRequest(Row):
+class NemoRequest(ForeignMessage):
     """A NeMo Gym row with the model's response, and the stream that handed out its recipe."""
 
     responses_create_params: dict[str, Any]
@@ -173,19 +173,19 @@ class NemoRequest(Row):
     metadata: dict[str, Any] | None = None
 
 
-class NemoResponse(Row):
+class NemoResponse(ForeignMessage):
     """A response of OpenAI's Responses API."""
 
     output: Annotated[list[dict[str, Any]], FailFast()]
 
 
-class NemoReply(Row):
+class NemoReply(ForeignMessage):
     """The request's fields and the reward; `mask_sample` is true for an unscored response."""
 
     responses_create_params: dict[str, Any]
     response: dict[str, Any]
-    reward: Share
-    score: Share
+    reward: RewardValue
+    score: RewardValue
     status: Status
     detail: str
     mask_sample: bool
@@ -193,13 +193,15 @@ class NemoReply(Row):
     task_name: str
 
 
-class OpenRlhfRequest(Row):
+class OpenRlhfRequest(ForeignMessage):
     """An OpenRLHF batch: prompts with completions, prompts, and labels.
 
     Lists may be empty: with fewer samples than services, some services get none.
     """
 
-    query: Annotated[list[Completion], Field(max_length=MAX_COMPLETIONS), FailFast()]
+    query: Annotated[
+        list[CompletionText], Field(max_length=MAX_COMPLETIONS), FailFast()
+    ]
     prompts: Annotated[list[str], Field(max_length=MAX_COMPLETIONS), FailFast()]
     labels: Annotated[list[LabelField], Field(max_length=MAX_COMPLETIONS)]
 
@@ -207,14 +209,14 @@ class OpenRlhfRequest(Row):
 class OpenRlhfReply(BaseModel):
     """One reward per query, in order."""
 
-    rewards: list[Share]
+    rewards: list[RewardValue]
 
 
-class SlimeRequest(Row):
+class SlimeRequest(ForeignMessage):
     """One slime sample. Only the end of its prompt counts: a text may open the thought."""
 
     prompt: Any = None
-    response: Completion
+    response: CompletionText
     label: LabelField
 
 

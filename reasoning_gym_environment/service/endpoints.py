@@ -189,7 +189,7 @@ class Endpoints:
 
     async def slime(
         self, request: messages.SlimeRequest, http: Request
-    ) -> messages.Share:
+    ) -> messages.RewardValue:
         """Return the reward of one slime sample, as a number."""
         target = targets.label_target(request.label, "label")
         opened = (

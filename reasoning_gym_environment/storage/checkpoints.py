@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import tempfile
@@ -36,6 +37,9 @@ class Checkpoints:
     Args:
         counts: counters "checkpoints/saved" and "checkpoints/failed".
         modules: the digest of each module with own tasks, by name.
+
+    Attributes:
+        folder: of this replica.
     """
 
     def __init__(
@@ -44,13 +48,14 @@ class Checkpoints:
         counts: Counter[str],
         modules: Mapping[str, str] | None = None,
     ) -> None:
-        self._folder = folder
+        self.folder = folder
         self._counts = counts
         self._modules = dict(modules or {})
         self._highest = -1
         self._lineage: str = ""
         self._lock = LockFile(folder.with_name(f"{folder.name}.lock"))
         self._disk = DaemonWriter(folder)
+        self._waiting: set[asyncio.Task[None]] = set()
 
     async def claim(self, *, patience: float = 30.0) -> str:
         """Lock the replica's name for as long as this process lives; return the last note.
@@ -64,7 +69,7 @@ class Checkpoints:
                 if not await retry.wait():
                     raise FixableError(
                         f"{self._lock.path} is held by {self._lock.holder}: "
-                        f"another process is replica {self._folder.name!r}; stop it, or name this "
+                        f"another process is replica {self.folder.name!r}; stop it, or name this "
                         "replica with --env.replica"
                     )
             note = self._lock.read().partition("\n")[2]
@@ -87,13 +92,25 @@ class Checkpoints:
     def require_writable(self) -> None:
         """Create the folder; raises FixableError where no checkpoint can be written to it."""
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            tempfile.TemporaryFile(dir=self._folder).close()
+            self.folder.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=self.folder).close()
         except OSError as error:
             raise UnwritableError(
-                f"checkpoints can't be written to {self._folder} ({error.strerror}): make "
+                f"checkpoints can't be written to {self.folder} ({error.strerror}): make "
                 "it writable, or give the trainer another checkpoint folder"
             ) from error
+
+    def submit(self, step: int, content: Mapping[str, Any]) -> None:
+        """Save as `save`, in the background and in order; `close` waits for it.
+
+        Raises:
+            TypeError: the content is not JSON.
+        """
+        text = json.dumps(content)  # now, since what it holds changes
+        saved = self._disk.submit(lambda: self.save(step, json.loads(text)))
+        waiting = asyncio.create_task(self._disk.wait(saved))  # logs a disk that hangs
+        self._waiting.add(waiting)
+        waiting.add_done_callback(self._waiting.discard)
 
     def save(self, step: int, content: Mapping[str, Any]) -> None:
         """Write a checkpoint atomically, unless this run has saved a later step.
@@ -124,10 +141,6 @@ class Checkpoints:
         self._highest = step
         self._counts["checkpoints/saved"] += 1
 
-    async def save_async(self, step: int, content: Mapping[str, Any]) -> None:
-        """Save as `save`; training continues while the disk hangs: see `DaemonWriter.write`."""
-        await self._disk.write(lambda: self.save(step, content))
-
     def failed(self, step: int, reason: str) -> None:
         """Log and count a step whose checkpoint was not saved."""
         self._counts["checkpoints/failed"] += 1
@@ -145,7 +158,7 @@ class Checkpoints:
             self._counts["checkpoints/failed"] += lost
             logger.error(
                 "The disk of %s does not respond: %d checkpoints lost",
-                self._folder,
+                self.folder,
                 lost,
             )
         self._lock.release()
@@ -154,9 +167,7 @@ class Checkpoints:
         """Return the newest checkpoint up to a step, of the lineage of step 0; None without one."""
         first_lineage = _lineage(self._path(0))
         paths = [
-            path
-            for path in self._folder.glob("step-*.json")
-            if 0 <= _step(path) <= step
+            path for path in self.folder.glob("step-*.json") if 0 <= _step(path) <= step
         ]
         for path in sorted(paths, key=_step, reverse=True):
             # A damaged one has no lineage; whoever reads it reports that.
@@ -188,7 +199,7 @@ class Checkpoints:
         return content
 
     def _path(self, step: int) -> Path:
-        return self._folder / f"step-{step}.json"
+        return self.folder / f"step-{step}.json"
 
 
 def _step(path: Path) -> int:

@@ -116,7 +116,7 @@ class DumpWriter:
                 "continues; free space or change data_dumps_dir",
                 self._folder,
                 error,
-                counted(self._failure.lost),
+                counted(self._failure.losses),
                 extra=throttled(self._failure.episode),
             )
         else:
@@ -144,7 +144,7 @@ class DumpWriter:
                 "Dumps are written to %s again after %.0f s, with %s lost to disk",
                 self._folder,
                 seconds,
-                counted(self._failure.lost),
+                counted(self._failure.losses),
             )
 
     def _delete_oldest(self) -> None:

@@ -114,7 +114,6 @@ class RunRecorder:
 
     Args:
         redactor: has the API keys, which the log may name.
-        state: returns the record's changing fields: `waiting`, `failures`, `lost`, `deleted`.
     """
 
     def __init__(
@@ -124,20 +123,26 @@ class RunRecorder:
         *,
         disk: DaemonWriter,
         redactor: SecretRedactor,
-        state: Callable[[], dict[str, Any]],
     ) -> None:
         self._path = record_path(folder, run)
         self._record: dict[str, Any] = {"run": run, "started": utc_now()}
-        self._state = state
+        self._state: Callable[[], dict[str, Any]] = dict
         self._warnings = _WarningCollector(redactor)
         self._disk = disk
         self._pending: asyncio.Future[None] | None = None
         self._repeating: asyncio.Task[None] | None = None
 
-    def start(self, settings: Mapping[str, Any]) -> None:
-        """Begin to write; later calls do nothing."""
+    def start(
+        self, settings: Mapping[str, Any], state: Callable[[], dict[str, Any]]
+    ) -> None:
+        """Begin to write; later calls do nothing.
+
+        Args:
+            state: returns the record's changing fields: `waiting`, `failures`, `lost`, `deleted`.
+        """
         if self._repeating is None:
             self._record["settings"] = dict(settings)
+            self._state = state
             logging.getLogger(__package__.partition(".")[0]).addHandler(self._warnings)
             self._repeating = asyncio.create_task(self._repeat())
 

@@ -130,7 +130,10 @@ class DaemonWriter:
         Args:
             must_end: wait for the end of the work in any case.
         """
-        done = self.submit(work)
+        await self.wait(self.submit(work), must_end=must_end)
+
+    async def wait(self, done: asyncio.Future[None], *, must_end: bool = False) -> None:
+        """Wait for a submitted job as `write` does, and log a disk that hangs."""
         # Nobody asks after a cancellation.
         done.add_done_callback(asyncio.Future.exception)
         while not done.done():

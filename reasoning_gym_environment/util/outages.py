@@ -6,108 +6,20 @@ import asyncio
 import contextlib
 import itertools
 import logging
-import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
 from ..errors import TRY_AGAIN, ConfigurationError, FixableError
-from . import retries
-from .log_throttle import LOG_INTERVAL as LOG_INTERVAL
 from .log_throttle import THROTTLE, throttled
-
-
-class Retry:
-    """The pauses between the attempts of one operation.
-
-    The caller says in its `except` what is transient, and raises its own error at the end.
-
-    Args:
-        seconds: how long to try, counted from here; the last attempt begins at the deadline.
-        pauses: seconds before each further attempt, or before all; ends with the attempts.
-    """
-
-    def __init__(
-        self, seconds: float = math.inf, *, pauses: float | Iterable[float] = 1.0
-    ) -> None:
-        self._give_up = time.monotonic() + seconds
-        self._pauses = (
-            itertools.repeat(pauses)
-            if isinstance(pauses, float | int)
-            else iter(pauses)
-        )
-
-    @property
-    def left(self) -> float:
-        """Seconds until the deadline; 0 or less after it."""
-        return self._give_up - time.monotonic()
-
-    def next_pause(self, *, at_least: float = 0.0) -> float | None:
-        """Return the seconds before the next attempt, if there is one in time."""
-        pause = next(self._pauses, None)
-        seconds_left = self.left
-        if pause is None or seconds_left <= 0 or at_least > seconds_left:
-            return None
-        return min(max(pause, at_least), seconds_left)
-
-    async def wait(self, *, at_least: float = 0.0) -> bool:
-        """Pause before the next attempt; return False at once if there is none."""
-        pause = self.next_pause(at_least=at_least)
-        if pause is not None:
-            await asyncio.sleep(pause)
-        return pause is not None
-
+from .retries import Retry, RetryPolicy
 
 logger = logging.getLogger(__name__)
 logger.addFilter(THROTTLE)
-
-
-class LogThrottle:
-    """Failures in a row, of which the first is logged and then one a minute.
-
-    Args:
-        clock: returns the time in seconds.
-        interval: seconds between two failures that are to be logged.
-
-    Attributes:
-        failures: their number since the last success.
-        should_log: whether the last failure is to be logged.
-
-    Example:
-        >>> throttle = LogThrottle(clock=iter([0.0, 1.0]).__next__)
-        >>> throttle.record_failure()
-        >>> throttle.record_failure()
-        >>> throttle.failures, throttle.should_log
-        (2, False)
-    """
-
-    def __init__(
-        self,
-        clock: Callable[[], float] = time.monotonic,
-        *,
-        interval: float = LOG_INTERVAL,
-    ) -> None:
-        self.failures = 0
-        self.should_log = False
-        self._clock = clock
-        self._interval = interval
-        self._logged_at = -math.inf
-
-    def record_failure(self) -> None:
-        now = self._clock()
-        self.failures += 1
-        self.should_log = now - self._logged_at >= self._interval
-        if self.should_log:
-            self._logged_at = now
-
-    def record_success(self) -> None:
-        """Log the next failure at once, whenever it comes."""
-        self.failures = 0
-        self._logged_at = -math.inf
 
 
 class Outage:
@@ -117,10 +29,10 @@ class Outage:
         clock: returns the time in seconds.
         server: what fails, at the start of log lines: at once, once a minute, and at the end.
             Without it the caller writes them.
-        unit: what `lost` counts, in log lines.
+        unit: what `losses` counts, in log lines.
 
     Attributes:
-        lost: what was lost since the outage began.
+        losses: what was lost since the outage began.
         episode: another object for each outage: the subject of `throttled` messages, so that the
             first of each is logged.
 
@@ -128,7 +40,7 @@ class Outage:
         >>> outage = Outage(clock=iter([0.0, 1.0, 2.0]).__next__)
         >>> outage.record_failure()
         >>> outage.record_failure()
-        >>> outage.lost, outage.end(), outage.end()
+        >>> outage.losses, outage.end(), outage.end()
         (2, 2.0, None)
     """
 
@@ -139,7 +51,7 @@ class Outage:
         server: str = "",
         unit: str = "groups lost",
     ) -> None:
-        self.lost = 0
+        self.losses = 0
         self.episode = object()
         self._clock = clock
         self._server = server
@@ -160,7 +72,7 @@ class Outage:
         self,
         why: str = "",
         *,
-        lost: int = 1,
+        losses: int = 1,
         already: float = 0.0,
         request: object = None,
     ) -> None:
@@ -174,8 +86,8 @@ class Outage:
         if self._since is None:
             self._since = now - already
             self.episode = object()
-            self.lost = 0
-        self.lost += lost
+            self.losses = 0
+        self.losses += losses
         if request is not None:
             self._failing.add(request)
         if self._server:
@@ -188,6 +100,10 @@ class Outage:
                 why,
                 extra=throttled(self.episode),
             )
+
+    def add_losses(self, count: int) -> None:
+        """Count what is lost after its failure was recorded."""
+        self.losses += count
 
     @contextlib.contextmanager
     def request(self) -> Iterator[object]:
@@ -207,7 +123,7 @@ class Outage:
         self._since = None
         if self._server:
             message = "%s is back after %.0f s, %d %s"
-            logger.warning(message, self._server, seconds, self.lost, self._unit)
+            logger.warning(message, self._server, seconds, self.losses, self._unit)
         return seconds
 
 
@@ -297,8 +213,8 @@ async def require_reachable(
         UnreachableError: no server listens in time.
         ConfigurationError: a URL is malformed.
     """
-    policy = retries.RetryPolicy(seconds=seconds, first_pause=min(1.0, interval))
-    retry = retries.Retry(policy)
+    policy = RetryPolicy(seconds=seconds, first_pause=min(1.0, interval))
+    retry = Retry(policy)
     for attempt in itertools.count(1):
         problems = []
         for url in urls:

@@ -92,3 +92,18 @@ def test_no_server_is_the_same_mistake_everywhere(tmp_path: Path) -> None:
         server_list([])
     with pytest.raises(ConfigurationError, match="server_configs is empty"):
         ReasoningGymEnv(ReasoningGymEnvConfig(use_wandb=False), [])
+
+
+def test_settings_of_an_environment_that_is_set_up_serve_another_one() -> None:
+    config = ReasoningGymEnvConfig(include_tasks=["gcd"])
+    assert config.changeable() is config
+    config.freeze()
+    with pytest.raises(ConfigurationError, match="group_size can't become 4"):
+        config.group_size = 4
+    config.debug_logging = False  # takes effect at any time
+    other = config.changeable()
+    assert other.model_dump() == config.model_dump()
+    other.group_size = 4
+    other.include_tasks.append("lcm")
+    assert config.group_size == 8
+    assert config.include_tasks == ["gcd"]

@@ -15,7 +15,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from reasoning_gym_environment.atropos import trainer_api
+from reasoning_gym_environment.atropos import api_client
 from reasoning_gym_environment.demo.trainer import ApiServer
 from reasoning_gym_environment.util.values import convert
 
@@ -97,7 +97,7 @@ def test_our_client_accepts_the_recorded_replies() -> None:
     checked = set()
     for exchange in recorded():
         path = exchange["request"].partition(" ")[2]
-        types = trainer_api._REPLIES.get(path, {})
+        types = api_client._REPLIES.get(path, {})
         reply = exchange.get("reply", {})
         if reply.get("status", "success") != "success":
             continue
@@ -105,7 +105,7 @@ def test_our_client_accepts_the_recorded_replies() -> None:
             convert(reply[name], types[name])
             checked.add((path, name))
     assert checked == {
-        (path, name) for path, types in trainer_api._REPLIES.items() for name in types
+        (path, name) for path, types in api_client._REPLIES.items() for name in types
     }
 
 

@@ -16,7 +16,7 @@ from atroposlib.envs.server_handling.server_baseline import (
 from atroposlib.envs.server_handling.server_manager import ServerManager
 from scripted_server import serving
 
-from reasoning_gym_environment.atropos.config import AtroposServer
+from reasoning_gym_environment.atropos.inference_server import ClientBackedServer
 from reasoning_gym_environment.inference.client import InferenceClient
 from reasoning_gym_environment.inference.dialects import (
     ChatTokens,
@@ -69,9 +69,11 @@ async def recording(
 
 
 @asynccontextmanager
-async def atropos_server(*args: Any, **kwargs: Any) -> AsyncIterator[AtroposServer]:
+async def atropos_server(
+    *args: Any, **kwargs: Any
+) -> AsyncIterator[ClientBackedServer]:
     """A server for chats whose client is closed afterwards."""
-    server = AtroposServer(*args, **kwargs)
+    server = ClientBackedServer(*args, **kwargs)
     try:
         yield server
     finally:
@@ -101,7 +103,7 @@ async def test_openais_own_endpoint_gets_its_parameter_names() -> None:
     config = APIServerConfig(
         base_url="https://api.openai.com/v1", model_name="m", api_key="x"
     )
-    server = AtroposServer(config, reasoning_config=ReasoningConfig(effort="low"))
+    server = ClientBackedServer(config, reasoning_config=ReasoningConfig(effort="low"))
     body = server._add_reasoning({"n": 2, "max_tokens": 4, "temperature": 0.7})
     expected = {"n": 2, "max_completion_tokens": 4, "temperature": 1.0}
     assert body == {**expected, "reasoning_effort": "low"}
@@ -168,7 +170,7 @@ async def test_each_split_has_separate_limits_and_timings() -> None:
 
 async def test_atropos_weights_limit_concurrent_requests() -> None:
     async with recording(num_max_requests_at_once=4) as (server, config):
-        manager = ServerManager([config], AtroposServer)
+        manager = ServerManager([config], ClientBackedServer)
         await manager.update_weight(0.5)
         server.goes_on.clear()
         client = manager.servers[0].client

@@ -8,12 +8,54 @@ from typing import Any
 
 import aiohttp
 
+from reasoning_gym_environment import ReasoningGymEnv
+from reasoning_gym_environment.atropos.trainer_api import Registration
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.demo.trainer import ApiServer, Trainer
 
 MAX_TOKEN_LEN = 2048
 HONEST = ScriptedPolicy([f"<answer>{n}</answer>" for n in (1, 2, 3, 4, 5)])
+
+
+def registration(folder: Path, *, step: int = 0, **changes: Any) -> Registration:
+    """What an API answers that has a trainer at this step, for `run.begin` without an API."""
+    answer = {
+        "env_id": 0,
+        "name": "env_0",
+        "checkpoint_dir": str(folder),
+        "checkpoint_interval": 0,
+        "starting_step": step,
+        "trainer_steps": 1000,
+        "batch_size": 8,
+        "max_token_len": MAX_TOKEN_LEN,
+        **changes,
+    }
+    return Registration(**answer)
+
+
+def status(step: int) -> dict[str, Any]:
+    """What an API answers to `/status-env` of its only environment, for `run.take_status`."""
+    return {
+        "current_step": step,
+        "queue_size": 0,
+        "self_queue_size": 0,
+        "max_group_size": 4,
+        "env_weight": 1.0,
+        "unallocated_fraction": 1.0,
+    }
+
+
+class Keeping(ReasoningGymEnv):
+    """Keeps the groups that it collects."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.groups: list[dict[str, Any]] = []
+
+    async def postprocess_histories(self, trajectories: Any) -> Any:
+        self.groups.append(trajectories)
+        return trajectories
 
 
 class KeepingTrainer(Trainer):

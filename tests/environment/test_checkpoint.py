@@ -1,19 +1,25 @@
-"""Checkpoints through Atropos's own calls: a resumed run is the uninterrupted one."""
+"""Checkpoints of a run: a resumed run is the uninterrupted one."""
 
+import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
-from serve_loop import training_from
+from serve_loop import HONEST, registration, status, training_from
 from trainer_api import begin_training, until
 
 from reasoning_gym_environment import ReasoningGymEnv
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
-from reasoning_gym_environment.demo.server import PolicyServer
+from reasoning_gym_environment.demo.server import (
+    Generation,
+    PolicyRequest,
+    PolicyServer,
+    is_probe,
+)
 from reasoning_gym_environment.demo.trainer import ApiServer
 from reasoning_gym_environment.records import Problem
 
@@ -35,14 +41,23 @@ async def policy_url(tokenizer: Any) -> AsyncIterator[str]:
 async def environment(
     bench: Any, url: str, *, replica: str = "a_0", step: int = 0, **changes: Any
 ) -> AsyncIterator[ReasoningGymEnv]:
-    """An environment as `register_env` leaves it."""
-    settings = {"include_tasks": TASKS, "num_eval_samples_per_task": 5, **changes}
-    async with bench.environment(url, **settings) as env:
-        env.wandb_prepend = replica
-        env.checkpoint_dir = str(bench.folder)
-        env.checkpoint_interval = STEP
-        env.curr_step = step
+    """An environment that has begun at a step, and has no API."""
+    async with unregistered(bench, url, **changes) as env:
+        await begin(bench, env, step=step, name=replica)
         yield env
+
+
+def unregistered(bench: Any, url: str, **changes: Any) -> Any:
+    settings = {"include_tasks": TASKS, "num_eval_samples_per_task": 5, **changes}
+    return bench.environment(url, **settings)
+
+
+async def begin(bench: Any, env: ReasoningGymEnv, *, step: int, **changes: Any) -> None:
+    """Begin at a step, of which a checkpoint is loaded, with a trainer without a limit."""
+    answer = {"name": "a_0", "checkpoint_interval": STEP, **changes}
+    await env.run.begin(
+        registration(bench.folder, step=step, max_token_len=-1, **answer)
+    )
 
 
 def key(problem: Problem) -> str:
@@ -54,9 +69,8 @@ async def recipes(env: ReasoningGymEnv, count: int) -> list[str]:
 
 
 async def reach_step(env: ReasoningGymEnv, step: int) -> None:
-    """Atropos's loop sees that the trainer has come to a step."""
-    env.status_dict = {"current_step": step}
-    await env.env_step_checks()
+    """The run sees that the trainer has come to a step."""
+    await env.run.take_status(status(step))
 
 
 async def test_a_resumed_run_draws_what_the_uninterrupted_one_would_have(
@@ -68,24 +82,65 @@ async def test_a_resumed_run_draws_what_the_uninterrupted_one_would_have(
         uninterrupted = await recipes(env, MANY)
     assert env.statistics.counts["sampling/evaluation_questions_redrawn"] > 0
     async with environment(bench, policy_url, step=STEP) as env:
-        env.load_checkpoint()
         assert await recipes(env, MANY) == uninterrupted
 
 
+class Turnstile(PolicyServer):
+    """Answers as many requests as a test lets in; the others wait."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        super().__init__(HONEST, tokenizer)
+        self.places = asyncio.Semaphore(0)
+
+    async def _complete(self, request: PolicyRequest) -> list[Generation]:
+        if not is_probe(request):
+            await self.places.acquire()
+        return await super()._complete(request)
+
+
+class NotingEnv(ReasoningGymEnv):
+    """Notes what is at work and what waits when it saves a checkpoint."""
+
+    at_work: Sequence[Problem] = ()
+    waiting: Sequence[Problem] = ()
+
+    def save_checkpoint(self, step: int, data: dict[str, Any] | None = None) -> None:
+        super().save_checkpoint(step, data)
+        self.at_work = self.run.items_at_work
+        self.waiting = [*self.backlog]
+
+
 async def test_unfinished_problems_come_first_after_a_resume(
-    bench: Any, policy_url: str
+    bench: Any, tokenizer: Any, policy_url: str
 ) -> None:
-    async with environment(bench, policy_url, step=STEP - 1) as env:
-        handed_out = [await env.get_next_item() for _ in range(6)]
-        entry = {"worker": None, "start_time": 0.0}
-        env.running_items = {str(n): {**entry, "item": handed_out[n]} for n in (1, 2)}
-        env.backlog = [handed_out[4]]
-        await reach_step(env, STEP)
+    settings = {"max_num_workers": 4, "ensure_scores_are_not_same": False}
+    async with (
+        Turnstile(tokenizer) as server,
+        training(bench, step=STEP - 1) as (api_url, _),
+        bench.environment(
+            server.url, of=NotingEnv, rollout_server_url=api_url, **settings
+        ) as env,
+    ):
+        serving = asyncio.create_task(env.env_manager())
+        await until(lambda: len(env.run.items_at_work) == 4 or serving.done())
+        # Two groups fill the trainer's batch, so that two more of these begin.
+        env.backlog.extend([await env.get_next_item() for _ in range(3)])
+        for _ in range(2):
+            server.places.release()
+        await until(lambda: (len(env.backlog) == 1 and env.at_work) or serving.done())
         later = await recipes(env, 20)
-    unfinished = [key(handed_out[n]) for n in (1, 2, 4)]
-    async with environment(bench, policy_url, step=STEP) as env:
-        env.load_checkpoint()
-        assert await recipes(env, 23) == unfinished + later
+        serving.cancel()
+        with suppress(asyncio.CancelledError):
+            await serving
+    unfinished = [key(problem) for problem in (*env.at_work, *env.waiting)]
+    assert len(env.at_work) >= 2
+    assert env.waiting
+    async with (
+        training(bench, step=STEP) as (api_url, _),
+        bench.environment(policy_url, rollout_server_url=api_url, **settings) as env,
+    ):
+        await env.run.register()
+        assert await recipes(env, len(unfinished) + 20) == unfinished + later
 
 
 async def test_a_resumed_run_goes_on_with_its_curriculum_and_its_estimates(
@@ -99,9 +154,9 @@ async def test_a_resumed_run_goes_on_with_its_curriculum_and_its_estimates(
         await reach_step(env, STEP)
         uninterrupted = await recipes(env, MANY)
     assert stats["tasks_with_adjustments"] > 0
-    async with environment(bench, policy_url, step=STEP, **settings) as env:
+    async with unregistered(bench, policy_url, **settings) as env:
         assert env.get_curriculum_stats() != stats
-        env.load_checkpoint()
+        await begin(bench, env, step=STEP)
         assert env.get_curriculum_stats() == stats
         assert await recipes(env, MANY) == uninterrupted
 
@@ -116,7 +171,6 @@ async def test_a_run_resumed_with_other_settings_drops_what_no_longer_applies(
         await reach_step(env, STEP)
     others = {"include_tasks": "gcd,coin_flip", "max_token_length": 500}
     async with environment(bench, policy_url, step=STEP, **others) as env:
-        env.load_checkpoint()
         for _ in range(80):
             problem = await env.get_next_item()
             assert problem.recipe.task in ("gcd", "coin_flip")
@@ -136,7 +190,6 @@ async def test_a_level_that_did_not_fit_comes_back_with_a_larger_budget(
     async with environment(
         bench, policy_url, step=STEP, max_token_length=16000, **settings
     ) as env:
-        env.load_checkpoint()
         levels = {(await env.get_next_item()).recipe.level for _ in range(MANY)}
     assert levels == set(range(8))
 
@@ -160,8 +213,7 @@ async def test_a_level_comes_back_with_a_trainer_that_allows_more(
             await begin_training(
                 api.url, bench.folder / "trainer", step=step, **trainer
             )
-            await env.register_env()
-            await env.get_server_info()
+            await env.run.register()
             levels[limit] = {
                 (await env.get_next_item()).recipe.level for _ in range(MANY)
             }
@@ -174,19 +226,16 @@ async def test_a_checkpoint_of_a_resumed_run_is_as_good(
 ) -> None:
     async with environment(bench, policy_url, step=STEP - 1) as env:
         await recipes(env, 10)
-        env.backlog = [await env.get_next_item()]
+        env.backlog.append(await env.get_next_item())
         await reach_step(env, STEP)
         # Training goes on while a disk hangs.
         await until(lambda: env.statistics.counts["checkpoints/saved"])
         env.load_checkpoint()
-        env.backlog = []
+        env.backlog.clear()
         env.save_checkpoint(2 * STEP)
-    files = sorted(
-        path for path in bench.folder.rglob("env_checkpoints/**/*") if path.is_file()
-    )
-    assert files == [
-        bench.folder / f"env_checkpoints/a_0/step-{n * STEP}.json" for n in (1, 2)
-    ]
+    folder = bench.folder / "env_checkpoints" / "a_0"
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    assert files == [folder / f"step-{n * STEP}.json" for n in (1, 2)]
     first, second = [json.loads(file.read_bytes()) for file in files]
     assert first == second
     assert "stream_state" in first
@@ -195,10 +244,10 @@ async def test_a_checkpoint_of_a_resumed_run_is_as_good(
 async def test_a_missing_checkpoint_is_said_and_the_stream_starts_anew(
     bench: Any, policy_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with environment(bench, policy_url) as env:
+    async with unregistered(bench, policy_url) as env:
+        await begin(bench, env, step=0, checkpoint_interval=0)
         first = await recipes(env, 5)
     async with environment(bench, policy_url, step=7) as env:
-        env.load_checkpoint()
         assert await recipes(env, 5) == first
     [warning] = [
         r.getMessage() for r in caplog.records if "No checkpoint" in r.getMessage()
@@ -237,7 +286,7 @@ async def test_registering_with_a_trainer_that_resumes_loads_its_checkpoint(
         training(bench, step=STEP - 1) as (api_url, _),
         bench.environment(policy_url, rollout_server_url=api_url) as env,
     ):
-        await env.register_env()
+        await env.run.register()
         before = await recipes(env, 10)
         await reach_step(env, STEP)
         uninterrupted = await recipes(env, 20)
@@ -245,7 +294,7 @@ async def test_registering_with_a_trainer_that_resumes_loads_its_checkpoint(
         training(bench, step=STEP) as (api_url, _),
         bench.environment(policy_url, rollout_server_url=api_url) as env,
     ):
-        await env.register_env()
+        await env.run.register()
         resumed = await recipes(env, 20)
     assert resumed == uninterrupted
     assert not set(resumed) & set(before)

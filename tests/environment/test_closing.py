@@ -8,23 +8,25 @@ import pytest
 
 from reasoning_gym_environment import ReasoningGymEnv
 
-NOWHERE = "http://127.0.0.1:9"
-
 
 async def require_open(env: ReasoningGymEnv, file: Path) -> None:
     assert file.exists()
-    assert not await env.server.servers[0].client.is_alive()  # this opens the session
+    assert await env.server.servers[0].client.is_alive()  # this opens the session
 
 
 async def test_a_part_that_fails_to_close_keeps_no_other_open(
-    bench: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    bench: Any,
+    script: Any,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def no_space_left() -> None:
         raise OSError("no space left on device")
 
     file = bench.folder / "groups.jsonl"
     caplog.set_level("DEBUG")
-    async with bench.unprepared(NOWHERE, data_path_to_save_groups=str(file)) as env:
+    script.play("<answer>1</answer>")
+    async with bench.playing(script, data_path_to_save_groups=str(file)) as env:
         await require_open(env, file)
         monkeypatch.setattr(env.problems, "close", no_space_left)
         env.statistics.counts["generation/timeouts"] += 1
@@ -38,13 +40,14 @@ async def test_a_part_that_fails_to_close_keeps_no_other_open(
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
 async def test_a_pipe_to_save_groups_to_is_not_removed(
-    bench: Any, tmp_path: Path
+    bench: Any, script: Any, tmp_path: Path
 ) -> None:
+    script.play("<answer>1</answer>")
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     try:
-        async with bench.unprepared(NOWHERE, data_path_to_save_groups=str(pipe)):
+        async with bench.playing(script, data_path_to_save_groups=str(pipe)):
             pass
     finally:
         os.close(reader)

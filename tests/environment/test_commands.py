@@ -24,6 +24,7 @@ from reasoning_gym_environment.tasks.catalogue import UnknownTaskError
 from reasoning_gym_environment.util.command_line import Given
 from reasoning_gym_environment.util.concurrency import SWITCH_SECONDS
 from reasoning_gym_environment.util.files import UnwritableError
+from reasoning_gym_environment.util.outages import UnreachableError
 
 KEY = "sk-0123456789abcdef"
 HALF = ScriptedPolicy(["<answer>1</answer>", "no idea"])
@@ -172,8 +173,8 @@ async def test_a_groups_file_that_cannot_be_is_named_with_its_setting(
         ):
             async with bench.unprepared(
                 "http://x", data_path_to_save_groups=str(bench.folder / name)
-            ):
-                pass
+            ) as env:
+                await env.setup()
 
 
 def test_slurm_outside_a_job_names_the_variable_that_is_missing(bench: Any) -> None:
@@ -257,6 +258,9 @@ async def test_a_start_that_fails_leaves_no_file_behind(bench: Any) -> None:
     path = bench.folder / "groups.jsonl"
     async with bench.unprepared(
         "http://127.0.0.1:1", data_path_to_save_groups=str(path)
-    ):
+    ) as env:
+        env.reach_seconds = 0.1
+        with pytest.raises(UnreachableError):
+            await env.setup()
         assert path.exists()
     assert not path.exists()

@@ -10,10 +10,9 @@ from atroposlib.envs.base import APIServerConfig
 from command_settings import checked, given
 from huggingface_hub.utils import http_backoff
 from pydantic import ValidationError
-from transformers import AutoTokenizer
 
 from reasoning_gym_environment import ReasoningGymEnv, ReasoningGymEnvConfig
-from reasoning_gym_environment.atropos.config import ServerConfig, loading_tokenizer
+from reasoning_gym_environment.atropos.config import load_tokenizer, quiet_hub
 from reasoning_gym_environment.errors import ConfigurationError
 from reasoning_gym_environment.util.command_line import describe_validation
 
@@ -133,24 +132,17 @@ def test_what_the_loader_of_a_tokenizer_says_in_several_lines_is_whole(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "llama"}')
-    config = ReasoningGymEnvConfig(tokenizer_name=str(tmp_path))
-    with (
-        pytest.raises(
-            ConfigurationError, match=r"slow tokenizer to a fast one\. Give a name on "
-        ),
-        loading_tokenizer(config, [ServerConfig()]),
+    with pytest.raises(
+        ConfigurationError, match=r"slow tokenizer to a fast one\. Give a name on "
     ):
-        AutoTokenizer.from_pretrained(tmp_path)
+        load_tokenizer(str(tmp_path))
 
 
 def test_a_hub_that_does_not_answer_is_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     nowhere = "http://127.0.0.1:1/config.json"
-    with (
-        loading_tokenizer(ReasoningGymEnvConfig(), [ServerConfig()]),
-        pytest.raises(Exception, match="refused"),
-    ):
+    with quiet_hub(), pytest.raises(Exception, match="refused"):
         http_backoff("HEAD", nowhere, base_wait_time=0)
     [said] = caplog.messages
     assert said.startswith("The Hugging Face hub doesn't answer: ")

@@ -6,26 +6,28 @@ import os
 import signal
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 import pytest_asyncio
-from scripted_server import Between
+from scripted_server import Between, proxy
 from trainer_api import MAX_TOKEN_LEN, Api, api_and_between, let_in, pulled, until
 
 from reasoning_gym_environment import ReasoningGymEnv
-from reasoning_gym_environment.atropos.trainer_api import (
+from reasoning_gym_environment.atropos.api_client import (
     ApiRefusedError,
     LostStateError,
 )
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.errors import TRY_AGAIN
-from reasoning_gym_environment.util.outages import LogThrottle, UnreachableError
+from reasoning_gym_environment.util.outages import UnreachableError
 
 Change = Callable[[dict[str, Any]], dict[str, Any]]
 """What of a group is replaced before it is sent."""
+SETTINGS = {"ensure_scores_are_not_same": False, "group_size": 4}
 HONEST = ScriptedPolicy([f"<answer>{n}</answer>" for n in (1, 2, 3, 4, 5)])
 
 
@@ -35,11 +37,24 @@ async def policy_url(tokenizer: Any) -> AsyncIterator[str]:
         yield server.url
 
 
+class Changing(ReasoningGymEnv):
+    """Changes each group before it is delivered.
+
+    Attributes:
+        change: how; a test sets it.
+    """
+
+    change: Change = staticmethod(dict)
+
+    async def postprocess_histories(self, trajectories: Any) -> Any:
+        return {**trajectories, **self.change(trajectories)}
+
+
 @dataclass
 class Serving:
     """A registered environment, the API it feeds, and the proxy before that."""
 
-    env: ReasoningGymEnv
+    env: Changing
     api_url: str
     between: Between
 
@@ -47,11 +62,8 @@ class Serving:
         """Collect a group, change it and send it; gives what that added to the counts."""
         before = Counter(self.env.statistics.counts)
         problem = await self.env.get_next_item()
-        group, _ = await self.env.collect_trajectories(problem)
-        assert group is not None
-        await self.env.handle_send_to_api(
-            {**group, **change(group), **changes}, problem
-        )
+        self.env.change = lambda group: {**change(group), **changes}
+        await self.env.run.groups.work_on(problem)
         return Counter(self.env.statistics.counts) - before
 
     async def arrived(self) -> list[dict[str, Any]]:
@@ -68,19 +80,27 @@ class Serving:
         assert len(await self.arrived()) == 2
 
 
-@pytest_asyncio.fixture(scope="module")
-async def serving(module_bench: Any, policy_url: str) -> AsyncIterator[Serving]:
-    settings = {"ensure_scores_are_not_same": False, "group_size": 4}
+@asynccontextmanager
+async def registered(
+    bench: Any, policy_url: str, **changes: Any
+) -> AsyncIterator[Serving]:
+    settings = {**SETTINGS, **changes}
     async with (
-        api_and_between(module_bench.folder) as (api_url, between),
-        module_bench.environment(
-            policy_url, "vllm", rollout_server_url=between.url, **settings
+        api_and_between(bench.folder) as (api_url, between),
+        bench.environment(
+            policy_url, "vllm", of=Changing, rollout_server_url=between.url, **settings
         ) as env,
     ):
-        await env.register_env()
-        env.max_token_len = MAX_TOKEN_LEN
+        await env.run.register()
+        assert env.max_token_len == MAX_TOKEN_LEN
         yield Serving(env, api_url, between)
     assert not any(env.statistics.unaccounted().values())
+
+
+@pytest_asyncio.fixture(scope="module")
+async def serving(module_bench: Any, policy_url: str) -> AsyncIterator[Serving]:
+    async with registered(module_bench, policy_url) as serving:
+        yield serving
 
 
 def with_last_logprob(value: float) -> Change:
@@ -121,11 +141,11 @@ async def test_an_unsound_group_is_refused_and_sound_ones_arrive(
 
 
 async def test_what_is_refused_is_said_with_its_reason(
-    serving: Serving, caplog: pytest.LogCaptureFixture
+    bench: Any, policy_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    serving.env.delivery._refusals = LogThrottle()
-    await serving.deliver(scores=[1.0, 0.0, float("nan"), 0.0])
-    await serving.deliver(scores=[1.0])
+    async with registered(bench, policy_url) as serving:
+        await serving.deliver(scores=[1.0, 0.0, float("nan"), 0.0])
+        await serving.deliver(scores=[1.0])
     assert [m for m in caplog.messages if m.startswith("Not sent")] == [
         "Not sent: a group of gcd, 1 refused so far: nan is not a score"
     ]
@@ -134,7 +154,6 @@ async def test_what_is_refused_is_said_with_its_reason(
 async def test_a_body_that_a_proxy_refuses_is_not_counted_as_sent(
     serving: Serving, caplog: pytest.LogCaptureFixture
 ) -> None:
-    serving.env.delivery._refusals = LogThrottle()
     serving.between.largest = 100
     refused = await serving.deliver()
     serving.between.largest = float("inf")
@@ -151,11 +170,14 @@ async def test_a_body_that_a_proxy_refuses_is_not_counted_as_sent(
 async def test_an_api_that_is_out_for_seconds_costs_nothing_and_is_said(
     serving: Serving, caplog: pytest.LogCaptureFixture
 ) -> None:
-    serving.between.status = 503
+    between = serving.between
+    between.status = 503
     sending = [asyncio.create_task(serving.deliver()) for _ in range(2)]
-    polling = asyncio.create_task(serving.env.get_status())
-    await until(lambda: len(serving.env.api._outage._failing) == 3)
-    serving.between.status = None
+    polling = asyncio.create_task(serving.env.run.follow_trainer())
+    await until(lambda: in_flight(serving.env) == 2)
+    failures = between.failures
+    await until(lambda: between.failures >= failures + 3)  # all three fail
+    between.status = None
     await asyncio.gather(*sending, polling)
     assert len(await serving.arrived()) == 2
     name = f"The Atropos API at {serving.between.url}"
@@ -180,7 +202,12 @@ VALID: dict[str, dict[str, Any]] = {
         "checkpoint_interval": 0,
         "num_steps": 9,
     },
-    "/status-env": {**dict.fromkeys(COUNTS, 0), "max_group_size": 1, "env_weight": 1.0},
+    "/status-env": {
+        **dict.fromkeys(COUNTS, 0),
+        "max_group_size": 1,
+        "env_weight": 1.0,
+        "unallocated_fraction": 1.0,
+    },
     "/scored_data": {},
 }
 NO_COUNT = (-1, "0", None, True, 1.5, float("nan"), 10**30)
@@ -188,6 +215,7 @@ LIES: dict[str, Sequence[Any]] = {
     **dict.fromkeys((*COUNTS, "env_id", "starting_step"), NO_COUNT),
     "max_group_size": [0, "1", 1.5],
     "env_weight": [-1.0, float("nan"), float("inf"), "heavy"],
+    "unallocated_fraction": [-0.1, 1.1, float("nan"), None, "all"],
     **dict.fromkeys(("batch_size", "max_token_len"), (-2, "9", None, 1.5)),
     **dict.fromkeys(("checkpoint_interval", "num_steps"), ("9", None, 1.5)),
     "checkpoint_dir": [None, 7, "a\0b"],
@@ -200,15 +228,16 @@ LIES: dict[str, Sequence[Any]] = {
 async def test_an_api_that_lies_is_told_that_its_reply_is_invalid(
     serving: Serving,
 ) -> None:
-    env = serving.env
+    trainer = serving.env.run.parts.trainer
+    client = trainer.client
     asking = {
-        "/wandb_info": env.setup_wandb,
-        "/info": env.get_server_info,
-        "/register-env": env._register_env,
-        "/status-env": env.get_status,
-        "/scored_data": lambda: env.api.request("POST", "/scored_data", {}),
+        "/wandb_info": trainer.wandb_run,
+        "/info": lambda: client.request("GET", "/info"),
+        "/register-env": lambda: client.request("POST", "/register-env", {}),
+        "/status-env": serving.env.run.follow_trainer,
+        "/scored_data": lambda: client.request("POST", "/scored_data", {}),
     }
-    env.api.patience, env.config.use_wandb = 0.0, True
+    client.patience = 0.0
     for path, valid in VALID.items():
         changed = [
             (name, {**valid, name: lie}) for name in valid for lie in LIES.get(name, [])
@@ -226,38 +255,53 @@ async def test_an_api_that_lies_is_told_that_its_reply_is_invalid(
             with pytest.raises(UnreachableError, match=said):
                 await asking[path]()
     serving.between.lies = {}
-    env.api.patience, env.config.use_wandb = 60.0, False
+    client.patience = 60.0
     await serving.require_two_to_arrive()
 
 
 async def test_groups_that_no_trainer_learns_from_are_filtered(
-    serving: Serving,
+    bench: Any, policy_url: str
 ) -> None:
-    serving.env.config.ensure_scores_are_not_same = True
-    added = await serving.deliver(scores=[1.0] * 4)
-    serving.env.config.ensure_scores_are_not_same = False
-    assert added["groups/filtered"] == 1
+    filtering = {"ensure_scores_are_not_same": True}
+    async with registered(bench, policy_url, **filtering) as serving:
+        added = await serving.deliver(scores=[1.0] * 4)
+    assert (added["groups/filtered"], added["groups/sent"]) == (1, 0)
 
-    def limit(group: dict[str, Any]) -> dict[str, Any]:
-        serving.env.max_token_len = max(map(len, group["tokens"]))
-        return group
 
-    added = await serving.deliver(limit)
-    serving.env.max_token_len = MAX_TOKEN_LEN
-    assert added["groups/too_long"] == 1
+@pytest.mark.parametrize(
+    ("length", "outcome"), [(MAX_TOKEN_LEN, "too_long"), (MAX_TOKEN_LEN - 1, "sent")]
+)
+async def test_a_row_as_long_as_the_trainers_limit_is_not_sent(
+    length: int, outcome: str, serving: Serving
+) -> None:
+    def lengthen(group: dict[str, Any]) -> dict[str, Any]:
+        columns = ("tokens", "masks", "inference_logprobs")
+        return {name: [padded(row, length) for row in group[name]] for name in columns}
+
+    added = await serving.deliver(lengthen)
+    assert added[f"groups/{outcome}"] == 1
+    if outcome == "sent":
+        await serving.deliver()
+        assert len(await serving.arrived()) == 2
+
+
+def padded(row: Sequence[float], length: int) -> list[float]:
+    """A row that repeats its last value up to this length."""
+    return [*row, *[row[-1]] * (length - len(row))]
 
 
 async def test_a_group_is_failed_when_patience_ends(
     serving: Serving, caplog: pytest.LogCaptureFixture
 ) -> None:
-    serving.between.status, serving.env.api.patience = 502, 1.5
+    client = serving.env.run.parts.trainer.client
+    serving.between.status, client.patience = 502, 1.5
     failed = await serving.deliver()
     assert failed["groups/send_failures"] == 1
     with pytest.raises(UnreachableError) as raised:
-        await serving.env.get_status()
-    serving.env.api.patience = 60.0
+        await serving.env.run.follow_trainer()
+    client.patience = 60.0
     serving.between.status = None
-    await serving.env.get_status()
+    await serving.env.run.follow_trainer()
     assert raised.value.exit_status == TRY_AGAIN
     assert str(raised.value) == (
         f"the Atropos API at {serving.between.url} has not answered for 1.5 s (502 Bad Gateway: "
@@ -267,11 +311,20 @@ async def test_a_group_is_failed_when_patience_ends(
     assert caplog.messages[-1].endswith(", 1 groups lost")
 
 
-async def work_until_it_sends(env: ReasoningGymEnv) -> asyncio.Task[Any]:
-    """A worker of Atropos's whose group is on its way."""
-    env.running_items["one"] = {"item": await env.get_next_item()}
-    worker = asyncio.create_task(env.handle_env("one"))
-    await until(lambda: env.api._outage)  # the API fails
+def in_flight(env: ReasoningGymEnv) -> int:
+    """How many groups are collected and have no outcome."""
+    return env.statistics.unaccounted()["groups/in_flight"]
+
+
+async def work_until_it_sends(
+    env: ReasoningGymEnv, between: Between
+) -> asyncio.Task[Any]:
+    """A worker whose group is on its way to an API that fails."""
+    failures = between.failures
+    problem = await env.get_next_item()
+    worker = asyncio.create_task(env.run.groups.work_on(problem))
+    await until(lambda: between.failures > failures)
+    assert in_flight(env) == 1
     return worker
 
 
@@ -280,13 +333,13 @@ async def test_a_group_on_its_way_arrives_though_its_worker_is_cancelled(
 ) -> None:
     env, before = serving.env, Counter(serving.env.statistics.counts)
     serving.between.status = 502
-    worker = await work_until_it_sends(env)
+    worker = await work_until_it_sends(env, serving.between)
     worker.cancel()
     await asyncio.gather(worker, return_exceptions=True)
     assert worker.cancelled()
-    assert env.statistics.unaccounted()["groups/in_flight"] == 1
+    assert in_flight(env) == 1
     serving.between.status = None
-    await until(lambda: not env.delivery._in_flight)
+    await until(lambda: in_flight(env) == 0)
     added = Counter(env.statistics.counts) - before
     assert (added["groups/collected"], added["groups/sent"]) == (1, 1)
     assert (added["problems/retried"], env.backlog) == (0, [])
@@ -299,11 +352,11 @@ async def test_a_worker_cancelled_just_after_its_group_was_sent_does_not_have_it
 ) -> None:
     env, before = serving.env, Counter(serving.env.statistics.counts)
     serving.between.status = 502
-    worker = await work_until_it_sends(env)
+    worker = await work_until_it_sends(env, serving.between)
     serving.between.status = None
-    [sending] = env.delivery._in_flight
-    # Before the worker has gone on.
-    sending.add_done_callback(lambda _: worker.cancel())
+    while env.statistics.counts["groups/sent"] == before["groups/sent"]:
+        await asyncio.sleep(0)
+    worker.cancel()  # before it has gone on
     await asyncio.gather(worker, return_exceptions=True)
     assert worker.cancelled()
     added = Counter(env.statistics.counts) - before
@@ -321,10 +374,11 @@ async def test_a_group_that_cannot_arrive_is_cancelled_at_the_end(
             policy_url, rollout_server_url=between.url, ensure_scores_are_not_same=False
         ) as env,
     ):
-        await env.register_env()
-        env.max_token_len = MAX_TOKEN_LEN
+        await env.run.register()
         between.status = 502
-        env.workers.add(await work_until_it_sends(env))
+        worker = await work_until_it_sends(env, between)
+    with pytest.raises(asyncio.CancelledError):
+        await worker
     counts = env.statistics.counts
     assert (counts["groups/collected"], counts["groups/cancelled"]) == (1, 1)
     assert not any(env.statistics.unaccounted().values())
@@ -337,7 +391,7 @@ async def test_an_api_that_refuses_to_say_where_the_trainer_is_ends_the_run(
     with pytest.raises(
         ApiRefusedError, match=r"refuses .*/status-env with 404 Not Found"
     ):
-        await serving.env.get_status()
+        await serving.env.run.follow_trainer()
     serving.between.status = None
 
 
@@ -347,11 +401,11 @@ async def test_a_hanging_api_is_said_and_waited_for(
 ) -> None:
     async with (
         Api(bench.folder) as api,
-        bench.unprepared(policy_url, rollout_server_url=api.url) as env,
+        bench.environment(policy_url, rollout_server_url=api.url) as env,
     ):
-        await env.register_env()
+        await env.run.register()
         os.kill(api.pid, signal.SIGSTOP)
-        polling = asyncio.create_task(env.get_status())
+        polling = asyncio.create_task(env.run.follow_trainer())
         try:
             await until(lambda: "doesn't answer for 8 s: it hangs" in caplog.text)
         finally:
@@ -366,31 +420,33 @@ async def test_an_api_that_has_forgotten_us_ends_the_run_before_it_gets_a_group(
     """The trainer comes back at the same step, and our id goes to one of our own name."""
     async with (
         Api(bench.folder) as api,
-        bench.unprepared(policy_url, rollout_server_url=api.url) as env,
+        proxy(api.url) as between,
+        bench.environment(policy_url, rollout_server_url=between.url) as env,
     ):
-        await env.register_env()
-        await env.get_status()
+        await env.run.register()
+        await env.run.follow_trainer()
         polling = asyncio.create_task(polled(env))
-        await api.stop()
-        await until(lambda: env.api._unverified)
-        async with env.api._verifying:  # the newcomer registers first
-            await api.start(step=0)
-            newcomer = await let_in(api.url, "env")
+        between.status = 502
+        await until(lambda: between.failures)
+        await api.start_anew(step=0)
+        await let_in(api.url, "another")  # has the id of our restart probe
+        newcomer = await let_in(api.url, "env")
+        between.status = None
         with pytest.raises(LostStateError) as raised:
             await asyncio.wait_for(polling, 30)
         assert newcomer["env_id"] == env.env_id
         assert newcomer["wandb_name"] == env.wandb_prepend
-        assert env.api.lost
+        assert env.run.parts.trainer.client.lost
     assert raised.value.exit_status == TRY_AGAIN
     assert str(raised.value) == (
-        f"the Atropos API at {api.url} was restarted: it does not know this environment; "
+        f"the Atropos API at {between.url} was restarted: it does not know this environment; "
         "start this environment again, and it continues the checkpoint of the trainer's step"
     )
 
 
 async def polled(env: ReasoningGymEnv) -> None:
     while True:
-        await env.get_status()
+        await env.run.follow_trainer()
         await asyncio.sleep(0.1)
 
 
@@ -400,16 +456,22 @@ async def test_a_step_that_goes_backwards_ends_the_run(
     """No request failed in between: a load balancer goes from one API to the next like that."""
     async with (
         Api(bench.folder) as api,
-        bench.unprepared(policy_url, rollout_server_url=api.url) as env,
+        bench.environment(policy_url, rollout_server_url=api.url) as env,
     ):
-        await env.register_env()
-        env.curr_step, env.checkpoint_interval = 26, 10
+        await api.start_anew(step=26)
+        await env.run.register()
         await api.start_anew(step=10)
-        await let_in(api.url, "another")
+        await let_in_up_to(env, api.url)
         with pytest.raises(
             LostStateError, match="it went back from step 26 to step 10; start"
         ):
-            await env.get_status()
+            await env.run.follow_trainer()
+
+
+async def let_in_up_to(env: ReasoningGymEnv, url: str, **changes: Any) -> None:
+    """Register others until one has the environment's id."""
+    while (await let_in(url, "another", **changes))["env_id"] != env.env_id:
+        pass
 
 
 async def test_an_id_that_belongs_to_another_environment_ends_the_run(
@@ -422,17 +484,14 @@ async def test_an_id_that_belongs_to_another_environment_ends_the_run(
             policy_url, rollout_server_url=api.url, ensure_scores_are_not_same=False
         ) as env,
     ):
-        await env.register_env()
-        env.max_token_len = MAX_TOKEN_LEN
+        await env.run.register()
         await api.start_anew(step=0)
-        await let_in(api.url, "another", group_size=16)
-        problem = await env.get_next_item()
-        group, _ = await env.collect_trajectories(problem)
-        await env.handle_send_to_api(group, problem)
+        await let_in_up_to(env, api.url, group_size=16)
+        await env.run.groups.work_on(await env.get_next_item())
         with pytest.raises(
             LostStateError, match="it has our id for another environment"
         ):
-            await env.get_status()
+            await env.run.follow_trainer()
     assert env.statistics.counts["groups/send_failures"] == 1
 
 

@@ -4,17 +4,19 @@ import asyncio
 import json
 import math
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
+from serve_loop import registration
 from trainer_api import until
 
 from reasoning_gym_environment import ReasoningGymEnv, read_dump
 from reasoning_gym_environment.inference.prompts import SYSTEM_PROMPTS
+from reasoning_gym_environment.records import Completion, GroupResult, Problem
 from reasoning_gym_environment.report.live import LiveIndex
 from reasoning_gym_environment.settings import EnvironmentSettings, default_settings
 from reasoning_gym_environment.storage.run_record import read_record, record_path
@@ -150,35 +152,49 @@ async def test_only_a_score_above_the_threshold_makes_a_group_successful(
         assert not dumped(bench.folder, env, "FAILED_rollouts")
 
 
-async def test_a_worker_cancelled_while_it_dumps_leaves_one_row_and_its_group_is_not_lost(
+class TellingEnv(ReasoningGymEnv):
+    """Tells when a group is scored."""
+
+    scored: asyncio.Event
+
+    async def score(
+        self, problem: Problem, completions: Sequence[Completion]
+    ) -> GroupResult:
+        result = await super().score(problem, completions)
+        self.scored.set()
+        return result
+
+
+async def test_a_worker_cancelled_while_it_dumps_leaves_its_row(
     bench: Any, script: Any
 ) -> None:
-    async with bench.playing(script, **BOTH) as env:
-        (bench.folder / "dumps").mkdir()
+    async with bench.playing(script, of=TellingEnv, **BOTH) as env:
+        env.scored = asyncio.Event()
+        (bench.folder / "dumps").mkdir(exist_ok=True)
         name = f"reasoning_gym_environment_FAILED_rollouts_{env.run_id}_0000.jsonl"
         file = bench.folder / "dumps" / name
         os.mkfifo(file)  # while nobody reads, writing to it blocks
         problem = await env.get_next_item()
         script.play("<answer>first</answer>")
-        worker = asyncio.create_task(env.collect_trajectories(problem))
-        await until(lambda: env.statistics.counts["groups/collected"])
-        # As Atropos does where it has enough groups; the problem comes again.
+        worker = asyncio.create_task(env.run.groups.work_on(problem))
+        await env.scored.wait()
+        # As at the end of a run, when nothing waits for a worker.
         worker.cancel()
         with pytest.raises(asyncio.CancelledError):
             await worker
         script.play("<answer>second</answer>")
-        again = asyncio.create_task(env.collect_trajectories(problem))
+        again = asyncio.create_task(env.run.groups.work_on(problem))
+        await until(lambda: env.statistics.counts["groups/started"] == 2)
         await asyncio.sleep(0.2)
         assert not again.done()
         with os.fdopen(os.open(file, os.O_RDWR | os.O_NONBLOCK), "rb") as read:
-            group, _ = await again
+            assert await again
             rows = [json.loads(line) for line in read.read().splitlines()]
-    assert group is not None
-    assert len(group["scores"]) == 4
-    [row] = rows
-    assert [rollout["answer"] for rollout in row["rollouts"]] == ["first"] * 4
-    assert env.statistics.counts["groups/collected"] == 1
-    assert env.statistics.counts["dumps/FAILED_rollouts"] == 1
+    answers = [[rollout["answer"] for rollout in row["rollouts"]] for row in rows]
+    assert answers == [["first"] * 4, ["second"] * 4]
+    counts = env.statistics.counts
+    assert (counts["groups/interrupted"], counts["groups/collected"]) == (1, 1)
+    assert counts["dumps/FAILED_rollouts"] == 2
 
 
 @pytest.mark.parametrize(
@@ -210,14 +226,11 @@ async def test_all_groups_are_dumped_unless_an_option_says_which(
 
 async def test_a_row_has_the_trainers_step(bench: Any, script: Any) -> None:
     async with bench.playing(script) as env:
-        env.env_id, env.curr_step = 0, 3  # as in `serve`
         await collect(env, script, 1.0, 0.0)
-        del env.env_id
+        await env.run.begin(registration(bench.folder, step=3))
         await collect(env, script, 1.0, 0.0)
-    assert [row.get("step") for row in dumped(bench.folder, env, "rollouts")] == [
-        3,
-        None,
-    ]
+    steps = [row.get("step") for row in dumped(bench.folder, env, "rollouts")]
+    assert steps == [None, 3]
 
 
 async def test_a_run_whose_oldest_dumps_were_deleted_is_shown_as_one(

@@ -19,6 +19,7 @@ from reasoning_gym_environment.demo.policy import Policy, ScriptedPolicy
 from reasoning_gym_environment.demo.server import TURN_END, Generation, PolicyServer
 from reasoning_gym_environment.demo.trainer import ApiServer
 from reasoning_gym_environment.errors import ConfigurationError
+from reasoning_gym_environment.inference.errors import InferenceError
 
 KEY = "sk-from-the-environment"
 VARIABLE = ["--openai.api_key_var", "ANOTHER_KEY"]
@@ -113,8 +114,7 @@ async def test_process_needs_no_tokenizer(bench: Any, tokenizer: Any) -> None:
             server.url, ensure_scores_are_not_same=False, **settings
         ) as env,
     ):
-        env.process_mode = True
-        env.n_groups_to_process, env.group_size_to_process = 2, 4
+        env.n_groups_to_process = 2
         await env.process_manager()
     rollouts = rollouts_of(bench.folder / "dumps", "*.jsonl")
     assert len(rollouts) == 8
@@ -268,8 +268,13 @@ async def test_a_thought_that_comes_apart_later_is_lost_for_training(
         ScriptedServer(ONE, tokenizer, splits_reasoning=True) as server,
         bench.environment(server.url) as env,
     ):
-        assert await env.collect_trajectories(await env.get_next_item()) == (None, [])
-    assert env._groups.backoff.permanent == 1
+        problem = await env.get_next_item()
+        with pytest.raises(InferenceError) as raised:
+            await env.collect_trajectories(problem)
+        assert not raised.value.is_transient
+        assert not await env.run.groups.work_on(problem)
+    counts = env.statistics.counts
+    assert (counts["groups/lost"], counts["problems/given_up"]) == (1, 1)
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Evaluations through the real command: killed and resumed, refused, compared."""
 
 import asyncio
-import dataclasses
 import json
 import os
 from collections import Counter
@@ -12,6 +11,7 @@ import pytest
 import yaml
 from aiohttp import web
 from scripted_server import ScriptedServer
+from serve_loop import registration
 
 from reasoning_gym_environment.atropos.output import redact_api_keys
 from reasoning_gym_environment.commands import compare, problems
@@ -168,12 +168,11 @@ async def test_every_evaluation_of_one_process_has_its_own_folder(bench: Any) ->
     async with bench.playing(
         policy, data_dir_to_save_evals=str(bench.folder / "evals")
     ) as env:
-        for step in (None, None, 25, 25):
-            if step is not None:
-                env.env_id, env.curr_step = 0, step  # as in `serve`
+        for number in range(4):
+            if number == 2:  # as in `serve` from here on
+                await env.run.begin(registration(bench.folder, step=25))
             await env.evaluate()
             folders.append(env.evaluation.folder)
-        del env.env_id
     names = ["evals", "evals-2", "evals/step-25", "evals/step-25-2"]
     assert folders == [bench.folder / name for name in names]
     # The model may have changed under its name.
@@ -205,7 +204,7 @@ async def test_the_command_ends_with_a_table(
             server.url, include_tasks="gcd,lcm", num_eval_samples_per_task=3
         ) as env,
     ):
-        env.evaluation.settings = dataclasses.replace(env.evaluation.settings, limit=4)
+        env.choose_evaluation(suite=None, limit=4)
         await env._run_evaluate()
     samples = lines(env.evaluation.folder / "samples.jsonl")
     assert Counter(sample["recipe"]["task"] for sample in samples) == {

@@ -6,9 +6,10 @@ import signal
 from typing import Any
 
 import pytest
-from serve_loop import HONEST, serving, until_pulled
+from serve_loop import HONEST, registration, serving, until_pulled
 from small_disks import enlarge, memory_disk
 
+from reasoning_gym_environment import ReasoningGymEnv
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.errors import FixableError
@@ -84,15 +85,24 @@ async def test_a_full_disk_ends_an_evaluation_that_goes_on_where_it_was(
                 assert server.requests - asked == 30 - len(rows)
                 assert len(read_dump(folder / "samples.jsonl").rows) == 30
                 enlarge(disk, "300k")
-                env.env_id = 0  # as in `serve`
+                await env.run.begin(registration(bench.folder))
                 with pytest.raises(FixableError):
                     await env.evaluate()
-                del env.env_id
     [said] = [record for record in caplog.records if record.levelname == "ERROR"]
     assert said.getMessage().startswith(
         "The evaluation failed: evaluation results can't be written"
     )
     assert not said.exc_info
+
+
+class KeepingEnv(ReasoningGymEnv):
+    """Keeps the last group."""
+
+    last: dict[str, Any]
+
+    async def postprocess_histories(self, trajectories: Any) -> Any:
+        self.last = trajectories
+        return trajectories
 
 
 async def test_a_groups_file_has_all_that_count_as_written_after_a_full_disk(
@@ -104,18 +114,17 @@ async def test_a_groups_file_has_all_that_count_as_written_after_a_full_disk(
             "data_path_to_save_groups": str(file),
             "ensure_scores_are_not_same": False,
         }
-        async with bench.playing(HONEST, **settings) as env:
+        async with bench.playing(HONEST, of=KeepingEnv, **settings) as env:
             problem, counts = await env.get_next_item(), env.statistics.counts
-            group, _ = await env.collect_trajectories(problem)
             while not counts["groups/not_written"]:
-                await env.handle_send_to_api(group, problem, do_send_to_api=False)
+                await env.run.groups.work_on(problem)
             enlarge(disk, "16m")
-            await env.handle_send_to_api(group, problem, do_send_to_api=False)
+            await env.run.groups.work_on(problem)
             rows, torn = read_dump(file)  # as after `kill -9`: nothing is closed
             assert (len(rows), torn) == (counts["groups/written"], 0)
             assert file.read_bytes().count(b"\n") == len(rows)
     assert counts["groups/not_written"] == 1
-    assert rows[-1]["tokens"] == [list(row) for row in group["tokens"]]
+    assert rows[-1]["tokens"] == [list(row) for row in env.last["tokens"]]
 
 
 @pytest.mark.nightly
@@ -123,12 +132,16 @@ async def test_a_groups_file_on_a_disk_that_hangs_blocks_neither_training_nor_th
     bench: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = bench.folder / "groups.jsonl"
-    async with bench.playing(HONEST, data_path_to_save_groups=str(file)) as env:
+    settings = {
+        "data_path_to_save_groups": str(file),
+        "ensure_scores_are_not_same": False,
+    }
+    async with bench.playing(HONEST, **settings) as env:
         problem = await env.get_next_item()
-        group, _ = await env.collect_trajectories(problem)
         file.unlink()
         os.mkfifo(file)  # opening it blocks, since nobody reads it
-        assert await env.delivery.write(group, must_end=False)
+        assert await env.run.groups.work_on(problem)
+    assert env.statistics.counts["groups/written"] == 1
     assert env.statistics.counts["groups/not_written"] == 1
     assert (
         "Groups missing in data_path_to_save_groups: 1 (its disk does not respond)"

@@ -24,7 +24,7 @@ from scripted_server import (
     proxy,
     without_a_logprob,
 )
-from serve_loop import HONEST, MAX_TOKEN_LEN, training
+from serve_loop import HONEST, MAX_TOKEN_LEN, Keeping, training
 from trainer_api import until
 
 from reasoning_gym_environment import ReasoningGymEnv
@@ -38,13 +38,14 @@ ENDS += ["filtered", "too_long"]
 class Asking:
     """An environment that is set up, and its inference server."""
 
-    env: ReasoningGymEnv
+    env: Keeping
     server: ScriptedServer
 
     async def group(self) -> Any:
+        """Work on a new problem; gives its group, or None where it is lost."""
         problem = await self.env.get_next_item()
-        group, _ = await self.env.collect_trajectories(problem)
-        return group
+        is_done = await self.env.run.groups.work_on(problem)
+        return self.env.groups.pop() if is_done else None
 
 
 @pytest_asyncio.fixture(scope="module", params=("openai", "vllm", "sglang", "trl"))
@@ -53,7 +54,7 @@ async def asking(
 ) -> AsyncIterator[Asking]:
     async with (
         ScriptedServer(HONEST, tokenizer, chat_tokens=True) as server,
-        module_bench.environment(server.url, request.param) as env,
+        module_bench.environment(server.url, request.param, of=Keeping) as env,
     ):
         yield Asking(env, server)
 
@@ -123,8 +124,8 @@ async def test_token_ids_of_another_text_cost_the_group(
         bench.environment(server.url, kind) as env,
     ):
         server.change = other_tokens
-        group, _ = await env.collect_trajectories(await env.get_next_item())
-        assert group is None
+        problem = await env.get_next_item()
+        assert not await env.run.groups.work_on(problem)
         assert env.statistics.counts["groups/lost"] == 1
 
 
@@ -152,7 +153,7 @@ async def test_a_problem_is_asked_again_three_times_and_then_given_up(
         server.change = LIES["nan"]
         problem = await env.get_next_item()
         for number in range(1, 5):
-            await env.collect_trajectories(problem)
+            assert not await env.run.groups.work_on(problem)
             assert env.statistics.counts["problems/retried"] == min(number, 3)
         assert env.statistics.counts["problems/given_up"] == 1
         assert env.backlog == [problem] * 3
@@ -287,12 +288,14 @@ async def test_the_accounting_holds_under_every_fault_together(
 
         def kill_a_worker() -> None:
             with suppress(ProcessLookupError, IndexError):
-                os.kill(rng.choice(env._parts.pool.pids), signal.SIGKILL)
+                os.kill(rng.choice(env.run.parts.pool.pids), signal.SIGKILL)
 
         def kill_a_verifiers_child() -> None:
             with suppress(ProcessLookupError, IndexError):
                 os.kill(
-                    rng.choice([c for p in env._parts.pool.pids for c in children(p)]),
+                    rng.choice(
+                        [c for p in env.run.parts.pool.pids for c in children(p)]
+                    ),
                     9,
                 )
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from serve_loop import registration
 
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
@@ -29,7 +30,7 @@ async def test_a_run_stores_the_digest_of_its_module_and_continues_with_no_other
         ScriptedPolicy(["<answer>1</answer>"]), tokenizer
     ) as server:
         async with bench.environment(server.url, **settings) as env:
-            env.checkpoint_dir, env.wandb_prepend = str(tmp_path), "env_x"
+            await env.run.begin(registration(tmp_path, name="env_x"))
             tasks = set()
             while len(tasks) < 2:
                 problem = await env.get_next_item()
@@ -46,15 +47,12 @@ async def test_a_run_stores_the_digest_of_its_module_and_continues_with_no_other
         [digest] = {group.library_versions["own_tasks"] for group in groups}
         assert digest.startswith("sha256:")
         module.write_text(f"{module.read_text()}\n# another version\n")
+        resumed = registration(tmp_path, name="env_x", step=3)
         async with bench.environment(server.url, **settings) as env:
-            env.checkpoint_dir, env.wandb_prepend, env.curr_step = (
-                str(tmp_path),
-                "env_x",
-                3,
-            )
             with pytest.raises(
                 FixableError, match=f"module own_tasks has changed, from {digest} to"
             ):
-                env.load_checkpoint()
-            env.config.accept_changed_modules = True
-            env.load_checkpoint()
+                await env.run.begin(resumed)
+        settings["accept_changed_modules"] = True
+        async with bench.environment(server.url, **settings) as env:
+            await env.run.begin(resumed)

@@ -16,6 +16,7 @@ from reasoning_gym_environment import ReasoningGymEnv, ReasoningGymEnvConfig, re
 from reasoning_gym_environment.atropos.output import describe_output
 from reasoning_gym_environment.demo.policy import Sample, ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
+from reasoning_gym_environment.errors import ConfigurationError
 from reasoning_gym_environment.inference.errors import InferenceError
 from reasoning_gym_environment.records import Problem
 
@@ -51,7 +52,6 @@ async def processing(
         **changes,
     }
     async with bench.unprepared(url, of=of, **settings) as env:
-        env.process_mode = True
         env.n_groups_to_process = groups
         env.group_size_to_process = env.config.group_size
         yield env
@@ -72,7 +72,7 @@ async def test_process_draws_other_problems_for_another_replica(bench: Any) -> N
     for replica in ("", "0", "1", "1"):
         async with bench.playing(WRONG, replica=replica) as env:
             drawn.append([(await env.get_next_item()).recipe.seed for _ in range(8)])
-            assert env.identity()["replica"] == replica
+            assert env.run.state.replica == replica
     assert drawn[2] == drawn[3]
     assert len({seed for seeds in drawn for seed in seeds}) == 24
 
@@ -137,18 +137,24 @@ def test_process_says_why_it_wrote_nothing(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     config = ReasoningGymEnvConfig(data_dumps_dir=str(tmp_path), **wanted)
-    describe_output(config, "run", collected=collected)
+    path = config.data_path_to_save_groups
+    groups_path = Path(path) if path else None
+    describe_output(config, "run", groups_path=groups_path, collected=collected)
     assert capsys.readouterr().out == f"Wrote nothing: {why}\n"
 
 
 async def test_process_deletes_a_groups_file_without_groups_before_it_names_files(
     bench: Any, tokenizer: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    class LooksAtTheFile(ReasoningGymEnv):
+        async def setup(self) -> None:
+            await super().setup()
+            assert (bench.folder / "groups.jsonl").read_text() == ""
+
     async with (
         PolicyServer(WRONG, tokenizer) as server,
-        processing(bench, server.url, ReasoningGymEnv, groups=0) as env,
+        processing(bench, server.url, LooksAtTheFile, groups=0) as env,
     ):
-        assert (bench.folder / "groups.jsonl").read_text() == ""
         await env.process_manager()
     assert "Wrote nothing: no group was collected\n" in capsys.readouterr().out
     assert not (bench.folder / "groups.jsonl").exists()
@@ -183,6 +189,22 @@ async def test_process_names_its_files_though_the_page_cannot_be_written(
     groups = bench.folder / "groups.jsonl"
     assert f"Wrote {groups} (Atropos's own format)" in capsys.readouterr().out
     assert f"The page of {groups} can't be written" in caplog.text
+
+
+async def test_process_says_nothing_of_files_when_it_fails_before_the_first_group(
+    bench: Any, tokenizer: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Raises(ReasoningGymEnv):
+        async def get_next_item(self) -> Problem:
+            raise ConfigurationError("no items")
+
+    async with (
+        PolicyServer(WRONG, tokenizer) as server,
+        processing(bench, server.url, Raises) as env,
+    ):
+        with pytest.raises(ConfigurationError, match="no items"):
+            await env.process_manager()
+    assert "Wrote" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("kind", ["openai", "vllm"])

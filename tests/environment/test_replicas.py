@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from process_tree import survivors
 from scripted_server import ScriptedServer
-from serve_loop import HONEST, training_from, until_pulled
-from trainer_api import Api, begin_training, let_in, until, weight_of_a_newcomer
+from serve_loop import HONEST, registration, status, training_from, until_pulled
+from trainer_api import Api, begin_training, let_in, weight_of_a_newcomer
 
 from reasoning_gym_environment import ReasoningGymEnv
 from reasoning_gym_environment.atropos.trainer_api import LostStateError
@@ -28,9 +28,8 @@ def training(folder: Path, *, step: int = 0) -> Any:
 
 
 async def come_to(env: ReasoningGymEnv, step: int) -> None:
-    """Atropos's loop sees that the trainer has come to a step; what that begins is finished."""
-    env.status_dict = {"current_step": step}
-    await env.env_step_checks()
+    """The run sees that the trainer has come to a step; what that begins is finished."""
+    await env.run.take_status(status(step))
     if env.eval_runner is not None:
         await env.eval_runner
 
@@ -46,20 +45,21 @@ async def test_an_environment_that_ignores_weights_takes_all_requests_and_no_oth
         ) as env,
     ):
         await begin_training(api.url, tmp_path)
-        await env.register_env()
-        await env.get_status()  # of an API that knows no other weight
+        await env.run.register()
+        await env.run.follow_trainer()  # of an API that knows no other weight
         other = await let_in(api.url, "other")
-        await env.get_status()
-        status = await env.api.request(
+        await env.run.follow_trainer()
+        status_of_other = await env.run.parts.trainer.client.request(
             "GET", "/status-env", {"env_id": other["env_id"]}
         )
     assert env.server.servers[0].sem.weight == 1
-    assert status["env_weight"] == 1
+    assert status_of_other["env_weight"] == 1
 
 
 async def test_one_of_two_replicas_evaluates_and_the_other_takes_over(
-    bench: Any, tokenizer: Any, tmp_path: Path
+    bench: Any, tokenizer: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO")
     settings = {"steps_per_eval": 10, "max_num_workers": 1}
     async with (
         PolicyServer(HONEST, tokenizer) as server,
@@ -70,7 +70,7 @@ async def test_one_of_two_replicas_evaluates_and_the_other_takes_over(
             server.url, rollout_server_url=api, **settings
         ) as first:
             for env in (first, second):
-                await env.register_env()
+                await env.run.register()
             for step in (0, 4, 10, 11, 23):
                 for env in (first, second):
                     await come_to(env, step)
@@ -79,10 +79,10 @@ async def test_one_of_two_replicas_evaluates_and_the_other_takes_over(
             )
             assert folders == ["step-10", "step-23"]
             assert second.eval_runner is None
-        second._parts.schedule._election._retry_at = (
-            0.0  # as if five seconds had passed
-        )
-        await come_to(second, 29)
+        caplog.clear()
+        while "This replica evaluates" not in caplog.text:  # it tries every 5 s
+            await come_to(second, 29)
+            await asyncio.sleep(0.1)
         assert second.eval_runner is None
         await come_to(second, 31)
         assert second.evaluation.folder.name == "step-31"
@@ -101,7 +101,7 @@ async def test_a_replica_of_the_same_name_continues_where_the_other_ended(
             training(tmp_path, step=SAVED_EVERY - 1) as (api, _),
             bench.environment(server.url, rollout_server_url=api, **settings) as env,
         ):
-            await env.register_env()
+            await env.run.register()
             for _ in range(6):
                 await env.collect_trajectories(await env.get_next_item())
             await come_to(env, SAVED_EVERY)
@@ -112,11 +112,11 @@ async def test_a_replica_of_the_same_name_continues_where_the_other_ended(
             bench.environment(server.url, rollout_server_url=api) as numbered,
             bench.environment(server.url, rollout_server_url=api, **settings) as env,
         ):
-            await numbered.register_env()  # as other replicas that are there already
-            await env.register_env()
+            await numbered.run.register()  # as other replicas that are there already
+            await env.run.register()
             assert env.get_curriculum_stats() == stats
             assert [(await env.get_next_item()).recipe for _ in range(20)] == expected
-            replicas = [each.identity()["replica"] for each in (numbered, env)]
+            replicas = [each.run.state.replica for each in (numbered, env)]
             assert replicas == ["env_0", "env_east"]
 
 
@@ -129,8 +129,8 @@ async def test_a_checkpoint_that_cannot_be_continued_ends_the_start_in_one_sente
         training(tmp_path, step=SAVED_EVERY) as (api, _),
     ):
         settings = {"rollout_server_url": api, "replica": "x"}
-        async with bench.environment(server.url, **settings) as env:
-            env.checkpoint_dir, env.wandb_prepend = str(tmp_path), "env_x"
+        async with bench.environment(server.url) as env:
+            await env.run.begin(registration(tmp_path, name="env_x"))
             await env.get_next_item()
             env.save_checkpoint(SAVED_EVERY)
         whole, lcm = path.read_text(), {"include_tasks": "lcm"}
@@ -171,7 +171,7 @@ async def test_a_checkpoint_folder_that_cannot_be_written_to_ends_the_start(
         with pytest.raises(
             FixableError, match=r"checkpoints can't be written to .*: make it"
         ):
-            await env.register_env()
+            await env.run.register()
 
 
 @pytest.mark.nightly
@@ -260,13 +260,13 @@ async def test_where_no_note_is_kept_the_start_says_what_a_killed_process_leaves
             settings = {"replica": replica, "min_batch_allocation": 0.5}
             async with (
                 ApiServer() as api,
-                bench.unprepared(
+                bench.environment(
                     server.url, rollout_server_url=api.url, **settings
                 ) as env,
             ):
                 await begin_training(api.url, folder)
                 caplog.clear()
-                await env.register_env()
+                await env.run.register()
                 [said] = [
                     m
                     for m in caplog.messages
@@ -285,12 +285,12 @@ async def test_a_name_is_claimed_at_the_api_that_the_environment_registers_at(
     async with (
         PolicyServer(HONEST, tokenizer) as server,
         Api(tmp_path) as api,
-        bench.unprepared(server.url, rollout_server_url=api.url, replica="a") as env,
+        bench.environment(server.url, rollout_server_url=api.url, replica="a") as env,
     ):
         taken = Checkpoints(folder, Counter())
         await taken.claim()
-        registering = asyncio.create_task(env.register_env())
-        await until(lambda: env.wandb_prepend == "env_a")
+        registering = asyncio.create_task(env.run.register())
+        await until_probed(api.url, env.run.parts.trainer.client.probe_name)
         await api.stop()
         api._folder = tmp_path / "another"
         await api.start(step=0)
@@ -301,6 +301,14 @@ async def test_a_name_is_claimed_at_the_api_that_the_environment_registers_at(
             await registering
         await env.close()
         assert await weight_of_a_newcomer(api.url) == 1.0
+
+
+async def until_probed(url: str, name: str) -> None:
+    """Wait until an environment has registered its restart probe, before all else."""
+    polls = 0
+    while (await let_in(url, name))["wandb_name"] == f"{name}_{polls}":
+        polls += 1
+        await asyncio.sleep(0.1)
 
 
 async def first_to_say(text: str, *commands: Any) -> Any:

@@ -13,15 +13,18 @@ import pytest_asyncio
 from aiohttp import web
 from atroposlib.envs.server_handling.server_baseline import ServerBaseline
 from scripted_server import ScriptedServer, SglangServer, VllmServer
+from serve_loop import Keeping, registration
 
 from reasoning_gym_environment import ReasoningGymEnv, ReasoningGymEnvConfig, read_dump
 from reasoning_gym_environment.demo.policy import Sample, ScriptedPolicy
 from reasoning_gym_environment.demo.server import TURN_END, TURN_START, PolicyServer
 from reasoning_gym_environment.errors import ConfigurationError
 from reasoning_gym_environment.inference.dialects import SamplingParams
+from reasoning_gym_environment.inference.errors import InferenceError
 from reasoning_gym_environment.inference.prompts import SYSTEM_PROMPTS
 from reasoning_gym_environment.records import Problem
 
+KINDS = ("openai", "vllm", "sglang", "trl")
 ONE = ScriptedPolicy(["<answer>1</answer>"])
 TRUNCATED = Sample(text="<think>and then, and then", finish_reason="length")
 BROKEN = "half \ud83d <answer>nope</answer>"
@@ -46,7 +49,7 @@ class Running:
     kind: str
 
 
-@pytest_asyncio.fixture(scope="module", params=("openai", "vllm", "sglang", "trl"))
+@pytest_asyncio.fixture(scope="module", params=KINDS)
 async def running(
     request: pytest.FixtureRequest, module_bench: Any, module_script: Any
 ) -> AsyncIterator[Running]:
@@ -81,20 +84,14 @@ async def group_of(env: ReasoningGymEnv, problem: Problem) -> dict[str, Any]:
     return group
 
 
-async def played(
-    running: Running,
-) -> tuple[Problem, list[tuple[Sample, str, float]], dict]:
-    problem = await running.env.get_next_item()
-    cases = samples_for(problem)
-    running.script.play(*(sample for sample, _, _ in cases))
-    return problem, cases, await group_of(running.env, problem)
-
-
 async def test_a_group_is_what_the_server_returned(
     running: Running, tokenizer: Any
 ) -> None:
-    problem, cases, group = await played(running)
+    problem = await running.env.get_next_item()
+    cases = samples_for(problem)
     samples = [sample for sample, _, _ in cases]
+    running.script.play(*samples)
+    group = await group_of(running.env, problem)
     conversation = [
         {"role": "system", "content": SYSTEM_PROMPTS["think"]},
         {"role": "user", "content": problem.question},
@@ -138,7 +135,7 @@ async def test_evaluation_has_separate_request_limits(running: Running) -> None:
     problem = await running.env.get_next_item()
     running.script.play("<answer>1</answer>")
     sampling = SamplingParams(temperature=0.1, top_p=1.0, split="eval")
-    length = running.env.length_limit
+    length = running.env.run.state.length_limit
     await running.env.inference.sample(
         problem.question, n=9, length_limit=length, sampling=sampling
     )
@@ -147,31 +144,36 @@ async def test_evaluation_has_separate_request_limits(running: Running) -> None:
     assert len(server.eval_request_timings) == evaluated + 2
 
 
-async def test_a_group_larger_than_one_request_is_complete(running: Running) -> None:
-    problem = await running.env.get_next_item()
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_group_larger_than_one_request_is_complete(
+    kind: str, bench: Any, script: Any
+) -> None:
     texts = [f"<answer>{number}</answer>" for number in range(12)]
-    running.script.play(*texts)
-    running.env.config.group_size = 12  # as Atropos's own `process` does
-    group = await group_of(running.env, problem)
-    running.env.config.group_size = 7
+    async with bench.playing(script, kind, group_size=12, include_messages=True) as env:
+        problem = await env.get_next_item()
+        script.play(*texts)
+        group = await group_of(env, problem)
     assert Counter(m[-1]["content"] for m in group["messages"]) == Counter(texts)
     assert len(group["tokens"]) == len(group["masks"]) == len(group["scores"]) == 12
 
 
 @pytest.mark.parametrize("text", ["so " * 2000, "日本🎉" * 2000])
-async def test_rows_stay_below_the_trainers_limit(running: Running, text: str) -> None:
-    problem, _, group = await played(running)
-    prompt = group["masks"][0].count(-100)
-    running.script.play(text)
-    for room in (4, 5, 40):
-        # As Atropos reads it from the trainer.
-        running.env.max_token_len = prompt + room
-        group = await group_of(running.env, problem)
-        lengths = {len(tokens) for tokens in group["tokens"]}
-        assert max(lengths) < running.env.max_token_len
-        assert min(lengths) > prompt
-        assert set(group["statuses"]) == {"no_answer"}
-    running.env.max_token_len = -1
+@pytest.mark.parametrize("kind", KINDS)
+async def test_rows_stay_below_the_trainers_limit(
+    kind: str, text: str, bench: Any
+) -> None:
+    async with bench.playing(ScriptedPolicy([text]), kind) as env:
+        problem = await env.get_next_item()
+        prompt = (await group_of(env, problem))["masks"][0].count(-100)
+        for room in (4, 5, 40):
+            limit = prompt + room
+            await env.run.begin(registration(bench.folder, max_token_len=limit))
+            assert env.max_token_len == limit
+            group = await group_of(env, problem)
+            lengths = {len(tokens) for tokens in group["tokens"]}
+            assert max(lengths) < limit
+            assert min(lengths) > prompt
+            assert set(group["statuses"]) == {"no_answer"}
 
 
 @pytest.mark.parametrize("first", ["vllm", "sglang"])
@@ -209,8 +211,8 @@ def test_one_configuration_for_several_servers_gives_them_its_type(
     """Atropos makes them of a `ServerBaseline`, without its type."""
     one = ServerBaseline(server_type="sglang", model_name=tokenizer_folder)
     env = ReasoningGymEnv(ReasoningGymEnvConfig(**bench.settings()), one)
-    assert len(env.inference.urls) > 1
-    assert env.inference.server_type == "sglang"
+    assert len(env.server.servers) > 1
+    assert {s.config.server_type for s in env.server.servers} == {"sglang"}
 
 
 async def test_a_server_that_is_down_at_the_start_is_asked_in_its_own_types_way(
@@ -245,20 +247,29 @@ async def test_truncated_completions_are_trained_on_if_configured(
 async def test_reasoning_content_is_the_thought(
     bench: Any, script: Any, tokenizer: Any
 ) -> None:
+    texts: list[str] = []
+
+    class Playing(Keeping):
+        async def get_next_item(self) -> Problem:
+            problem = await super().get_next_item()
+            answer = f"<answer>{problem.oracle}</answer>"
+            texts[:] = [
+                f"<think>or <answer>0</answer></think>{answer}",
+                f"<think>is it {answer}</think>no",
+            ]
+            script.play(*texts)
+            return problem
+
     async with (
         ScriptedServer(script, tokenizer, splits_reasoning=True) as server,
-        bench.unprepared(server.url, include_messages=True) as env,
+        bench.unprepared(server.url, of=Playing, include_messages=True) as env,
     ):
-        env.process_mode = True
-        await env.setup()
-        problem = await env.get_next_item()
-        right = f"<think>or <answer>0</answer></think><answer>{problem.oracle}</answer>"
-        hidden = f"<think>is it <answer>{problem.oracle}</answer></think>no"
-        script.play(right, hidden)
-        group = await group_of(env, problem)
+        env.n_groups_to_process = 1
+        await env.process_manager()
+    [group] = env.groups
     assert group["statuses"] == ["solved", "no_answer"] * 2
-    assert [m[-1]["content"] for m in group["messages"]] == [right, hidden] * 2
-    for masks, text in zip(group["masks"], [right, hidden] * 2, strict=True):
+    assert [m[-1]["content"] for m in group["messages"]] == texts * 2
+    for masks, text in zip(group["masks"], texts * 2, strict=True):
         assert tokenizer.decode([m for m in masks if m != -100]) == text + TURN_END
 
 
@@ -324,15 +335,14 @@ async def test_a_limit_below_every_prompt_is_an_error(bench: Any) -> None:
 async def test_failing_requests_are_retried(bench: Any, tokenizer: Any) -> None:
     async with (
         ScriptedServer(ONE, tokenizer, failure_rate=0.3, seed=1) as server,
-        bench.environment(server.url, "vllm") as env,
+        bench.environment(server.url, "vllm", of=Keeping) as env,
     ):
         problems = [await env.get_next_item() for _ in range(12)]
-        results = await asyncio.gather(*(env.collect_trajectories(p) for p in problems))
-    whole = [group for group, _ in results if group is not None]
+        are_done = await asyncio.gather(*map(env.run.groups.work_on, problems))
     assert server.failures > 0
-    assert all(len(group["tokens"]) == 4 for group in whole)
-    assert len(whole) > 6
-    assert len(whole) + env.statistics.counts["groups/lost"] == 12
+    assert all(len(group["tokens"]) == 4 for group in env.groups)
+    assert len(env.groups) == sum(are_done) > 6
+    assert len(env.groups) + env.statistics.counts["groups/lost"] == 12
 
 
 async def test_a_group_without_completions_is_counted_as_lost(
@@ -342,7 +352,10 @@ async def test_a_group_without_completions_is_counted_as_lost(
         ScriptedServer(ScriptedPolicy([""]), tokenizer, failure_rate=1.0) as server,
         bench.environment(server.url, "vllm", dump_failed_rollouts=True) as env,
     ):
-        assert await env.collect_trajectories(await env.get_next_item()) == (None, [])
+        problem = await env.get_next_item()
+        with pytest.raises(InferenceError):
+            await env.collect_trajectories(problem)
+        assert not await env.run.groups.work_on(problem)
     assert env.statistics.counts["groups/lost"] == 1
     assert env.statistics.counts["groups/collected"] == 0
     assert not list(bench.folder.glob("dumps/*.jsonl"))

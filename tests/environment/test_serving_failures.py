@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from serve_loop import HONEST, serving_from, training, until_pulled
+from serve_loop import HONEST, registration, serving_from, training, until_pulled
 from trainer_api import until
 
 from reasoning_gym_environment.demo.server import PolicyServer
@@ -125,9 +125,10 @@ async def test_a_dead_server_costs_no_group_that_another_could_serve(
     ):
         await first.close()
         problems = [await env.get_next_item() for _ in range(8)]
-        results = await asyncio.gather(*(env.collect_trajectories(p) for p in problems))
+        done = await asyncio.gather(*(env.run.groups.work_on(p) for p in problems))
         await first.come_back()
-    assert all(group is not None for group, _ in results)
+    assert all(done)
+    assert env.statistics.counts["groups/collected"] == 8
     assert env.statistics.counts["groups/lost"] == 0
 
 
@@ -140,13 +141,12 @@ async def test_an_evaluation_while_serving_waits_for_a_server_that_is_away(
         bench.environment(server.url, "vllm") as env,
     ):
         server.refusal = web.HTTPBadGateway  # as routers reply whose server is away
-        env.env_id = env.curr_step = 0  # as in `serve`
+        await env.run.begin(registration(bench.folder))
         evaluating = asyncio.create_task(env.evaluate())
         # Others have given up.
         await until(lambda: server.refused > 3 or evaluating.done())
         server.refusal = None
         await asyncio.wait_for(evaluating, timeout=60)
-        del env.env_id
     assert env.evaluation.report.numbers()["eval/unscored"] == 0
     assert env.statistics.counts["evaluation/failed_requests"] == 0
 
@@ -161,8 +161,9 @@ async def test_a_server_without_the_model_costs_no_group_either(
     ):
         first.refusal, first.body = web.HTTPNotFound, UNKNOWN_MODEL
         problems = [await env.get_next_item() for _ in range(8)]
-        results = await asyncio.gather(*(env.collect_trajectories(p) for p in problems))
-    assert all(group is not None for group, _ in results)
+        done = await asyncio.gather(*(env.run.groups.work_on(p) for p in problems))
+    assert all(done)
+    assert env.statistics.counts["groups/collected"] == 8
     [warning] = [message for message in caplog.messages if "trying others" in message]
     assert warning == (
         f"The inference server at {first.url}/v1 fails, trying others: 404 Not Found from "

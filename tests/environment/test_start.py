@@ -15,6 +15,7 @@ from reasoning_gym_environment.demo.server import TURN_END, PolicyServer
 from reasoning_gym_environment.demo.trainer import ApiServer
 from reasoning_gym_environment.errors import ConfigurationError
 from reasoning_gym_environment.inference.dialects import ChatTokens
+from reasoning_gym_environment.inference.errors import InferenceError
 from reasoning_gym_environment.inference.servers import SERVER_TYPES
 from reasoning_gym_environment.util.outages import UnreachableError
 
@@ -107,10 +108,12 @@ async def test_a_different_prompt_token_count_is_warned_about_once(
     bench: Any, tokenizer: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with CountingServer(ONE, tokenizer) as server:
-        async with bench.unprepared(server.url) as env:
+        async with bench.environment(server.url) as env:
             ours = len(env.inference.prompt("What is 2 + 2?").tokens)
-            server.prompt_tokens = ours
-            await env.setup()
+        caplog.clear()
+        server.prompt_tokens = ours
+        async with bench.environment(server.url):
+            pass
         assert "counts" not in caplog.text
         server.prompt_tokens = ours + 1
         async with bench.environment(server.url):
@@ -131,7 +134,9 @@ async def test_a_group_with_another_prompt_is_lost(bench: Any, tokenizer: Any) -
     ):
         problem = await env.get_next_item()
         server.drops = True
-        assert await env.collect_trajectories(problem) == (None, [])
+        with pytest.raises(InferenceError, match="prompt"):
+            await env.collect_trajectories(problem)
+        assert not await env.run.groups.work_on(problem)
         assert env.statistics.counts["groups/lost"] == 1
 
 
@@ -175,8 +180,7 @@ async def test_raw_logprobs_end_the_start_at_another_temperature(
         async with bench.environment(server.url, kind):
             pass
         async with bench.unprepared(server.url, kind, temperature=0.7) as env:
-            env.trains = False  # as `evaluate` does
-            await env.setup()
+            await env._run_evaluate()  # which trains nobody
 
 
 @TOKENS
@@ -235,8 +239,7 @@ async def test_a_trainers_small_limit_is_named_and_not_ours(
         ) as env,
     ):
         await begin_training(api.url, tmp_path, max_token_len=60)
-        await env.register_env()
-        await env.get_server_info()
+        await env.run.register()
         assert caplog.messages[-1] == (
             "max_token_length 100 becomes 59: rows must be shorter than the trainer's "
             "max_token_len 60"

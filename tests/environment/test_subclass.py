@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 from atroposlib.envs.base import BaseEnv
-from serve_loop import HONEST, training
+from serve_loop import HONEST, registration, status, training
 from trainer_api import until
 
 from reasoning_gym_environment import ReasoningGymEnv
+from reasoning_gym_environment.atropos.subclass import NOT_CALLED
 from reasoning_gym_environment.demo.policy import Policy, ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.demo.trainer import ApiServer
@@ -195,7 +196,6 @@ async def processed(
             server.url, "vllm", of=of, data_path_to_save_groups=path, **settings
         ) as env,
     ):
-        env.process_mode = True
         env.n_groups_to_process, env.group_size_to_process = (
             groups,
             env.config.group_size,
@@ -227,7 +227,6 @@ async def test_process_writes_the_groups_of_a_subclass(
 ) -> None:
     async with processed(bench, tokenizer, of) as env:
         await env.process_manager()
-    assert not env._groups._orphaned_saves  # nothing is kept of a problem that is done
     written = 9 if of is Several else 3
     assert env.statistics.counts["groups/written"] == written
     assert (bench.folder / "groups.html").exists()
@@ -372,6 +371,9 @@ async def test_a_managed_server_needs_a_server_that_completes_tokens(
         PolicyServer(HONEST, tokenizer) as server,
         bench.unprepared(server.url, of=Asks) as env,
     ):
+        with pytest.raises(ConfigurationError, match="await its `setup`"):
+            await env.collect_trajectories("one")
+        await ReasoningGymEnv.setup(env)
         with pytest.raises(
             InferenceError, match=r"set --openai.server_type to vllm or sglang"
         ):
@@ -387,12 +389,44 @@ def test_overrides_without_effect_are_refused_when_the_class_is_built() -> None:
         "Mine.score must take (self, problem, completions) and return a GroupResult, got (self: "
         "Any, rollout_group_data: Any) -> None: see docs/subclass.md"
     )
-    with pytest.raises(
-        ConfigurationError, match="never be called: override handle_send_to_api,"
-    ):
-        type("Mine", (ReasoningGymEnv,), {"_send_scored_data_to_api": score})
     collects = {"score": score, "collect_trajectories": Plain.collect_trajectories}
     assert type("Mine", (ReasoningGymEnv,), collects)
+
+
+@pytest.mark.parametrize("name", NOT_CALLED)
+def test_a_method_that_the_run_does_not_call_is_refused_with_the_one_to_override(
+    name: str,
+) -> None:
+    """A helper of such a name is none of Atropos's methods, and called by what calls it."""
+
+    async def own(self: Any, *args: Any, **kwargs: Any) -> None: ...
+
+    instead = NOT_CALLED[name]
+    with pytest.raises(
+        ConfigurationError, match=rf"Mine\.{name} .*override {instead},"
+    ):
+        type("Mine", (ReasoningGymEnv,), {name: own})
+    helping = [{name: own, "collect_trajectories": Plain.collect_trajectories}]
+    if hasattr(ReasoningGymEnv, instead):
+        helping.append({name: own, instead: own})
+    for members in helping:
+        if not hasattr(BaseEnv, name):
+            assert type("Mine", (ReasoningGymEnv,), members)
+            continue
+        with pytest.raises(ConfigurationError, match=f"override {instead},"):
+            type("Mine", (ReasoningGymEnv,), members)
+
+
+async def test_a_method_of_atroposs_loop_says_what_to_override_instead(
+    bench: Any,
+) -> None:
+    async with bench.unprepared("http://127.0.0.1:1") as env:
+        atroposs = [name for name in NOT_CALLED if hasattr(env, name)]
+        for name in atroposs:
+            with pytest.raises(NotImplementedError) as raised:
+                await getattr(env, name)()
+            assert f"ReasoningGymEnv.{name}" in str(raised.value)
+            assert f"override {NOT_CALLED[name]}" in str(raised.value)
 
 
 class Counts(ReasoningGymEnv):
@@ -415,22 +449,21 @@ async def test_checkpoints_keep_what_a_subclass_adds(
         for step in (2, 3):
             async with bench.unprepared(server.url, of=Counts) as env:
                 await env.setup()
-                env.wandb_prepend, env.checkpoint_dir = "env_0", str(bench.folder)
-                env.checkpoint_interval, env.curr_step = 3, step
+                begun = registration(bench.folder, step=step, checkpoint_interval=3)
+                await env.run.begin(begun)
                 if step == 3:
-                    env.load_checkpoint()
                     assert env.asked == 2
                     continue
-                env.backlog = [await env.get_next_item(), "an item of its own"]
+                env.backlog.extend([await env.get_next_item(), "an item of its own"])
                 await env.get_next_item()
-                env.status_dict = {"current_step": 3}
-                await env.env_step_checks()
+                await env.run.take_status(status(3))
 
 
 NOTEBOOK = """
 import asyncio, logging, sys
 from atroposlib.envs.base import APIServerConfig
 from reasoning_gym_environment import ReasoningGymEnv
+from reasoning_gym_environment.atropos.subclass import NOT_CALLED
 
 async def main():
     env_config, server_configs = ReasoningGymEnv.config_init()

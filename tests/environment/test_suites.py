@@ -1,6 +1,5 @@
 """`evaluate --suite`: the items of a file, with the settings that it fixes."""
 
-import dataclasses
 import json
 from typing import Any
 
@@ -61,9 +60,7 @@ async def test_a_suite_with_another_question_stops_before_the_first_request(
         PolicyServer(SCRIPT, tokenizer) as server,
         bench.unprepared(server.url, **with_suite({}, given)) as env,
     ):
-        env.evaluation.settings = dataclasses.replace(
-            env.evaluation.settings, suite=given
-        )
+        env.choose_evaluation(suite=given, limit=None)
         said = "1 of the 5 items of tiny have another quest"
         with pytest.raises(FixableError, match=said) as raised:
             await env._run_evaluate()

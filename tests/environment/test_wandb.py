@@ -14,10 +14,11 @@ import pytest
 import wandb
 from page_blocks import ROOT
 from process_tree import descendants, in_linux
-from serve_loop import HONEST, serving, until_pulled
+from serve_loop import HONEST, registration, serving, status, until_pulled
 from small_disks import memory_disk
 from wandb.proto.wandb_internal_pb2 import Record
 
+from reasoning_gym_environment import ReasoningGymEnv
 from reasoning_gym_environment.demo.policy import Sample
 
 
@@ -58,7 +59,6 @@ async def test_groups_and_rollouts_are_logged(
     }
     truncated = Sample(text="<think>hm", finish_reason="length")
     async with bench.playing(script, **settings) as env:
-        env.max_token_len = 4096  # as Atropos reads it from the trainer
         problems = [await env.get_next_item() for _ in range(3)]
         right = [f"<answer>{problem.oracle}</answer>" for problem in problems]
         for problem, samples in zip(
@@ -71,8 +71,7 @@ async def test_groups_and_rollouts_are_logged(
             strict=True,
         ):
             script.play(*samples)
-            group, _ = await env.collect_trajectories(problem)
-            await env.handle_send_to_api(group, problem, do_send_to_api=False)
+            await env.run.groups.work_on(problem)
         await env.wandb_log()
     logged = summary(run)
     expected = {
@@ -115,14 +114,8 @@ async def test_groups_and_rollouts_are_logged(
     assert right[1] in rows[2]["full_text"]
 
 
-async def test_a_group_of_which_a_subclass_keeps_two_rows_is_in_the_table(
-    bench: Any, script: Any, run: Any
-) -> None:
-    settings = {"use_wandb": True, "group_size": 4, "ensure_scores_are_not_same": False}
-    script.play("<answer>1</answer>")
-    async with bench.playing(script, **settings) as env:
-        problem = await env.get_next_item()
-        group, _ = await env.collect_trajectories(problem)
+class KeepingTwoRows(ReasoningGymEnv):
+    async def postprocess_histories(self, trajectories: Any) -> Any:
         columns = (
             "tokens",
             "masks",
@@ -131,9 +124,17 @@ async def test_a_group_of_which_a_subclass_keeps_two_rows_is_in_the_table(
             "inference_logprobs",
             "messages",
         )
-        kept = {name: (group[name] or [])[:2] for name in columns}
-        kept["group_overrides"] = {"group_size": 2}
-        await env.handle_send_to_api({**group, **kept}, problem, do_send_to_api=False)
+        kept = {name: (trajectories[name] or [])[:2] for name in columns}
+        return {**trajectories, **kept, "group_overrides": {"group_size": 2}}
+
+
+async def test_a_group_of_which_a_subclass_keeps_two_rows_is_in_the_table(
+    bench: Any, script: Any, run: Any
+) -> None:
+    settings = {"use_wandb": True, "group_size": 4, "ensure_scores_are_not_same": False}
+    script.play("<answer>1</answer>")
+    async with bench.playing(script, of=KeepingTwoRows, **settings) as env:
+        await env.run.groups.work_on(await env.get_next_item())
         await env.wandb_log()
     rows = rows_of(run, "train/rollouts")
     assert [(row["status"], row["answer"]) for row in rows] == [(None, None)] * 2
@@ -143,21 +144,23 @@ async def test_means_are_of_the_time_since_the_last_log(
     bench: Any, script: Any, run: Any
 ) -> None:
     async with bench.playing(script, use_wandb=True) as env:
-        for env.curr_step, right in enumerate([True, False]):
+        await env.run.begin(registration(bench.folder))
+        for step, right in enumerate([True, False]):
+            await env.run.take_status(status(step))
             problem = await env.get_next_item()
             script.play(f"<answer>{problem.oracle if right else 'nope'}</answer>")
-            await env.collect_trajectories(problem)
+            await env.run.groups.work_on(problem)  # equal scores, so nothing is sent
             await env.wandb_log()
             logged = summary(run)
             assert logged["train/percent_correct"] == float(right)
-            assert logged["perf/groups/collected"] == env.curr_step + 1
+            assert logged["perf/groups/collected"] == step + 1
 
 
 async def test_a_second_report_of_a_step_overwrites_nothing(
     bench: Any, script: Any, run: Any
 ) -> None:
     async with bench.playing(script, use_wandb=True) as env:
-        env.curr_step = 7
+        await env.run.begin(registration(bench.folder, step=7))
         for right in (True, False):
             problem = await env.get_next_item()
             script.play(f"<answer>{problem.oracle if right else 'nope'}</answer>")
@@ -187,15 +190,13 @@ async def test_rows_of_a_subclass_are_in_the_table(
 async def test_an_evaluation_is_logged_once(bench: Any, script: Any, run: Any) -> None:
     script.play("<answer>nope</answer>")
     async with bench.playing(script, use_wandb=True) as env:
-        env.env_id = 0  # as in `serve`
-        env.curr_step = 4
+        await env.run.begin(registration(bench.folder, step=4))
         await env.evaluate()
-        del env.env_id
-        env.curr_step = 6
+        await env.run.take_status(status(6))
         await env.wandb_log()
         logged = summary(run)
         assert logged["eval/step"] == 4
-        env.curr_step = 8
+        await env.run.take_status(status(8))
         await env.wandb_log({"eval/percent_correct": 0.25})
     assert logged["eval/percent_correct"] == 0.0
     solved = {row["name"]: row["solved"] for row in rows_of(run, "eval/tasks")}
@@ -209,10 +210,10 @@ async def test_a_replica_logs_the_curriculum_under_the_same_keys_as_any_other(
     script.play("<answer>nope</answer>")
     settings = {"complexity_mode": "curriculum", "curriculum_target_accuracy": 0.6}
     async with bench.playing(script, use_wandb=True, **settings) as env:
+        await env.run.begin(registration(bench.folder, name="env_1"))
         problem = await env.get_next_item()
         await env.collect_trajectories(problem)
         stats = env.get_curriculum_stats()
-        env.wandb_prepend = "env_1"  # as `register_env` names a replica
         await env.wandb_log()
     details = stats["task_details"]["gcd"]
     expected = {
@@ -333,15 +334,13 @@ async def test_a_full_disk_of_wandb_costs_only_what_is_logged_meanwhile(
         async with bench.playing(HONEST, **settings) as env:
             with wandb.init(project="test", dir=disk) as run:
                 ballast = disk / "ballast"
-                for env.curr_step in range(3):
-                    problem = await env.get_next_item()
-                    group, _ = await env.collect_trajectories(problem)
-                    await env.handle_send_to_api(group, problem, do_send_to_api=False)
+                for report in range(3):
+                    await env.run.groups.work_on(await env.get_next_item())
                     with (
                         ballast.open("wb", buffering=0) as file,
                         contextlib.suppress(OSError),
                     ):
-                        while env.curr_step == 1 and file.write(bytes(4096)):
+                        while report == 1 and file.write(bytes(4096)):
                             pass
                     await env.wandb_log()
                 logged = summary(run)

@@ -20,10 +20,13 @@ from reasoning_gym_environment.errors import (
     GenerationError,
     GenerationTimeoutError,
 )
+from reasoning_gym_environment.evaluation.evaluation_settings import (
+    EvaluationOptions,
+    EvaluationSettings,
+)
 from reasoning_gym_environment.evaluation.planning import EvaluationSet, planned_recipes
 from reasoning_gym_environment.evaluation.run import (
     Evaluation,
-    EvaluationSettings,
     IncompleteEvaluationError,
 )
 from reasoning_gym_environment.evaluation.store import EvaluationResults, read_results
@@ -93,7 +96,10 @@ class Policy:
 
     Attributes:
         most: the most samples that were under way at once.
+        refused: the parameters that it refuses.
     """
+
+    refused: frozenset[str] = frozenset()
 
     def __init__(
         self,
@@ -140,24 +146,14 @@ async def prepared(
     max_token_length: int = 100,
 ) -> Evaluation:
     """An evaluation of gcd with so many items, numbered in their order."""
+    options = EvaluationOptions(
+        eval_seed=5, num_eval_samples_per_task=count, eval_attempts=attempts
+    )
     settings = EvaluationSettings(
-        chat_template_kwargs={},
-        thought_markers="",
-        eval_seed=5,
-        eval_step=None,
-        num_eval_samples_per_task=count,
-        eval_attempts=attempts,
-        eval_difficulties=[],
-        eval_temperature=0.1,
+        options=options,
+        conditions={},
         max_eval_workers=concurrency,
         skip_faulty_items=False,
-        generation_timeout=10.0,
-        max_reasoning_tokens=None,
-        reasoning_effort=None,
-        thinking_mode=False,
-        tokenizer_name="",
-        system_prompt="",
-        chat_template=None,
         scoring=ScoringSettings(max_token_length=max_token_length),
         folder=folder,
         model="a model",
@@ -340,7 +336,10 @@ async def test_a_question_of_two_levels_is_asked_once_and_stored_for_both(
 ) -> None:
     policy = Policy()
     evaluation = await prepared(policy, tmp_path, 20)
-    evaluation.settings = replace(evaluation.settings, eval_difficulties=[0.5])
+    options = evaluation.settings.options.model_copy(
+        update={"eval_difficulties": [0.5]}
+    )
+    evaluation.settings = replace(evaluation.settings, options=options)
     evaluation.prepare(Few().generate, {"gcd": "arithmetic"}, {"gcd": LADDER})
     kept = await samples(evaluation)
     assert (len(kept), policy.ended) == (14, 7)

@@ -13,7 +13,7 @@ from asked_completions import REQUEST
 from atroposlib.envs.server_handling.server_baseline import APIServerConfig
 from scripted_server import http, replying
 
-from reasoning_gym_environment.atropos.trainer_api import ApiRefusedError, TrainerApi
+from reasoning_gym_environment.atropos.api_client import ApiClient, ApiRefusedError
 from reasoning_gym_environment.errors import ConfigurationError
 from reasoning_gym_environment.inference._negotiation import Requirements, probe
 from reasoning_gym_environment.inference.errors import (
@@ -173,7 +173,7 @@ async def test_a_broken_reply_of_the_trainer_api_is_retried_until_patience_ends(
     case: str,
 ) -> None:
     async with replying(BROKEN[case][0]) as url:
-        api = TrainerApi(url)
+        api = ApiClient(url)
         api.patience = 0.5
         with pytest.raises(UnreachableError, match=r"has not answered for 0\.5 s"):
             await api.request("GET", "/info")
@@ -182,4 +182,4 @@ async def test_a_broken_reply_of_the_trainer_api_is_retried_until_patience_ends(
 async def test_a_refusal_of_the_trainer_api_that_is_not_utf8_is_shown() -> None:
     async with replying(http(NOT_UTF8, "413 Too Large")) as url:
         with pytest.raises(ApiRefusedError, match="413 Too Large: <h1>Passerelle"):
-            await TrainerApi(url).request("GET", "/info")
+            await ApiClient(url).request("GET", "/info")

@@ -1,122 +1,105 @@
 """Every group has one outcome, whatever goes wrong and in whatever order."""
 
-import asyncio
 from collections import Counter
-from contextlib import suppress
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reasoning_gym_environment.rollouts.accounting import GroupOutcome, Statistics
-
-
-class LostError(Exception):
-    """Inference lost a group."""
-
-
-FAULTS = {
-    "lost": LostError,
-    "interrupted": asyncio.CancelledError,
-    "broken": ZeroDivisionError,
-}
-IN_FLIGHT = {"cancelled": asyncio.CancelledError, "failed": RuntimeError}
-FATES = [*FAULTS, *IN_FLIGHT, *GroupOutcome]
-RESULT = {
-    "broken": "interrupted",
-    "failed": GroupOutcome.FAILED.value,
-    "cancelled": GroupOutcome.CANCELLED.value,
-}
-
-
-async def run_group(
-    statistics: Statistics, fate: str | GroupOutcome, pauses: tuple[int, int, int]
-) -> None:
-    """A group's life: its pauses are where the groups of others come in between."""
-    with statistics.generating(lost_on=LostError):
-        await rest(pauses[0])
-        if error := FAULTS.get(fate):
-            raise error
-    with statistics.delivering():
-        statistics.record_collected()
-        await rest(pauses[1])
-        if error := IN_FLIGHT.get(fate):
-            raise error
-    with statistics.delivering():
-        await rest(pauses[2])
-        statistics.record(GroupOutcome(fate))
-
-
-async def rest(turns: int) -> None:
-    for _ in range(turns):
-        await asyncio.sleep(0)
-
-
-pauses = st.tuples(*[st.integers(0, 4)] * 3)
-
-
-@given(
-    st.lists(st.tuples(st.sampled_from(FATES), pauses), max_size=40),
-    st.lists(st.tuples(st.integers(0, 39), st.integers(0, 12)), max_size=10),
+from reasoning_gym_environment.rollouts.accounting import (
+    COLLECTED,
+    NOT_COLLECTED,
+    Group,
+    GroupOutcome,
+    Statistics,
 )
-def test_every_group_has_one_outcome_whatever_goes_wrong(
-    groups: list[tuple[str, tuple[int, int, int]]], killings: list[tuple[int, int]]
+
+GROUPS = 8
+COLLECT = "collect"
+STEPS = st.tuples(st.integers(0, GROUPS - 1), st.sampled_from([COLLECT, *GroupOutcome]))
+"""A group's number, and what it is told."""
+
+
+@given(st.lists(STEPS, max_size=60))
+def test_every_group_has_one_outcome_whatever_it_is_told_and_when(
+    steps: list[tuple[int, str | GroupOutcome]],
 ) -> None:
-    """`killings`: which groups' workers are cancelled, and after how many turns of the loop."""
     statistics = Statistics()
     counts = statistics.counts
+    groups = [statistics.begin_group() for _ in range(GROUPS)]
+    collected: set[int] = set()
+    outcomes: dict[int, GroupOutcome] = {}
+    for number, step in steps:
+        has_ended = number in outcomes
+        if isinstance(step, GroupOutcome):
+            fits = (number in collected) == (step in COLLECTED)
+        else:
+            fits = number not in collected
+        if has_ended or not fits:
+            before = dict(counts)
+            with pytest.raises(RuntimeError):
+                tell(groups[number], step)
+            assert dict(counts) == before
+            continue
+        tell(groups[number], step)
+        if isinstance(step, GroupOutcome):
+            outcomes[number] = step
+        else:
+            collected.add(number)
+        assert statistics.unaccounted() == {
+            "groups/generating": GROUPS - len(collected | outcomes.keys()),
+            "groups/in_flight": len(collected - outcomes.keys()),
+        }
+    assert [group.outcome for group in groups] == [
+        outcomes.get(number) for number in range(GROUPS)
+    ]
+    assert counts["groups/started"] == GROUPS
+    assert counts["groups/collected"] == len(collected)
+    ended = Counter(outcomes.values())
+    for outcome in GroupOutcome:
+        assert counts[f"groups/{outcome.value}"] == ended[outcome]
 
-    async def run() -> None:
-        tasks = [
-            asyncio.create_task(run_group(statistics, fate, pauses))
-            for fate, pauses in groups
-        ]
-        await rest(1)  # a worker that never began is no group
-        for victim, turns in sorted(killings, key=lambda killing: killing[1]):
-            await rest(turns)
-            if victim < len(tasks):
-                tasks[victim].cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
-    asyncio.run(run())
-    assert not any(statistics.unaccounted().values())
-    assert counts["groups/started"] == len(groups)
-    outcomes = [outcome.value for outcome in GroupOutcome]
-    assert counts["groups/collected"] == sum(
-        counts[f"groups/{outcome}"] for outcome in outcomes
-    )
-    if not killings:
-        named = Counter(
-            RESULT.get(fate, getattr(fate, "value", fate)) for fate, _ in groups
-        )
-        for name in ("lost", "interrupted", *outcomes):
-            assert counts[f"groups/{name}"] == named[name]
+def tell(group: Group, step: str | GroupOutcome) -> None:
+    if isinstance(step, GroupOutcome):
+        group.end(step)
+    else:
+        group.mark_collected()
+
+
+def test_an_outcome_belongs_to_one_stage() -> None:
+    assert {*COLLECTED, *NOT_COLLECTED} == {*GroupOutcome}
+    assert not {*COLLECTED} & {*NOT_COLLECTED}
+
+
+def test_a_second_outcome_is_refused_with_both_names() -> None:
+    group = Statistics().begin_group()
+    group.mark_collected()
+    group.end(GroupOutcome.SENT)
+    with pytest.raises(RuntimeError, match=r"sent.* lost"):
+        group.end(GroupOutcome.LOST)
+    assert group.outcome is GroupOutcome.SENT
 
 
 def test_groups_without_an_outcome_are_unaccounted() -> None:
     statistics = Statistics()
-    with statistics.generating(lost_on=LostError):
-        assert statistics.unaccounted() == {
-            "groups/generating": 1,
-            "groups/in_flight": 0,
-        }
-        statistics.record_collected()
+    group = statistics.begin_group()
+    assert statistics.unaccounted() == {"groups/generating": 1, "groups/in_flight": 0}
+    group.mark_collected()
     assert statistics.unaccounted() == {"groups/generating": 0, "groups/in_flight": 1}
-    statistics.record(GroupOutcome.SENT)
+    group.end(GroupOutcome.SENT)
     assert statistics.unaccounted() == {"groups/generating": 0, "groups/in_flight": 0}
 
 
 def test_the_accounting_is_one_line() -> None:
     statistics = Statistics()
-    with suppress(LostError), statistics.generating(lost_on=LostError):
-        raise LostError
-    with pytest.raises(KeyError), statistics.generating(lost_on=LostError):
-        raise KeyError
+    for outcome in (GroupOutcome.LOST, GroupOutcome.INTERRUPTED):
+        statistics.begin_group().end(outcome)
     sent = GroupOutcome.SENT
     for outcome in (sent, sent, GroupOutcome.REFUSED, GroupOutcome.FAILED):
-        with statistics.generating(lost_on=LostError):
-            statistics.record_collected()
-        statistics.record(outcome)
+        group = statistics.begin_group()
+        group.mark_collected()
+        group.end(outcome)
     assert statistics.accounting() == (
         "6 started = 4 collected + 1 lost + 1 interrupted; "
         "4 collected = 2 sent + 1 refused + 1 send_failures"

@@ -24,13 +24,14 @@ class Reported:
 
     def __init__(self, *clock: Callable[[], float]) -> None:
         self.statistics = Statistics()
-        self.statistics.categories = {"gcd": "arithmetic"}
+        self.statistics.use_categories({"gcd": "arithmetic"})
         self.progress = ProgressReporter(
             self.statistics, *clock, waiting=lambda: [self.waiting]
         )
         self.line = self.progress.line
 
     def add(self, result: GroupResult) -> None:
+        self.statistics.begin_group().mark_collected()
         self.statistics.group_finished(result)
         self.progress.group_finished(result)
 

@@ -5,12 +5,11 @@ import logging
 
 import pytest
 from clock import Clock
-from group_values import group
 
 from reasoning_gym_environment.inference.errors import InferenceError
 from reasoning_gym_environment.rollouts.backoff import FailureBackoff
+from reasoning_gym_environment.util.log_throttle import THROTTLE
 
-GROUP = group(1.0)
 TRANSIENT = InferenceError("503 Service Unavailable")
 PERMANENT = InferenceError("404 Not Found", is_transient=False)
 
@@ -22,6 +21,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def backoff(clock: Clock) -> FailureBackoff:
+    THROTTLE.reset(clock)
     return FailureBackoff(clock)
 
 
@@ -37,7 +37,7 @@ async def may_request(backoff: FailureBackoff) -> bool:
 async def test_while_groups_come_nobody_waits(backoff: FailureBackoff) -> None:
     for _ in range(3):
         assert await may_request(backoff)
-        backoff.group_finished(GROUP)
+        backoff.record_success()
 
 
 async def test_the_pause_doubles_to_a_minute(
@@ -70,7 +70,7 @@ async def test_after_a_pause_a_single_one_asks(
     clock.now += 1.0
     assert await may_request(backoff)
     assert not await may_request(backoff)
-    backoff.group_finished(GROUP)
+    backoff.record_success()
     assert await may_request(backoff)
     assert await may_request(backoff)
 
@@ -81,7 +81,7 @@ async def test_who_waits_may_request_when_a_group_comes(
     backoff.record_failure("gcd", TRANSIENT)
     waiting = asyncio.create_task(backoff.wait())
     await asyncio.sleep(0.01)
-    backoff.group_finished(GROUP)
+    backoff.record_success()
     await asyncio.wait_for(waiting, timeout=60)
 
 
@@ -92,9 +92,9 @@ async def test_one_line_a_minute_and_one_at_the_end(
     for _ in range(5):
         backoff.record_failure("gcd", TRANSIENT)
         clock.now += 30.0
-    backoff.group_finished(GROUP)
+    backoff.record_success()
     backoff.record_failure("gcd", TRANSIENT)
-    backoff.group_finished(GROUP)
+    backoff.record_success()
     assert caplog.messages == [
         "Lost a group of gcd, 1 in a row: 503 Service Unavailable",
         "Lost a group of gcd, 3 in a row: 503 Service Unavailable",
@@ -110,7 +110,7 @@ def test_permanent_failures_are_counted_until_a_success(
     for error in (PERMANENT, TRANSIENT, PERMANENT):
         backoff.record_failure("gcd", error)
     assert (backoff.failures, backoff.permanent) == (3, 2)
-    backoff.group_finished(GROUP)
+    backoff.record_success()
     assert (backoff.failures, backoff.permanent) == (0, 0)
     assert [message.partition(":")[0] for message in caplog.messages] == [
         "Lost a group of gcd, 1 in a row",

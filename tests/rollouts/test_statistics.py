@@ -9,7 +9,7 @@ from reasoning_gym_environment.rollouts.accounting import Statistics
 
 def counting() -> Statistics:
     statistics = Statistics()
-    statistics.categories = {"gcd": "arithmetic", "sudoku": "games"}
+    statistics.use_categories({"gcd": "arithmetic", "sudoku": "games"})
     return statistics
 
 
@@ -41,6 +41,7 @@ def test_totals_and_counts_go_on_over_reports() -> None:
     statistics.counts["sandbox/restarts"] += 2
     assert statistics.take_report() == {"counts/sandbox/restarts": 2.0}
     for number in (1.0, 2.0):
+        statistics.begin_group().mark_collected()
         statistics.group_finished(group(1.0))
         report = statistics.take_report()
         assert report["counts/groups/collected"] == number
@@ -49,8 +50,8 @@ def test_totals_and_counts_go_on_over_reports() -> None:
 
 def test_groups_in_progress_are_reported() -> None:
     statistics = counting()
-    with statistics.generating(lost_on=ConnectionError):
-        statistics.group_finished(group(1.0))
+    statistics.begin_group().mark_collected()
+    statistics.group_finished(group(1.0))
     report = statistics.take_report()
     assert report["counts/groups/started"] == report["counts/groups/in_flight"] == 1.0
     assert report["counts/groups/generating"] == 0.0

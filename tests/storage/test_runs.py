@@ -3,9 +3,7 @@
 import asyncio
 import json
 import logging
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,11 +21,9 @@ from reasoning_gym_environment.util.logs import SecretRedactor
 LOG = logging.getLogger("reasoning_gym_environment.some.part")
 
 
-def recorder(folder: Path, state: Callable[[], dict[str, Any]] = dict) -> RunRecorder:
+def recorder(folder: Path) -> RunRecorder:
     redactor = SecretRedactor(["sk-secret"])
-    return RunRecorder(
-        folder, "a-run", disk=DaemonWriter(folder), redactor=redactor, state=state
-    )
+    return RunRecorder(folder, "a-run", disk=DaemonWriter(folder), redactor=redactor)
 
 
 async def end(own: RunRecorder) -> None:
@@ -45,10 +41,9 @@ async def written(folder: Path) -> RunRecord:
 
 
 async def test_a_record_says_who_the_run_is_and_when_it_ended(tmp_path: Path) -> None:
-    own = recorder(
-        tmp_path / "dumps", lambda: {"failures": 3, "waiting": "pauses for 2 s"}
-    )
-    own.start({"seed": 42, "tasks": ["gcd"]})
+    own = recorder(tmp_path / "dumps")
+    state = {"failures": 3, "waiting": "pauses for 2 s"}
+    own.start({"seed": 42, "tasks": ["gcd"]}, lambda: state)
     record = await written(tmp_path / "dumps")
     assert (record.run, record.settings) == ("a-run", {"seed": 42, "tasks": ["gcd"]})
     assert (record.failures, record.waiting, record.ended) == (3, "pauses for 2 s", "")
@@ -65,7 +60,7 @@ async def test_a_record_has_the_warnings_of_the_log_without_keys(
     tmp_path: Path,
 ) -> None:
     own = recorder(tmp_path)
-    own.start({})
+    own.start({}, dict)
     LOG.warning("refused sk-secret\x1b[31m\nand a second line")
     LOG.info("not a warning")
     await end(own)
@@ -84,7 +79,7 @@ async def test_a_record_that_cannot_be_written_is_logged_and_disturbs_nothing(
 ) -> None:
     (tmp_path / "dumps").write_text("a file")
     own = recorder(tmp_path / "dumps")
-    own.start({})
+    own.start({}, dict)
     await end(own)
     assert caplog.text.count("The run's record can't be written") == 1
 

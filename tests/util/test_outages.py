@@ -23,9 +23,9 @@ def test_an_outage_has_a_beginning_a_line_a_minute_and_an_end(
     outage = Outage(clock, server="The API")
     with outage.request() as a:
         for _ in range(70):
-            outage.record_failure("refused", lost=0, request=a)
+            outage.record_failure("refused", losses=0, request=a)
             clock.now += 1.0
-        outage.lost += 1
+        outage.add_losses(1)
     with outage.request() as b:
         outage.end(b)
         outage.end(b)
@@ -41,7 +41,7 @@ def test_any_failed_request_keeps_an_outage(
 ) -> None:
     outage = Outage(clock, server="The API")
     with outage.request() as a, outage.request() as b:
-        outage.record_failure("413", lost=0, request=a)
+        outage.record_failure("413", losses=0, request=a)
         assert outage.end(b) is None
         assert outage
         assert outage.end(a) == 0.0
@@ -58,7 +58,7 @@ def test_seconds_before_the_failure_count(
     clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     outage = Outage(clock, server="The server", unit="requests given up")
-    outage.record_failure("it hangs", lost=0, already=8.0)
+    outage.record_failure("it hangs", losses=0, already=8.0)
     clock.now += 2.0
     outage.end()
     assert caplog.messages == [
@@ -72,13 +72,13 @@ def test_an_outage_counts_what_is_lost_until_its_end(clock: Clock) -> None:
     for seconds in range(200):
         clock.now = 1000.0 + seconds
         outage.record_failure()
-    assert outage.lost == 200
+    assert outage.losses == 200
     assert (outage.seconds, outage.end()) == (199, 199)
     assert (outage.seconds, outage.end()) == (0, None)
     clock.now += 1
     assert not outage
     outage.record_failure()  # the next one starts from zero
-    assert (bool(outage), outage.lost) == (True, 1)
+    assert (bool(outage), outage.losses) == (True, 1)
 
 
 def test_messages_about_an_outage_are_logged_at_once_and_then_once_a_minute(

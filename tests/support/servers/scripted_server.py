@@ -258,9 +258,11 @@ class Between:
         status: what all requests are answered with; None lets them through.
         largest: bytes of a body; more are refused with 413, as nginx does.
         lies: what it replies in the API's place, by path.
+        failures: how many requests were answered with `status`.
     """
 
     url = ""
+    failures = 0
     status: int | None = None
     largest = math.inf
 
@@ -276,6 +278,7 @@ async def proxy(api_url: str) -> AsyncIterator[Between]:
     async def pass_on(request: web.Request) -> web.Response:
         body = await request.read()
         if between.status:
+            between.failures += 1
             return web.Response(
                 status=between.status, text="<h1>no healthy upstream</h1>"
             )

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from aiohttp import web
 from scripted_server import serving
 
+from reasoning_gym_environment.atropos.api_client import ApiClient
 from reasoning_gym_environment.atropos.rows import pack
-from reasoning_gym_environment.atropos.trainer_api import TrainerApi
 
 
 @asynccontextmanager
@@ -33,15 +33,15 @@ LONG = {"tokens": [list(range(300_000))], "scores": [1.0]}
 
 async def test_an_api_on_this_machine_gets_groups_as_they_are() -> None:
     async with listening("127.0.0.1") as (url, _, bodies):
-        await TrainerApi(url).request("POST", "/scored_data", pack(LONG))
+        await ApiClient(url).request("POST", "/scored_data", pack(LONG))
     assert [json.loads(body) for body in bodies] == [LONG]
 
 
 async def test_an_api_elsewhere_gets_groups_compressed_but_not_what_is_short() -> None:
     async with listening("0.0.0.0") as (url, requests, bodies):
-        api = TrainerApi(url)
-        await api.request("POST", "/scored_data", pack(LONG))
-        await api.request("POST", "/scored_data", {"env_id": 1})
+        client = ApiClient(url)
+        await client.request("POST", "/scored_data", pack(LONG))
+        await client.request("POST", "/scored_data", {"env_id": 1})
     assert [request.headers.get("Content-Encoding") for request in requests] == [
         "gzip",
         None,

@@ -1,0 +1,144 @@
+"""Where a run is: what the API said, and what follows from that and from the settings."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from ..errors import ConfigurationError
+from .config import ReasoningGymEnvConfig
+from .trainer_api import Registration
+
+logger = logging.getLogger(__name__)
+
+
+class RunState:
+    """The registration of a run, its step and the trainer's status. The run alone changes it.
+
+    Attributes:
+        run_id: identifies the run in everything it stores.
+        step: the trainer's step; in `process` the number of groups that are done.
+        registration: what the API answered; None without a trainer.
+        status: the API's last answer to `/status-env`.
+    """
+
+    def __init__(self, config: ReasoningGymEnvConfig, run_id: str) -> None:
+        self.run_id = run_id
+        self.step = 0
+        self.registration: Registration | None = None
+        self.status: dict[str, Any] = {}
+        self._config = config
+
+    def begin(self, registration: Registration) -> None:
+        """Take what the API answered, and its trainer's step."""
+        self.registration = registration
+        self.step = registration.starting_step
+
+    def take_status(self, status: dict[str, Any]) -> None:
+        """Take the trainer's status, and its step."""
+        self.status = status
+        self.step = status["current_step"]
+
+    def count_step(self) -> None:
+        """Count a group of `process`."""
+        self.step += 1
+
+    @property
+    def trainer_step(self) -> int | None:
+        """The trainer's step; None without a trainer."""
+        return None if self.registration is None else self.step
+
+    @property
+    def length_limit(self) -> int:
+        """Tokens of prompt and completion; the API drops groups with a row of `max_token_len`."""
+        limit: int = self._config.max_token_length
+        trainer_limit = self.max_token_len
+        return min(limit, trainer_limit - 1) if trainer_limit > 0 else limit
+
+    @property
+    def max_token_len(self) -> int:
+        """The trainer's limit of tokens, which no row may reach; none at 0 or less."""
+        return -1 if self.registration is None else self.registration.max_token_len
+
+    @property
+    def batch_size(self) -> int:
+        """Rows of the trainer's batch; -1 if neither it nor the settings say."""
+        if self.registration is not None and self.registration.batch_size != -1:
+            return self.registration.batch_size
+        size: int = self._config.batch_size
+        return size
+
+    @property
+    def total_steps(self) -> int:
+        """Steps after which the training ends."""
+        steps: int = self._config.total_steps
+        if steps == -1 and self.registration is not None:
+            return self.registration.trainer_steps
+        return steps
+
+    @property
+    def replica(self) -> str:
+        """The name by which streams of one seed differ: the API's, or the configured one."""
+        return (
+            self.registration.name if self.registration else str(self._config.replica)
+        )
+
+    @property
+    def checkpoint_interval(self) -> int:
+        """Steps between checkpoints; none at 0 or less."""
+        registration = self.registration
+        return -1 if registration is None else registration.checkpoint_interval
+
+    @property
+    def token_limit(self) -> str:
+        """What limits the tokens of prompt and completion, for messages."""
+        if self.length_limit < self._config.max_token_length:
+            return f"the trainer's max_token_len {self.max_token_len}"
+        return f"max_token_length {self._config.max_token_length}"
+
+    def is_over(self) -> bool:
+        """Return whether what waits in the trainer's queue reaches the last step."""
+        queued_rows = self.status["queue_size"] * self._config.group_size
+        is_over: bool = self.step + queued_rows // self.batch_size > self.total_steps
+        return is_over
+
+    def require_fitting_limits(self) -> None:
+        """Warn of what the trainer's limits change; raise ConfigurationError if nothing fits."""
+        config = self._config
+        if config.group_size > self.batch_size:
+            raise ConfigurationError(
+                f"group_size ({config.group_size}) must be at most the trainer's batch_size "
+                f"({self.batch_size}): lower --env.group_size"
+            )
+        if self.total_steps == -1:
+            raise ConfigurationError(
+                "neither total_steps nor the trainer says when training ends: set --env.total_steps"
+            )
+        trainer_steps = self.registration.trainer_steps if self.registration else -1
+        if 0 <= config.total_steps < trainer_steps:
+            logger.warning(
+                "This environment ends after step %d, the trainer wants %d: set --env.total_steps, "
+                "-1 for the trainer's",
+                config.total_steps,
+                trainer_steps,
+            )
+        if self.length_limit < config.max_token_length:
+            logger.warning(
+                "max_token_length %d becomes %d: rows must be shorter than %s",
+                config.max_token_length,
+                self.length_limit,
+                self.token_limit,
+            )
+
+    def identity(self, versions: Mapping[str, str]) -> dict[str, Any]:
+        """Return the keys of stored rows that identify the run.
+
+        Args:
+            versions: of the libraries, by name.
+        """
+        return {
+            "run": self.run_id,
+            "replica": self.replica,
+            "library_versions": dict(versions),
+        }
