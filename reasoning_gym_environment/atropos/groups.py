@@ -129,7 +129,18 @@ class Groups:
         Raises:
             FixableError: the run can't go on.
         """
-        work = work or Work(item)
+        is_done = await self._collect_and_deliver(work or Work(item))
+        try:
+            await self._hooks.cleanup()
+        except Exception as error:  # noqa: BLE001 - logged, and it ends the run
+            self._count_failure(item, DELIVERY_RAISED, error)
+            return False
+        if is_done:
+            self._failures.forget(DELIVERY_RAISED)
+        return is_done
+
+    async def _collect_and_deliver(self, work: Work) -> bool:
+        item = work.item
         group = self._parts.statistics.begin_group()
         try:
             groups, more_items = await self._collect_in_time(item)
@@ -154,13 +165,12 @@ class Groups:
             return self._fail(group, work, NOTHING_COLLECTED, "it gave no group")
         try:
             outcomes = await self._deliver_all(groups, item, group)
-            await self._hooks.cleanup()
         except Exception as error:  # noqa: BLE001 - logged, and it ends the run
             self._count_failure(item, DELIVERY_RAISED, error)
             return False
         if groups is not None:  # a subclass's own groups were not observed
             self._inference_is_back()
-        self._failures.forget(METHOD_RAISED, DELIVERY_RAISED, NOT_SCORED)
+        self._failures.forget(METHOD_RAISED, NOT_SCORED)
         if GroupOutcome.REFUSED in outcomes:
             self._count_refusal(item)
         if self._settings.command == "process" and _is_undelivered(outcomes):
@@ -190,7 +200,7 @@ class Groups:
 
     def is_saving(self, item: Any) -> bool:
         """Return whether a group of the item is scored, and on its way to the disk."""
-        return self._in_saving[item_key(item)] > 0
+        return item_key(item) in self._in_saving
 
     async def _collect_groups(self, item: Any) -> tuple[Any, list[Any]]:
         collected = await self._hooks.collect(item)
@@ -218,7 +228,7 @@ class Groups:
         try:
             await self._save(result)
         finally:
-            self._in_saving[key] -= 1
+            self._in_saving -= Counter([key])
         if not result.scored:
             raise UnscoredError(result.attempts[0].verdict.detail)
         return to_scored_data_group(
