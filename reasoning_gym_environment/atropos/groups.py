@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -116,7 +115,7 @@ class Groups:
         )
         self._scored_groups = 0
         self._last_refusal = ""
-        self._in_saving: Counter[str] = Counter()  # keys of problems
+        self._in_saving: list[str] = []  # keys of problems, which may be equal
         self._unreported_groups = 0
         self._deliveries: set[asyncio.Task[list[GroupOutcome]]] = set()
 
@@ -224,11 +223,11 @@ class Groups:
         result = checked_score(scored, completions, self._name)
         self._observe(result)
         key = item_key(problem)
-        self._in_saving[key] += 1
+        self._in_saving.append(key)
         try:
             await self._save(result)
         finally:
-            self._in_saving -= Counter([key])
+            self._in_saving.remove(key)
         if not result.scored:
             raise UnscoredError(result.attempts[0].verdict.detail)
         return to_scored_data_group(

@@ -29,6 +29,7 @@ from trainer_api import until
 
 from reasoning_gym_environment import ReasoningGymEnv
 from reasoning_gym_environment.demo.trainer import ApiServer
+from reasoning_gym_environment.records import recipe_key
 
 ENDS = ["sent", "written", "refused", "send_failures", "cancelled", "unscored"]
 ENDS += ["filtered", "too_long"]
@@ -157,6 +158,19 @@ async def test_a_problem_is_asked_again_three_times_and_then_given_up(
             assert env.statistics.counts["problems/retried"] == min(number, 3)
         assert env.statistics.counts["problems/given_up"] == 1
         assert env.backlog == [problem] * 3
+
+
+async def test_a_run_keeps_no_problem_whose_group_has_come(
+    bench: Any, tokenizer: Any
+) -> None:
+    async with (
+        ScriptedServer(HONEST, tokenizer) as server,
+        bench.environment(server.url, "vllm") as env,
+    ):
+        problem = await env.get_next_item()
+        assert await env.run.groups.work_on(problem)
+        assert sum(env.run.parts.dumps.written.values()) == 1
+        assert recipe_key(problem.recipe) not in str(vars(env.run.groups))
 
 
 @asynccontextmanager
