@@ -192,7 +192,10 @@ class Groups:
                 raise WorkerTimeoutError(
                     f"its completions did not come within worker_timeout, {seconds:g} s"
                 )
-            return collecting.result()
+            try:
+                return collecting.result()
+            except asyncio.CancelledError as error:  # else `wait` would have raised it
+                raise RuntimeError("a task that it awaits was cancelled") from error
         finally:
             collecting.cancel()
             await asyncio.gather(collecting, return_exceptions=True)

@@ -299,6 +299,13 @@ class TooFewRows(Plain):
         return {name: rows[:2] for name, rows in group.items()}, []
 
 
+class AwaitsACancelledTask(Plain):
+    async def collect_trajectories(self, item: Any) -> Any:
+        asked = asyncio.create_task(asyncio.sleep(60))
+        asked.cancel()
+        await asked
+
+
 class SomeRolloutIsNone(OneByOne):
     async def collect_trajectory(self, item: Any) -> Any:
         return None, []
@@ -314,6 +321,7 @@ FAILING = {
     ScoresNumbers: r"ScoresNumbers.score must return a GroupResult .* got \[1.0, 1.0, 1.0, 1.0\]",
     ReturnsNoPair: r"ReturnsNoPair.collect_trajectories must return its groups and a list of items",
     TooFewRows: "5 groups were refused and none was delivered: 2 rows of tokens, expected 4",
+    AwaitsACancelledTask: "5 items in a row, RuntimeError: a task that it awaits was cancelled",
     SomeRolloutIsNone: "SomeRolloutIsNone failed for 5 items in a row, ValueError",
     OwnItemsAlone: "get_next_item of OwnItemsAlone returned an item of its own, 'one': override",
 }
