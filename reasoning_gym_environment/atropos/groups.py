@@ -381,8 +381,9 @@ class Groups:
             await self._parts.trainer.send(rows)
         except (ApiRefusedError, TypeError, ValueError) as error:
             return self._refuse(item, str(error))
-        except UnreachableError as error:
-            logger.error("A group is lost: %s", error)
+        except UnreachableError as error:  # all that wait for the API get it at once
+            run_id = self._state.run_id
+            logger.error("A group is lost: %s", error, extra=throttled(run_id))
             return GroupOutcome.FAILED
         except LostStateError:  # the next status ends the run
             return GroupOutcome.FAILED

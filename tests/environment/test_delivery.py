@@ -297,6 +297,9 @@ async def test_a_group_is_failed_when_patience_ends(
     serving.between.status, client.patience = 502, 1.5
     failed = await serving.deliver()
     assert failed["groups/send_failures"] == 1
+    problems = [await serving.env.get_next_item() for _ in range(2)]
+    await asyncio.gather(*map(serving.env.run.groups.work_on, problems))
+    assert caplog.text.count("A group is lost") == 1  # once a minute
     with pytest.raises(UnreachableError) as raised:
         await serving.env.run.follow_trainer()
     client.patience = 60.0
@@ -308,7 +311,7 @@ async def test_a_group_is_failed_when_patience_ends(
         "<h1>no healthy upstream</h1>): start it and its trainer, then this environment again"
     )
     assert "is back after" in caplog.messages[-1]
-    assert caplog.messages[-1].endswith(", 1 groups lost")
+    assert caplog.messages[-1].endswith(", 3 groups lost")
 
 
 def in_flight(env: ReasoningGymEnv) -> int:
