@@ -12,9 +12,12 @@ from typing import Any
 
 from ..util.concurrency import DaemonWriter
 from ..util.files import UnwritableError, append_whole
+from ..util.log_throttle import THROTTLE, throttled
+from ..util.outages import Outage
 from .rows import COLUMNS
 
 logger = logging.getLogger(__name__)
+logger.addFilter(THROTTLE)
 
 
 class GroupsFile:
@@ -37,6 +40,7 @@ class GroupsFile:
         self._counts = counts
         self._waits = waits
         self._disk = DaemonWriter(self.path)
+        self._failure = Outage()
 
     async def write(self, group: Mapping[str, Any]) -> bool:
         """Write a group, see `DaemonWriter.write`; return False on a failure."""
@@ -54,13 +58,19 @@ class GroupsFile:
         try:
             append_whole(self.path, line.encode())
         except OSError as error:
+            self._failure.record_failure()
             self._count_missing(1, error)
             raise
+        self._failure.end()
 
     def _count_missing(self, groups: int, reason: object) -> None:
+        """Count groups, and log once a minute how many are missing by now."""
         self._counts["groups/not_written"] += groups
         logger.error(
-            "Groups missing in data_path_to_save_groups: %d (%s)", groups, reason
+            "Groups missing in data_path_to_save_groups: %d (%s)",
+            self._counts["groups/not_written"],
+            reason,
+            extra=throttled((self._failure.episode, type(reason))),
         )
 
     def close(self) -> None:
