@@ -81,7 +81,7 @@ class Run:
         self._checkpoints: Checkpoints | None = None
         self._schedule: EvaluationSchedule | None = None
         self._is_set_up = False
-        self._is_closed = False
+        self._closing: asyncio.Task[None] | None = None
 
     @property
     def workers(self) -> set[asyncio.Task[None]]:
@@ -513,14 +513,20 @@ class Run:
     # The end.
 
     async def close(self, others: Iterable[asyncio.Task[Any]] = ()) -> None:
-        """Stop the workers, then close every part, even if another fails to. Idempotent.
+        """Stop the workers, then close every part, even if another fails to.
+
+        It goes on if its caller is cancelled. A second call waits for its end.
 
         Args:
             others: tasks of a subclass, which end with the workers.
         """
-        if self._is_closed:
-            return
-        self._is_closed = True
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close([*others]))
+            await asyncio.shield(self._closing)
+        elif not self._closing.done():
+            await asyncio.wait({self._closing})
+
+    async def _close(self, others: list[asyncio.Task[Any]]) -> None:
         parts = self.parts
         registration = self.state.registration
         async with AsyncExitStack() as last_first:

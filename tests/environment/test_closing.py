@@ -1,5 +1,6 @@
 """An environment that closes leaves nothing open, and removes nothing that isn't its own."""
 
+import asyncio
 import os
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,33 @@ async def test_a_part_that_fails_to_close_keeps_no_other_open(
         await env.server.servers[0].client.json("GET", "/health")
     assert not file.exists()  # it was empty
     assert "Counts of this run: 1 generation/timeouts" in caplog.messages
+
+
+async def test_closing_goes_on_though_its_caller_is_cancelled(
+    bench: Any, script: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script.play("<answer>1</answer>")
+    began, may_go_on = asyncio.Event(), asyncio.Event()
+    async with bench.playing(script) as env:
+        pool = env.run.parts.pool
+        close = pool.close
+
+        async def close_later() -> None:
+            began.set()
+            await may_go_on.wait()
+            await close()
+
+        monkeypatch.setattr(pool, "close", close_later)
+        first = asyncio.create_task(env.close())
+        await began.wait()
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
+        again = asyncio.create_task(env.close())
+        await asyncio.sleep(0.1)
+        assert (first.cancelled(), again.done()) == (True, False)
+        may_go_on.set()
+        await again
+        assert pool.pids == []
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
