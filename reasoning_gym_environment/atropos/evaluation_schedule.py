@@ -27,7 +27,11 @@ class EvaluationSchedule:
         running: asyncio.Task[None] | None,
         evaluate: Callable[[], Coroutine[Any, Any, None]],
     ) -> asyncio.Task[None] | None:
-        """Return the task of an evaluation that is due at a step and begins; None for none."""
+        """Return the task of an evaluation that is due at a step and begins; None for none.
+
+        Args:
+            evaluate: logs its failures.
+        """
         election = self._election
         if election is None or (running is not None and not running.done()):
             return None
@@ -36,7 +40,7 @@ class EvaluationSchedule:
 
         def record(evaluation: asyncio.Task[None]) -> None:
             if not evaluation.cancelled():
-                evaluation.exception()  # `evaluate` has logged it
+                evaluation.exception()  # `evaluate` logs it
                 election.record_done(step)
 
         task = asyncio.create_task(evaluate())

@@ -308,13 +308,23 @@ class Run:
     def _start_due_evaluation(self) -> None:
         assert self._schedule is not None, "`begin` comes first"
         evaluation = self._schedule.start_if_due(
-            self.state.step, self.evaluation_task, self._hooks.evaluate
+            self.state.step, self.evaluation_task, self._evaluate_due
         )
         if evaluation is None:
             return
         self.evaluation_task = evaluation
         if self._config.eval_handling is EvalHandlingEnum.STOP_TRAIN:
             self._interrupt_workers()
+
+    async def _evaluate_due(self) -> None:
+        """Evaluate as the class does; a failure is logged, since nothing awaits the evaluation."""
+        try:
+            await self._hooks.evaluate()
+        except Exception as error:
+            self.parts.statistics.counts["evaluation/failures"] += 1
+            is_bug = not isinstance(error, FixableError)
+            logger.error("The evaluation failed: %s", error, exc_info=is_bug)
+            raise
 
     def _interrupt_workers(self) -> None:
         """Let training wait for an evaluation: what has not been scored is asked again."""
@@ -431,21 +441,13 @@ class Run:
     async def evaluate(self) -> None:
         """Run the evaluation set and write its results."""
         parts = self.parts
-        serves = self.state.registration is not None
-        if serves:
+        if self.state.registration is not None:
             parts.inference.retry_evaluation_for(self._patience.outage_seconds)
-        try:
-            await parts.evaluation.run(
-                step=self.state.trainer_step,
-                length_limit=self.state.length_limit,
-                identity=self.state.identity(parts.versions),
-            )
-        except Exception as error:
-            parts.statistics.counts["evaluation/failures"] += 1
-            if serves:  # nothing awaits the evaluation
-                is_bug = not isinstance(error, FixableError)
-                logger.error("The evaluation failed: %s", error, exc_info=is_bug)
-            raise
+        await parts.evaluation.run(
+            step=self.state.trainer_step,
+            length_limit=self.state.length_limit,
+            identity=self.state.identity(parts.versions),
+        )
 
     def take_report(self, curriculum: Mapping[str, Any]) -> dict[str, Any]:
         """Return the metrics since the last call, and the last evaluation's.

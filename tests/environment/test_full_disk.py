@@ -6,7 +6,7 @@ import signal
 from typing import Any
 
 import pytest
-from serve_loop import HONEST, registration, serving, until_pulled
+from serve_loop import HONEST, registration, serving, status, until_pulled
 from small_disks import enlarge, memory_disk
 
 from reasoning_gym_environment import ReasoningGymEnv
@@ -62,6 +62,7 @@ async def test_a_full_disk_ends_an_evaluation_that_goes_on_where_it_was(
     settings = {
         "num_eval_samples_per_task": 30,
         "max_eval_workers": 1,
+        "steps_per_eval": 1,
         "max_token_length": 8192,
     }
     async with PolicyServer(long, tokenizer) as server:
@@ -86,8 +87,10 @@ async def test_a_full_disk_ends_an_evaluation_that_goes_on_where_it_was(
                 assert len(read_dump(folder / "samples.jsonl").rows) == 30
                 enlarge(disk, "300k")
                 await env.run.begin(registration(bench.folder))
+                for step in (0, 1):  # it is elected at the first, and due at the second
+                    await env.run.take_status(status(step))
                 with pytest.raises(FixableError):
-                    await env.evaluate()
+                    await env.run.evaluation_task
     [said] = [record for record in caplog.records if record.levelname == "ERROR"]
     assert said.getMessage().startswith(
         "The evaluation failed: evaluation results can't be written"

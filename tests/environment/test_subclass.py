@@ -342,6 +342,27 @@ async def test_what_can_not_work_ends_the_run_with_a_sentence(
             await asyncio.wait_for(env.process_manager(), 120)
 
 
+class EvaluatesInVain(ReasoningGymEnv):
+    async def evaluate(self, *args: Any, **kwargs: Any) -> None:
+        raise KeyError("mine")
+
+
+async def test_an_evaluation_of_a_subclass_that_raises_is_logged_and_costs_no_training(
+    bench: Any, tokenizer: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with served(bench, tokenizer, EvaluatesInVain, steps_per_eval=1) as (
+        env,
+        trainer,
+        job,
+    ):
+        await until(lambda: "The evaluation failed" in caplog.text or job.done())
+        before = trainer.batches
+        await until(lambda: trainer.batches > before or job.done())
+        assert not job.done(), job.exception()
+    assert env.statistics.counts["evaluation/failures"] > 0
+    assert "The evaluation failed: 'mine'\nTraceback" in caplog.text
+
+
 class CollectsNothing(Plain):
     async def collect_trajectories(self, item: Any) -> Any:
         return [], []
