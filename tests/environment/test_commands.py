@@ -31,8 +31,12 @@ HALF = ScriptedPolicy(["<answer>1</answer>", "no idea"])
 
 
 async def said_by(bench: Any, *arguments: str) -> tuple[list[str], list[str]]:
-    """The lines that a command prints, and those that it logs; it must do well."""
-    async with bench.command(*arguments) as running:
+    """The lines that a command prints, and those that it logs; it must do well.
+
+    It is started, since wandb ends its run where a program ends, which a forked command doesn't do
+    in full.
+    """
+    async with bench.started_command(*arguments) as running:
         assert await running.exit_code() == 0, running.said()
     return running.printed().splitlines(), running.said().splitlines()
 
