@@ -34,7 +34,7 @@ ENTRIES: dict[str, list[tuple[str, ...]]] = {
     "training group": [
         ("ReasoningGymEnv.get_next_item",),
         ("ReasoningGymEnv.collect_trajectories",),
-        ("Run.work_on", "ReasoningGymEnv.handle_send_to_api"),
+        ("Groups.work_on", "GroupLoop.work_on"),
         ("ServerClient.sample", "VllmServer._tokens_and_logprobs_completion_wrapper"),
         ("generator.run", "_generator.run"),
     ],
