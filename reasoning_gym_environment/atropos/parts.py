@@ -99,7 +99,7 @@ class Parts:
             self.problems.start_stream(
                 replica,
                 prefetch=max(LEAST_PREFETCH, 2 * self.max_workers),
-                held_out=self.evaluation.set.questions,
+                held_out=self.evaluation.set.held_out,
             )
 
 

@@ -80,7 +80,7 @@ async def held_out_items(
     whether or not its level is evaluated, and the evaluated samples.
     """
     evaluation = evaluation_set(pool, config, ladders, parts if ladders else ())
-    of_tasks = await asyncio.gather(*map(evaluation.questions, ladders))
+    of_tasks = await asyncio.gather(*map(evaluation.held_out, ladders))
     of_samples = [
         HeldOut.of(sample.task, sample.question, sample.oracle) for sample in evaluated
     ]

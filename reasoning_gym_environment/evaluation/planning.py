@@ -133,7 +133,7 @@ class EvaluationSet:
 
     - A repeated question is drawn again, and left out if the level has no other.
     - An item that can't be made is left out with a warning. The next call of `items` makes its
-      level again, as the machine may have been busy; `questions` doesn't.
+      level again, as the machine may have been busy; `held_out` doesn't.
 
     Args:
         plan: recipes and difficulties, in the order of `items`.
@@ -159,7 +159,7 @@ class EvaluationSet:
         self._making: dict[TaskLevel, asyncio.Task[_LevelItems]] = {}
         # Both are kept only when no item is missing that could still be made.
         self._items: list[EvaluationItem] | None = None
-        self._questions: dict[str, HeldOut] = {}
+        self._held_out_of_tasks: dict[str, HeldOut] = {}
 
     def __len__(self) -> int:
         """The number of planned items."""
@@ -180,19 +180,19 @@ class EvaluationSet:
             self._items = ordered
         return ordered
 
-    async def questions(self, task: str) -> HeldOut:
+    async def held_out(self, task: str) -> HeldOut:
         """Return a task's items as what training must not ask; make the missing ones."""
-        if task in self._questions:
-            return self._questions[task]
+        if task in self._held_out_of_tasks:
+            return self._held_out_of_tasks[task]
         of_task = [level for level in self._places if level[0] == task]
         levels = await asyncio.gather(*map(self._level_items, of_task))
         problems = [item.problem for level in levels for item in level.items.values()]
-        questions = HeldOut.all_of(
+        held_out = HeldOut.all_of(
             HeldOut.of(task, problem.question, problem.oracle) for problem in problems
         )
         if not any(level.has_failures for level in levels):
-            self._questions[task] = questions
-        return questions
+            self._held_out_of_tasks[task] = held_out
+        return held_out
 
     async def few_questions(self) -> dict[str, int]:
         """Return the number of items of the tasks and levels that have no more questions."""

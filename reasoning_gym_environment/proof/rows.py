@@ -187,7 +187,7 @@ async def _contamination(
         return [("evaluation", f"in the suite {suite}")]
     if row.recipe.is_evaluation:
         return [("evaluation", "its seed is never trained on")]
-    held_out = await evaluated.questions(task)
+    held_out = await evaluated.held_out(task)
     if not held_out.isdisjoint(HeldOut.of(task, row.question, row.answer)):
         return [("evaluation", "in the evaluation set of these settings")]
     return []

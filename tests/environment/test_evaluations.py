@@ -311,7 +311,7 @@ async def test_training_does_not_meet_the_evaluation_questions_of_the_tasks_it_d
         assert len(env.evaluation.set) == 15
         drawn = [await env.get_next_item() for _ in range(12)]
         kept = {
-            task: await env.evaluation.set.questions(task) for task in tasks.split(",")
+            task: await env.evaluation.set.held_out(task) for task in tasks.split(",")
         }
         items = await env.evaluation.set.items()
     assert not {question_hash(p.question) for p in drawn} & frozenset().union(

@@ -213,10 +213,10 @@ async def test_a_tasks_questions_are_generated_on_demand_and_only_once() -> None
         source.generate, plan("gcd", "coin_flip", per_task=2, difficulties=[0.5])
     )
     assert (len(made), source.made) == (6, 0)
-    assert await made.questions("gcd") == {
+    assert await made.held_out("gcd") == {
         question_hash(str(number)) for number in range(4)
     }
-    assert await made.questions("gcd") == await made.questions("gcd")
+    assert await made.held_out("gcd") == await made.held_out("gcd")
     assert source.made == 4
     problems = [item.problem for item in await made.items()]
     tasks = ["gcd", "gcd", "coin_flip", "coin_flip", "gcd", "gcd"]
@@ -229,9 +229,9 @@ async def test_a_disguised_answer_is_held_out_with_its_question() -> None:
     made = EvaluationSet(
         Numbered().generate, plan("sentence_reordering", "gcd", per_task=1)
     )
-    shuffled = await made.questions("sentence_reordering")
+    shuffled = await made.held_out("sentence_reordering")
     assert shuffled == {question_hash("0"), question_hash("1")}  # the oracle is 1
-    assert await made.questions("gcd") == {question_hash("1")}
+    assert await made.held_out("gcd") == {question_hash("1")}
 
 
 async def test_no_level_is_emptied_by_the_disguised_answers_held_out(
@@ -241,7 +241,7 @@ async def test_no_level_is_emptied_by_the_disguised_answers_held_out(
     for task in DISGUISES_ITS_ANSWER:
         levels = {task: ladders[task].levels}
         planned = plan(task, per_task=20, difficulties=[0.0, 0.5, 1.0], ladders=levels)
-        held_out = await EvaluationSet(generate, planned).questions(task)
+        held_out = await EvaluationSet(generate, planned).held_out(task)
         for level, parameters in enumerate(levels[task]):
             recipes = training_recipes(5, task, level, parameters)
             counts: Counter[str] = Counter()
@@ -261,17 +261,17 @@ async def test_an_item_that_is_made_later_is_held_out_then() -> None:
         return await source.generate(recipe)
 
     made = EvaluationSet(generate, plan("gcd", "lcm", per_task=1))
-    assert await made.questions("gcd") == frozenset()
+    assert await made.held_out("gcd") == frozenset()
     assert len(await made.items()) == 1
     works = True
     assert len(await made.items()) == 2
-    assert len(await made.questions("gcd")) == 1
+    assert len(await made.held_out("gcd")) == 1
 
 
 async def test_an_item_is_generated_though_its_first_caller_is_cancelled() -> None:
     source = Numbered()
     made = EvaluationSet(source.generate, plan("gcd", per_task=2))
-    asking = asyncio.create_task(made.questions("gcd"))
+    asking = asyncio.create_task(made.held_out("gcd"))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     asking.cancel()

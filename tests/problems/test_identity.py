@@ -127,7 +127,7 @@ async def test_training_rows_hold_no_copy_of_an_evaluation_item(pool: TaskPool) 
             generate,
             training_recipes(0, task, 0, levels[0]),
             150,
-            held_out=await evaluation.questions(task),
+            held_out=await evaluation.held_out(task),
         )
         identities = [
             {IDENTITIES[task](one.question) for one in ones} for ones in (items, rows)
