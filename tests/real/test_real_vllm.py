@@ -99,7 +99,7 @@ def check_rows(group: dict[str, Any], tokenizer: Any) -> None:
         assert tokenizer.decode(tokens[:prompt]).endswith("<|im_start|>assistant\n")
         if group.get("messages"):
             text = tokenizer.decode(tokens[prompt:], skip_special_tokens=True)
-            assert "<think>" + text == group["messages"][row][-1]["content"]
+            assert text == group["messages"][row][-1]["content"]
         stopped = tokens[-1] == tokenizer.eos_token_id
         assert stopped or len(tokens) >= MAX_LENGTH - 2
         assert tokenizer.eos_token_id not in tokens[prompt:-1]
@@ -364,7 +364,7 @@ async def test_a_reasoning_parser_does_not_change_what_is_trained_on(
                     "<|im_start|>assistant\n<think>"
                 )
                 text = tokenizer.decode(tokens[prompt:], skip_special_tokens=True)
-                assert "<think>" + text == group["messages"][row][-1]["content"]
+                assert text == group["messages"][row][-1]["content"]
             check_logprobs(group, temperature=0.7, another=1.0)
         unknown = {"tokenizer_name": "", "max_token_length": 200}
         given = options(url, "openai", tmp_path, model=thinking_model, **unknown)
