@@ -15,6 +15,7 @@ from functools import partial
 from typing import TypeVar
 
 from ._protocol import FORM_SCORES, FormScores, Outcome
+from ._work_clock import FIRST_LOOK_SECONDS, LOOK_SECONDS, Clock
 
 _EXIT_CODES = {Outcome.OUT_OF_MEMORY: 77, Outcome.TIMEOUT: 78}
 """How a child says what ended it."""
@@ -47,20 +48,68 @@ def start_child(work: Work) -> tuple[int, int]:
     return pid, read_end
 
 
+class AnswerLimit:
+    """The time that a child has for each answer.
+
+    Args:
+        clock: of the child.
+        timeout: seconds of that clock.
+        patience: seconds on the wall, after which the machine has starved the child.
+        group_deadline: monotonic time at which waiting ends for all answers.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        timeout: float,
+        *,
+        patience: float = math.inf,
+        group_deadline: float = math.inf,
+    ) -> None:
+        self._clock = clock
+        self._timeout = timeout
+        self._patience = patience
+        self._group_deadline = group_deadline
+        self._deadline = time.monotonic() + patience
+        self._wait = FIRST_LOOK_SECONDS
+
+    def restart(self) -> None:
+        """Begin with the next answer."""
+        self._clock.restart()
+        self._deadline = time.monotonic() + self._patience
+        self._wait = FIRST_LOOK_SECONDS
+
+    def wait(self) -> float:
+        """Return the seconds until `exceeded` is asked again."""
+        wall = min(self._deadline, self._group_deadline) - time.monotonic()
+        return max(0.0, min(self._wait, wall))
+
+    def exceeded(self) -> Outcome | None:
+        """Return the outcome of an answer that is out of time; None while it is not."""
+        remaining = self._timeout - self._clock.elapsed()
+        if remaining <= 0:
+            return Outcome.TIMEOUT
+        now = time.monotonic()
+        if now >= self._group_deadline:
+            return Outcome.UNTRIED
+        if now >= self._deadline:
+            return Outcome.STARVED
+        self._wait = min(LOOK_SECONDS, max(0.01, remaining))
+        return None
+
+
 def read_scores(
     reply: int,
     count: int,
     *,
-    timeout: float,
-    group_deadline: float = math.inf,
+    limit: AnswerLimit,
     parent: int | None = None,
     crowded: Callable[[], bool] | None = None,
 ) -> tuple[bytes, Outcome | None]:
     """Read up to `count` records; also return why the child must end, if it has to.
 
     Args:
-        timeout: seconds for one record.
-        group_deadline: monotonic time at which waiting ends for all.
+        limit: of each record; its first one has begun.
         parent: descriptor that becomes readable when the parent has gone.
         crowded: tells whether the child has too many threads and processes.
 
@@ -73,12 +122,11 @@ def read_scores(
         poll.register(parent, select.POLLIN)
     size = count * FORM_SCORES.size
     data = b""
-    deadline = min(group_deadline, time.monotonic() + timeout)
     while len(data) < size:
-        wait = max(0.0, deadline - time.monotonic())
+        wait = limit.wait()
         ready = poll.poll(1000 * (min(wait, 0.1) if crowded else wait))
-        if not ready and time.monotonic() >= deadline:
-            return data, Outcome.TIMEOUT
+        if not ready and (why := limit.exceeded()):
+            return data, why
         if any(descriptor == parent for descriptor, _ in ready):
             raise ParentGoneError
         chunk = os.read(reply, size - len(data)) if ready else b""
@@ -88,18 +136,24 @@ def read_scores(
         if len(data) < size and crowded and crowded():
             return data, Outcome.CRASHED
         if chunk and len(data) % FORM_SCORES.size == 0:
-            deadline = min(group_deadline, time.monotonic() + timeout)
+            limit.restart()
     return data, None
 
 
 def unpack_scores(data: bytes) -> list[FormScores]:
-    """Unpack whole records, up to and including the first malformed one, which is CRASHED."""
+    """Unpack whole records, up to and including the first malformed one, which is CRASHED.
+
+    So is one that says what its reader alone may say: that the machine was busy.
+    """
     scores: list[FormScores] = []
     for begin in range(0, len(data) - FORM_SCORES.size + 1, FORM_SCORES.size):
         try:
-            scores.append(FormScores.unpack(data[begin : begin + FORM_SCORES.size]))
+            score = FormScores.unpack(data[begin : begin + FORM_SCORES.size])
+            if score.outcome in (Outcome.STARVED, Outcome.UNTRIED):
+                raise ValueError(f"a child wrote {score.outcome.name}")
         except ValueError:
             return [*scores, FormScores(outcome=Outcome.CRASHED)]
+        scores.append(score)
     return scores
 
 
@@ -147,8 +201,7 @@ def run_child(
     work: Work,
     count: int,
     *,
-    timeout: float,
-    group_deadline: float = math.inf,
+    limit: Callable[[int], AnswerLimit],
     parent: int | None = None,
     can_kill: bool = True,
     crowded: Callable[[int], bool] | None = None,
@@ -157,7 +210,7 @@ def run_child(
 
     Args:
         count: number of scores that the work produces.
-        timeout, group_deadline, parent: as for `read_scores`.
+        limit: returns that of a child by its process id; parent: as for `read_scores`.
         can_kill: whether the caller can kill a child that is out of time. Where it can't, it ends
             itself and the child with it.
         crowded: tells whether a child has too many threads and processes. Only a child that may
@@ -168,8 +221,7 @@ def run_child(
         data, why = read_scores(
             reply,
             count,
-            timeout=timeout,
-            group_deadline=group_deadline,
+            limit=limit(pid),
             parent=parent,
             crowded=partial(crowded, pid) if crowded else None,
         )
@@ -211,15 +263,19 @@ def score_all(
 ) -> list[FormScores]:
     """Score every answer with a function that stops at one that ends its child.
 
-    An answer whose child is killed from outside, as when memory runs out, has three attempts.
+    An answer whose child is killed from outside, as when memory runs out, has three attempts. After
+    one that the machine starved, none is tried: it would starve those as well.
     """
     scores: list[FormScores] = []
     kills = 0
     while len(scores) < len(answers):
         remaining = answers[len(scores) :]
         if time.monotonic() >= deadline:
-            return scores + [FormScores(outcome=Outcome.TIMEOUT)] * len(remaining)
+            return scores + [FormScores(outcome=Outcome.UNTRIED)] * len(remaining)
         new = score(remaining)
+        if new[-1].outcome is Outcome.STARVED:
+            starved = len(answers) - len(scores) - len(new) + 1
+            return scores + new[:-1] + [FormScores(outcome=Outcome.STARVED)] * starved
         scored = list(
             itertools.takewhile(
                 lambda scores_of_answer: scores_of_answer.outcome is not Outcome.KILLED,

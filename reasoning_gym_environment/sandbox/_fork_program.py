@@ -25,7 +25,7 @@ from ..errors import (
     WorkerStartError,
 )
 from ..util.modules import ModuleSource
-from ._fork_server import ForkServer, _kill_session
+from ._fork_server import URGENT, ForkServer, _kill_session
 from ._limits import keep_shared_memory_private, protect_process
 
 Serve = Callable[[BinaryIO, BinaryIO], None]
@@ -67,12 +67,11 @@ def _task_roles() -> Roles:
 def run_server(load_roles: Callable[[], Roles]) -> None:
     """Run a server process until the process at the other end of standard input has gone.
 
-    Standard input is the control socket. A message is a role, with the worker's end of a socket
-    pair, or `kill` and a process id.
+    Standard input is the control socket. A message is a role, with `urgent` or without, with the
+    worker's end of a socket pair; or `kill` and a process id.
     """
     ForkServer.in_worker = True
     faulthandler.register(signal.SIGUSR1, all_threads=False)
-    os.nice(5)  # the event loop must not wait for the processor because of its workers
     control = socket.socket(fileno=os.dup(0))
     protect_process()  # its forks can't be traced either, and an import may hang
     hung_up = select.poll()
@@ -97,8 +96,8 @@ def run_server(load_roles: Callable[[], Roles]) -> None:
             match line.split():
                 case ["kill", pid]:
                     workers.kill(int(pid))
-                case [role]:
-                    workers.fork(role, descriptors.pop())
+                case [role, *rest]:
+                    workers.fork(role, descriptors.pop(), is_urgent=rest == [URGENT])
 
 
 def _import_cellpylib() -> None:
@@ -131,7 +130,7 @@ class _Workers:
         self._prepared: dict[str, Serve] = {}
         self._pids: set[int] = set()
 
-    def fork(self, role: str, worker_end: int) -> None:
+    def fork(self, role: str, worker_end: int, *, is_urgent: bool) -> None:
         """Fork a worker that serves at that descriptor. It sends its process id itself."""
         try:
             if role not in self._prepared:
@@ -144,6 +143,9 @@ class _Workers:
             os.close(worker_end)
             return
         if pid == 0:
+            if not is_urgent:
+                # The event loop must not wait for the processor because of its workers.
+                os.nice(5)
             self._serve(role, worker_end)
         os.close(worker_end)
         self._pids.add(pid)

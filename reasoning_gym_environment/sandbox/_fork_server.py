@@ -31,14 +31,19 @@ from ..errors import (
 )
 from ._limits import address_space
 from ._protocol import LENGTH, MAX_REPLY, OUT_OF_MEMORY
+from ._work_clock import within_work_time
 
 logger = logging.getLogger(__name__)
 
 START_TIMEOUT = 120.0
-"""Importing the library takes about 2 s; a loaded machine may take many times that."""
+"""What the imports and the warm-up may work or wait: the library's take about 8 s."""
 
 SLOW_START = 20.0
 """After so many seconds the log says what is waited for."""
+
+
+URGENT = "urgent"
+"""Behind a role: the worker does not give way to other processes."""
 
 
 _IMPORT_ROOT = Path(__file__).resolve().parents[2]
@@ -101,7 +106,8 @@ class WorkerProcess:
         """Send a request and return the reply.
 
         Raises:
-            WorkerTimeoutError: no reply within `timeout` seconds; the worker must be killed.
+            WorkerTimeoutError: no reply within `timeout` seconds that it worked or waited; it must
+                be killed.
             WorkerDiedError: the process is gone, or must be killed: its reply is too large.
             WorkerOutOfMemoryError: the process ended because its memory was used up.
         """
@@ -117,9 +123,11 @@ class WorkerProcess:
 
     async def _reply(self, timeout: float) -> bytes:
         try:
-            return await asyncio.wait_for(self._read_frame(), timeout)
+            return await within_work_time(self._read_frame(), self.pid, timeout)
         except asyncio.TimeoutError as error:
-            raise WorkerTimeoutError(f"no reply within {timeout:g} s") from error
+            raise WorkerTimeoutError(
+                f"no reply within {timeout:g} s of work"
+            ) from error
         except (asyncio.IncompleteReadError, ConnectionResetError) as error:
             raise WorkerDiedError("the worker process died") from error
 
@@ -231,15 +239,15 @@ class ForkServer:
     async def _fork(self, role: str, worker_end: socket.socket) -> int:
         """Ask for a worker with that end of a socket pair; return its process id."""
         control = await self._running_server()
+        assert self._process is not None  # it has the other end of `control`
         slow = asyncio.get_running_loop().call_later(
             SLOW_START, self._say_that_it_waits
         )
         try:
             socket.send_fds(control, [f"{role}\n".encode()], [worker_end.fileno()])
             receive = asyncio.get_running_loop().sock_recv(control, 1024)
-            reply = (await asyncio.wait_for(receive, START_TIMEOUT)).decode(
-                errors="replace"
-            )
+            received = await within_work_time(receive, self._process.pid, START_TIMEOUT)
+            reply = received.decode(errors="replace")
             if not reply:
                 raise EOFError("it died")
         except (OSError, EOFError, asyncio.TimeoutError) as error:
@@ -268,7 +276,7 @@ class ForkServer:
 
     def _say_that_it_waits(self) -> None:
         logger.warning(
-            "Worker processes%s still import after %g s; they are given up after %g s",
+            "Worker processes%s still import after %g s; they are given up after %g s of work",
             self._imports,
             SLOW_START,
             START_TIMEOUT,

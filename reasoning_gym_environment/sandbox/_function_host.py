@@ -24,9 +24,10 @@ from ..util.modules import ModuleSource, import_module
 from ..util.values import describe_error, shorten
 from . import _limits as limits
 from . import _protocol as protocol
-from ._children import ParentGoneError, run_child, score_all
+from ._children import AnswerLimit, ParentGoneError, run_child, score_all
 from ._fork_program import Serve, run_server
 from ._protocol import FormScores, FunctionCall, Outcome
+from ._work_clock import WorkClock
 
 ROLE = "function"
 
@@ -144,17 +145,25 @@ def run(
     def call_in_child(
         deadline: float, calls: Sequence[FunctionCall]
     ) -> list[FormScores]:
-        [(text, data)] = calls
+        [call] = calls
 
         def work(reply: int) -> None:
             enter(reply)
-            os.write(reply, _call(function, text, data).pack())
+            os.write(reply, _call(function, call.text, call.data).pack())
+
+        def limit(pid: int) -> AnswerLimit:
+            may_fork = "processes" in source.allow
+            members = partial(limits.processes_of, pid) if may_fork else lambda: (pid,)
+            return AnswerLimit(
+                WorkClock(members, is_new=True),
+                source.timeout,
+                patience=deadline - time.monotonic(),
+            )
 
         return run_child(
             work,
             1,
-            timeout=source.timeout,
-            group_deadline=deadline,
+            limit=limit,
             parent=requests.fileno(),
             crowded=lambda pid: (
                 limits.tasks_of(pid, alone="processes" not in source.allow)
@@ -165,7 +174,7 @@ def run(
     while (frame := protocol.read_frame(requests)) is not None:
         call: FunctionCall = pickle.loads(frame)
         # The deadline holds for all attempts together, where one is killed.
-        deadline = time.monotonic() + source.timeout
+        deadline = time.monotonic() + call.patience
         try:
             [scores] = score_all(partial(call_in_child, deadline), [call], deadline)
         except ParentGoneError:

@@ -148,6 +148,17 @@ def tasks_of(leader: int, *, alone: bool) -> int:
     return count
 
 
+def processes_of(leader: int) -> list[int]:
+    """Return the processes of a group by their ids; none where there is no /proc."""
+    members = []
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has just ended
+            fields = status.read_bytes().rpartition(b")")[2].split()
+            if int(fields[2]) == leader:
+                members.append(int(status.parent.name))
+    return members
+
+
 def _detach(kept: Sequence[int]) -> list[str]:
     """Separate a fresh fork from its parent: own session, no tracing, only these descriptors."""
     gc.disable()
@@ -169,7 +180,7 @@ def enter_single_use_child(
     Args:
         reply: the only descriptor that it can write to.
         requests: the only descriptor that it can read from, if any.
-        seconds: processor time; the host's deadline is the sharper limit.
+        seconds: processor time; the host's limit is the sharper one.
     """
     missing_protections = _detach([reply] if requests is None else [reply, requests])
     _limit(resource.RLIMIT_CPU, math.ceil(seconds) + 1)
@@ -219,7 +230,7 @@ def enter_function_child(
     Args:
         reply: the only open descriptor, beside standard streams that lead nowhere.
         memory: bytes of address space beyond what its host has.
-        seconds: wall time; its threads may use as much on each core.
+        seconds: processor time; the host's limit is the sharper one.
         allow: what else it may do: see `function_filter`.
     """
     _redirect_standard_streams()
@@ -227,7 +238,7 @@ def enter_function_child(
     missing_isolation = isolate(write="write" in allow)
     missing_protections += _detach([reply])
     gc.enable()
-    _limit(resource.RLIMIT_CPU, (math.ceil(seconds) + 1) * (os.cpu_count() or 1))
+    _limit(resource.RLIMIT_CPU, math.ceil(seconds) + 1)
     if "write" not in allow:
         _limit(resource.RLIMIT_FSIZE, 0)
     missing_filter = filter_function(allow)

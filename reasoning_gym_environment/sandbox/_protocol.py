@@ -114,6 +114,8 @@ class Outcome(IntEnum):
     CRASHED = 3
     REJECTED = 4
     KILLED = 5
+    STARVED = 6
+    UNTRIED = 7
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -122,8 +124,9 @@ class EntryAnswers:
 
     Attributes:
         answers: distinct, in the order of the verdicts.
-        timeout: seconds for one answer, both forms together.
-        group_timeout: seconds for all answers; the rest then counts as timed out.
+        timeout: seconds that one answer may work or wait, both forms together.
+        patience: seconds on the wall for one answer; then the machine has starved it.
+        group_timeout: seconds on the wall for all answers; the rest is then not tried.
         is_own_task: whether the task is a user's, whose verifier may import and pays nothing for
             tags.
         single_use: whether each answer to such a task has a child of its own.
@@ -133,14 +136,24 @@ class EntryAnswers:
     entry: bytes
     answers: tuple[str, ...]
     timeout: float
+    patience: float
     group_timeout: float
     parameters: Mapping[str, Any] = field(default_factory=dict)
     is_own_task: bool = False
     single_use: bool = False
 
 
-FunctionCall = tuple[str, str]
-"""A request to call a contained function: a text, and JSON that the child reads, not its host."""
+class FunctionCall(NamedTuple):
+    """A request to call a contained function.
+
+    Attributes:
+        data: JSON that the child reads, not its host.
+        patience: as of `EntryAnswers`, for all attempts together.
+    """
+
+    text: str
+    data: str
+    patience: float
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -182,6 +195,9 @@ class FormScores:
         )
 
 
+STARVED = "the machine was too busy to verify it"
+"""The detail of an answer whose child had no processor for most of the time."""
+
 _FAILURES = {
     Outcome.TIMEOUT: (0.0, Status.TIMEOUT, "the verifier did not finish in time"),
     Outcome.OUT_OF_MEMORY: (
@@ -196,7 +212,18 @@ _FAILURES = {
         Status.UNSCORED,
         "the verifier's process was killed from outside",
     ),
+    Outcome.STARVED: (None, Status.UNSCORED, STARVED),
+    Outcome.UNTRIED: (
+        None,
+        Status.UNSCORED,
+        "the time of its group was over before it was verified",
+    ),
 }
+
+
+def is_starved(verdict: Verdict) -> bool:
+    """Return whether a verdict is that of an answer that the machine starved."""
+    return verdict.status is Status.UNSCORED and verdict.detail == STARVED
 
 
 def to_verdict(scores: FormScores, *, solved_from: float = 1.0) -> Verdict:

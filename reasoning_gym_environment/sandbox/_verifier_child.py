@@ -34,9 +34,10 @@ from ..tasks.facts import EXECUTES_ANSWERS, SLOW_ON_WRONG_ANSWERS
 from ..util.values import describe_error, shorten
 from . import _limits as limits
 from . import _protocol as protocol
-from ._children import run_child
+from ._children import AnswerLimit, run_child
 from ._protocol import EntryAnswers, FormScores, Outcome
 from ._screen import NOT_AN_EXPRESSION, UNREADABLE, executes_nothing, screen
+from ._work_clock import ProcessorClock
 
 Verify = Callable[[str, Any], float]
 """A verifier of the library: the score of an answer to an entry."""
@@ -131,7 +132,8 @@ def zygote_work(
             [scores] = run_child(
                 partial(_single_use_work, dataset, request, answer),
                 1,
-                timeout=request.timeout,
+                # The host ends a zygote whose child waits or starves.
+                limit=lambda pid: AnswerLimit(ProcessorClock(pid), request.timeout),
                 can_kill=can_kill,
             )
         os.write(reply, scores.pack())

@@ -26,6 +26,7 @@ from ..util.values import describe_origin
 from . import _limits as limits
 from . import _protocol as protocol
 from ._children import (
+    AnswerLimit,
     ParentGoneError,
     read_scores,
     reap,
@@ -37,6 +38,7 @@ from ._children import (
 )
 from ._protocol import EntryAnswers, FormScores, Outcome
 from ._verifier_child import OWN_LIMITS, own_work, persistent_work, zygote_work
+from ._work_clock import WorkClock, children_of
 
 _MAX_GROUPS = 256
 """Groups that one persistent worker scores."""
@@ -48,7 +50,7 @@ class Group:
 
     Attributes:
         dataset: what scores its answers.
-        deadline: monotonic time at which waiting ends.
+        deadline: monotonic time at which waiting ends for all answers.
         parent: the request pipe, readable when the parent has gone.
     """
 
@@ -56,6 +58,15 @@ class Group:
     request: EntryAnswers
     deadline: float
     parent: int
+
+    def limit(self, clock: WorkClock, *, timeout: float | None = None) -> AnswerLimit:
+        """Return the time of each answer in a child with such a clock."""
+        return AnswerLimit(
+            clock,
+            timeout or self.request.timeout,
+            patience=self.request.patience,
+            group_deadline=self.deadline,
+        )
 
 
 class PersistentWorker:
@@ -109,20 +120,18 @@ class PersistentWorker:
         """Score answers until one ends the worker, that one included; raises ParentGoneError."""
         begin = time.monotonic()
         request = dataclasses.replace(group.request, answers=tuple(answers))
-        deadline = min(group.deadline, begin + request.timeout)
+        limit = group.limit(WorkClock(lambda: (self._pid,)))
         count = len(answers)
         self._groups += 1
         self._known[id(group.dataset)] = group.dataset
         try:
             message = (id(group.dataset), dataset_pickle, request)
-            sent = self._send(message, deadline, group.parent)
-            data, why = read_scores(
-                self._replies,
-                count + 1,
-                timeout=request.timeout,
-                group_deadline=group.deadline if sent else deadline,
-                parent=group.parent,
-            )
+            data = b""
+            why = self._send(message, limit, group.parent)
+            if why is None:
+                data, why = read_scores(
+                    self._replies, count + 1, limit=limit, parent=group.parent
+                )
         except BaseException:
             self.end()
             raise
@@ -132,10 +141,10 @@ class PersistentWorker:
             scores = scores_of_ended(data, count, self.end(), why)
         return scores[:count]
 
-    def _send(self, message: Any, deadline: float, parent: int) -> bool:
-        """Write a message; return whether all was written before the deadline.
+    def _send(self, message: Any, limit: AnswerLimit, parent: int) -> Outcome | None:
+        """Write a message; return why the worker must end, if it is out of time before all is read.
 
-        A worker that has ended or reads nothing then gives no score. Raises ParentGoneError.
+        A worker that has ended gives no score. Raises ParentGoneError.
         """
         poll = select.poll()
         poll.register(self._requests, select.POLLOUT)
@@ -144,13 +153,14 @@ class PersistentWorker:
         unsent = memoryview(protocol.LENGTH.pack(len(frame)) + frame)
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             while unsent:
-                ready = dict(poll.poll(max(0.0, deadline - time.monotonic()) * 1000))
+                ready = dict(poll.poll(limit.wait() * 1000))
                 if parent in ready:
                     raise ParentGoneError
-                if not ready:
-                    return False
-                unsent = unsent[os.write(self._requests, unsent) :]
-        return True
+                if self._requests in ready:
+                    unsent = unsent[os.write(self._requests, unsent) :]
+                elif why := limit.exceeded():
+                    return why
+        return None
 
     def _is_quiet(self) -> bool:
         """Return whether it lives and has written nothing beyond its replies."""
@@ -242,8 +252,10 @@ def _score_in_zygote(group: Group, answers: Sequence[str]) -> list[FormScores]:
         partial(zygote_work, group.dataset, group.request, answers),
         len(answers),
         # The zygote also spends time on the oracle and on the ends of its children.
-        timeout=2 * group.request.timeout + 1,
-        group_deadline=group.deadline,
+        limit=lambda pid: group.limit(
+            WorkClock(lambda: children_of(pid), is_new=True),
+            timeout=2 * group.request.timeout + 1,
+        ),
         parent=group.parent,
     )
 
@@ -254,8 +266,7 @@ def _score_own(group: Group, answers: Sequence[str]) -> list[FormScores]:
     return run_child(
         partial(own_work, group.dataset, group.request, answers),
         len(answers),
-        timeout=group.request.timeout,
-        group_deadline=group.deadline,
+        limit=lambda pid: group.limit(WorkClock(lambda: (pid,), is_new=True)),
         parent=group.parent,
         crowded=lambda pid: limits.tasks_of(pid, alone=True) > limits.MAX_TASKS,
     )

@@ -13,9 +13,15 @@ from ..records import Status, Verdict
 from ..util.values import escape_control_characters
 from ._fork_server import ForkServer
 from ._function_host import PROGRAM, ROLE, FunctionSource
-from ._protocol import FormScores, Outcome, to_verdict
-from .pool import HOST_GRACE_SECONDS, verdict_of_lost, warn_of_error
-from .worker_groups import WorkerGroup, WorkerPool
+from ._protocol import FormScores, FunctionCall, Outcome, to_verdict
+from .pool import verdict_of_lost, warn_of_error
+from .worker_groups import (
+    FIRST_TRY_SECONDS,
+    HOST_GRACE_SECONDS,
+    SecondTries,
+    WorkerGroup,
+    WorkerPool,
+)
 
 __all__ = ["MAX_TEXT", "FunctionPool", "FunctionSource"]
 
@@ -55,8 +61,12 @@ class FunctionPool(WorkerPool):
             counts=counts,
             start_worker=server.start,
         )
+        self._second_tries = SecondTries(ROLE, counts=counts, start_worker=server.start)
         super().__init__(
-            [self._hosts], [server], require_containment=require_containment
+            [self._hosts],
+            [server],
+            second_tries=[self._second_tries],
+            require_containment=require_containment,
         )
 
     async def call(self, text: str, data: str) -> Verdict:
@@ -73,19 +83,27 @@ class FunctionPool(WorkerPool):
         return verdict
 
     async def _call(self, text: str, data: str) -> Verdict:
-        """Call the function; if that costs a host, once more."""
-        timeout = self._source.timeout
-        request = pickle.dumps((text, data))
+        """Call the function; once more if that costs a host, or if the machine starved it."""
+        # A longer limit leaves no room for two tries within a minute.
+        patience = max(FIRST_TRY_SECONDS, self._source.timeout)
+        request = pickle.dumps(FunctionCall(text, data, patience))
         lost: WorkerLostError
         for _ in range(2):
             try:
                 reply = await self._hosts.submit(
-                    request, timeout=timeout + HOST_GRACE_SECONDS
+                    request, timeout=patience + HOST_GRACE_SECONDS
                 )
             except WorkerLostError as error:
                 lost = error
-            else:
-                return self._judge(FormScores.unpack(reply))
+                continue
+            scores = FormScores.unpack(reply)
+            if scores.outcome is Outcome.STARVED:
+                second_reply = await self._second_tries.submit(
+                    lambda seconds: pickle.dumps(FunctionCall(text, data, seconds))
+                )
+                if second_reply is not None:
+                    scores = FormScores.unpack(second_reply)
+            return self._judge(scores)
         return self._with_own_lowest(verdict_of_lost(lost))
 
     def _judge(self, scores: FormScores) -> Verdict:

@@ -52,19 +52,24 @@ from ._protocol import (
     Request,
     SecondAnswer,
     Solve,
+    is_starved,
     unpack_verdicts,
 )
-from .worker_groups import StartWorker, WorkerGroup, WorkerPool
+from .worker_groups import (
+    FIRST_TRY_SECONDS,
+    HOST_GRACE_SECONDS,
+    SECOND_TRY_SECONDS,
+    SecondTries,
+    StartWorker,
+    WorkerGroup,
+    WorkerPool,
+)
 
 logger = logging.getLogger(__name__)
 
 
 GROUP_SECONDS = 120.0
-"""What all answers of a group may take to verify."""
-
-
-HOST_GRACE_SECONDS = 5.0
-"""What a host may take beyond the deadlines that it enforces itself before it is killed."""
+"""What all answers of a group may take on the wall, but for the second try of starved ones."""
 
 
 MAX_ATTEMPTS = 3
@@ -87,6 +92,7 @@ class PoolSettings:
 
     Attributes:
         processes: generators, and as many verifier hosts.
+        generation_timeout, verify_timeout: seconds that a process may work or wait.
         modules: those with a user's own tasks.
         stateless: own tasks that keep no state: their answers share a process. None takes those
             that are proved to keep none.
@@ -119,6 +125,7 @@ class TaskSource(NamedTuple):
     module: ModuleSource | None
     generators: WorkerGroup
     hosts: WorkerGroup
+    second_tries: SecondTries
 
 
 class TaskPool(WorkerPool):
@@ -173,11 +180,19 @@ class TaskPool(WorkerPool):
                 )
                 for role in ("generator", "verifier")
             )
-            self._sources.append(TaskSource(module, generators, hosts))
+            second_tries = SecondTries("verifier", counts=counts, start_worker=start)
+            self._sources.append(TaskSource(module, generators, hosts, second_tries))
             servers.append(server)
-        groups = [group for source in self._sources for group in source[1:]]
+        groups = [
+            group
+            for source in self._sources
+            for group in (source.generators, source.hosts)
+        ]
         super().__init__(
-            groups, servers, require_containment=settings.require_containment
+            groups,
+            servers,
+            second_tries=[source.second_tries for source in self._sources],
+            require_containment=settings.require_containment,
         )
 
     async def _prepare(self) -> None:
@@ -271,7 +286,7 @@ class TaskPool(WorkerPool):
 
         Raises:
             GenerationError: the recipe is invalid, or the library raised.
-            GenerationTimeoutError: it took longer than the deadline.
+            GenerationTimeoutError: it worked or waited for longer than its limit.
         """
         try:
             require_valid_recipe(recipe)
@@ -411,20 +426,55 @@ class TaskPool(WorkerPool):
     async def _ask_host(
         self, problem: Problem, answers: tuple[str, ...]
     ) -> list[Verdict]:
-        settings = self._settings
-        request = EntryAnswers(
+        """Score answers; those that the machine starved once more."""
+        source = self._source(problem.recipe.task)
+        request = self._request(problem, answers, FIRST_TRY_SECONDS, GROUP_SECONDS)
+        timeout = GROUP_SECONDS + HOST_GRACE_SECONDS
+        reply = await source.hosts.submit(pickle.dumps(request), timeout=timeout)
+        verdicts = self._verdicts(request, reply)
+        starved = tuple(
+            answer
+            for answer, verdict in zip(answers, verdicts, strict=True)
+            if is_starved(verdict)
+        )
+        if not starved:
+            return verdicts
+        again = self._request(problem, starved, SECOND_TRY_SECONDS, SECOND_TRY_SECONDS)
+        second_reply = await source.second_tries.submit(
+            lambda seconds: pickle.dumps(replace(again, group_timeout=seconds))
+        )
+        if second_reply is None:
+            return verdicts
+        by_answer = dict(zip(starved, self._verdicts(again, second_reply), strict=True))
+        return [
+            by_answer.get(answer, verdict)
+            for answer, verdict in zip(answers, verdicts, strict=True)
+        ]
+
+    def _request(
+        self,
+        problem: Problem,
+        answers: tuple[str, ...],
+        patience: float,
+        group_timeout: float,
+    ) -> EntryAnswers:
+        return EntryAnswers(
             task=problem.recipe.task,
             parameters=problem.recipe.parameters,
             entry=problem.entry,
             answers=answers,
-            timeout=settings.verify_timeout,
-            group_timeout=GROUP_SECONDS,
+            timeout=self._settings.verify_timeout,
+            # A longer limit leaves no room for two tries within a minute.
+            patience=max(patience, self._settings.verify_timeout),
+            group_timeout=group_timeout,
             is_own_task=problem.recipe.task in self._by_task,
             single_use=problem.recipe.task not in self._stateless,
         )
-        timeout = GROUP_SECONDS + HOST_GRACE_SECONDS
-        hosts = self._source(request.task).hosts
-        reply = await hosts.submit(pickle.dumps(request), timeout=timeout)
+
+    def _verdicts(self, request: EntryAnswers, reply: bytes) -> list[Verdict]:
+        """Read a host's reply; raise WorkerLostError if it is malformed."""
+        settings = self._settings
+        answers = request.answers
         try:
             solved_from = settings.solved_threshold or solved_score(request.task)
             verdicts = unpack_verdicts(reply, len(answers), solved_from=solved_from)

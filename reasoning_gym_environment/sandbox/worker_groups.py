@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
@@ -14,7 +15,7 @@ from ..errors import (
     WorkerLostError,
     WorkerStartError,
 )
-from ._fork_server import ForkServer, WorkerProcess
+from ._fork_server import URGENT, ForkServer, WorkerProcess
 
 logger = logging.getLogger(__name__)
 
@@ -146,6 +147,67 @@ class WorkerGroup:
         self._workers.clear()
 
 
+FIRST_TRY_SECONDS = 20.0
+"""On the wall, what scores one answer may take; then the machine has starved it."""
+
+SECOND_TRY_SECONDS = 35.0
+"""On the wall, what the second try of a request's starved answers may take, with its wait for the
+worker. Callers wait 120 to 180 s: both tries together stay below 60 s."""
+
+HOST_GRACE_SECONDS = 20.0
+"""What a host may work or wait beyond the limits that it enforces itself before it is killed."""
+
+
+class SecondTries:
+    """One urgent worker beside the others, which scores again what the machine starved.
+
+    It starts with the first such request, and serves one after the other. The others go on.
+
+    Args:
+        role, counts, start_worker: as of `WorkerGroup`.
+    """
+
+    def __init__(
+        self, role: str, *, counts: Counter[str], start_worker: StartWorker
+    ) -> None:
+        self._group = WorkerGroup(
+            f"{role} {URGENT}", size=1, counts=counts, start_worker=start_worker
+        )
+        self._current: asyncio.Task[bytes] | None = None
+
+    async def submit(self, payload: Callable[[float], bytes]) -> bytes | None:
+        """Return the worker's reply to a request; None if it does not come in time.
+
+        Args:
+            payload: returns the request for the seconds that are left for it.
+        """
+        deadline = time.monotonic() + SECOND_TRY_SECONDS
+        while self._current is not None and not self._current.done():
+            await asyncio.wait({self._current}, timeout=deadline - time.monotonic())
+            if time.monotonic() >= deadline:
+                return None
+        self._current = asyncio.create_task(self._request(payload, deadline))
+        try:
+            return await asyncio.shield(self._current)
+        except (WorkerLostError, WorkerStartError) as error:
+            logger.warning("A second try failed: %s", error)
+            return None
+
+    async def _request(
+        self, payload: Callable[[float], bytes], deadline: float
+    ) -> bytes:
+        if not self._group.pids:
+            await self._group.start()
+        remaining = max(0.0, deadline - time.monotonic())
+        return await self._group.submit(
+            payload(remaining), timeout=remaining + HOST_GRACE_SECONDS
+        )
+
+    async def close(self) -> None:
+        """Kill the worker. May be called again."""
+        await self._group.close()
+
+
 Own = TypeVar("Own", bound="WorkerPool")
 
 
@@ -157,10 +219,12 @@ class WorkerPool:
         groups: Sequence[WorkerGroup],
         servers: Sequence[ForkServer],
         *,
+        second_tries: Sequence[SecondTries],
         require_containment: bool,
     ) -> None:
         self._groups = groups
         self._servers = servers
+        self._all_second_tries = second_tries
         self._require_containment = require_containment
 
     @property
@@ -213,4 +277,5 @@ class WorkerPool:
     async def close(self) -> None:
         """Kill all workers. May be called again."""
         await asyncio.gather(*(group.close() for group in self._groups))
+        await asyncio.gather(*(tries.close() for tries in self._all_second_tries))
         await asyncio.gather(*(server.close() for server in self._servers))

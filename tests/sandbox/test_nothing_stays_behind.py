@@ -60,6 +60,7 @@ def request(problem: Problem, answers: list[str], timeout: float) -> EntryAnswer
         entry=problem.entry,
         answers=tuple(dict.fromkeys(answers)),
         timeout=timeout,
+        patience=60.0,
         group_timeout=60.0,
     )
 
