@@ -58,7 +58,7 @@ async def start_parts(
         evaluation=evaluation.settings.sampling if evaluates else None,
         serves=settings.serves,
     )
-    evaluation.prepare(parts.pool.generate, selected.categories, selected.ladders)
+    evaluation.prepare(parts.pool.generate_fixed, selected.categories, selected.ladders)
     gc.collect()
     gc.freeze()  # collecting all that Atropos imports stalls the loop for 80 ms
     items = f", {len(evaluation.set)} evaluation items" if evaluates else ""

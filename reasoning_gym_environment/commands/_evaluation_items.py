@@ -102,5 +102,5 @@ def evaluation_set(
         for item in planned_at_levels(per_part, config.eval_seed)
         if recipe_key(item[0]) not in planned_keys
     ]
-    source = skip_faulty(pool.generate, Counter(), skip=config.skip_faulty_items)
+    source = skip_faulty(pool.generate_fixed, Counter(), skip=config.skip_faulty_items)
     return EvaluationSet(source, planned)

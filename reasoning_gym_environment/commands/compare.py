@@ -11,6 +11,7 @@ from typing import Any
 from ..errors import FixableError
 from ..evaluation.comparison import compare, comparison_table
 from ..evaluation.store import EvaluationResults, read_results
+from ..evaluation.tables import missing_lines
 from ..records import ATROPOS_SOLVED_SCORE
 from ..tasks.facts import LIBRARY
 from ..util.command_line import Parser
@@ -31,6 +32,7 @@ def main(arguments: Sequence[str]) -> int:
     before = read_results(options.before)
     after = read_results(options.after)
     settings = before.differing(after)
+    missing_items = {"before": before.missing_items, "after": after.missing_items}
     versions = {"before": before.library_versions, "after": after.library_versions}
     left_out = 0
     if options.without_faulty_items:
@@ -53,6 +55,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.json:
         about = {
             "settings": settings,
+            "missing_items": missing_items,
             "made_with": versions,
             "faulty_items_left_out": left_out,
         }
@@ -70,6 +73,9 @@ def main(arguments: Sequence[str]) -> int:
         )
     if options.without_faulty_items:
         lines.append(f"{left_out} faulty items left out")
+    for name, items in missing_items.items():
+        if items:
+            lines += missing_lines(f"the set of {name}", items)
     text = f"{table(lines)}\n{comparison_table(comparison)}"
     print(escape_control_characters(text.lstrip("\n")))
     return 0

@@ -16,7 +16,7 @@ from ..evaluation.leaderboard import (
 )
 from ..evaluation.store import read_results
 from ..problems.suites import NAMES, load_suite, require_same_questions
-from ..sandbox.pool import TaskPool, generate_with_retry
+from ..sandbox.pool import TaskPool
 from ..settings import add_settings, pool_settings, read_environment
 from ..tasks.facts import known_categories
 from ..util.command_line import Parser
@@ -75,10 +75,7 @@ def verify_suite(options: Namespace) -> str:
 
     async def generate() -> None:
         async with TaskPool(workers, Counter()) as pool:
-            made = [
-                generate_with_retry(pool.generate, recipe)
-                for recipe, _ in suite.recipes()
-            ]
+            made = [pool.generate_fixed(recipe) for recipe, _ in suite.recipes()]
             require_same_questions(suite, await with_progress(made, suite.name))
 
     asyncio.run(generate())

@@ -10,9 +10,9 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from ..records import ATROPOS_SOLVED_SCORE, FORMAT_FAILURES, Status
+from ..records import ATROPOS_SOLVED_SCORE, FORMAT_FAILURES, Recipe, Status
 from ..storage.rows import StoredGroup, StoredRollout
 from ..tasks.facts import LIBRARY, floors, level_floors
 from ..util.values import group_by
@@ -84,6 +84,25 @@ class Coverage(NamedTuple):
         if not self.missing:
             return f"{self.items:,} items"
         return f"{self.scored:,} scored items; {self.missing:,} of {self.items:,} not scored"
+
+
+class MissingItem(NamedTuple):
+    """A planned item that the evaluation set lacks, since it could not be made.
+
+    Attributes:
+        difficulty: at which it would be asked; None is the default configuration.
+    """
+
+    recipe: Recipe
+    difficulty: float | None
+    reason: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "recipe": self.recipe.to_json(),
+            "difficulty": self.difficulty,
+            "reason": self.reason,
+        }
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -170,21 +189,24 @@ class EvaluationReport:
         default: of the samples at the default configuration; None without any.
         difficulties: of the samples at each difficulty, in ascending order.
         few_questions: number of questions of what has no more, such as "coin_flip at difficulty 0".
+        missing_items: what the set lacks, since it could not be made.
     """
 
     attempts: int
     default: Breakdown | None = None
     difficulties: Mapping[float, Breakdown] = field(default_factory=dict)
     few_questions: Mapping[str, int] = field(default_factory=dict)
+    missing_items: Sequence[MissingItem] = ()
 
     @property
     def coverage(self) -> Coverage:
-        """Of the samples at all difficulties."""
+        """Of the samples at all difficulties, and of the items that could not be made."""
         parts = [*filter(None, [self.default]), *self.difficulties.values()]
         coverages = [part.by_items.coverage for part in parts]
         return Coverage(
             scored=sum(coverage.scored for coverage in coverages),
-            items=sum(coverage.items for coverage in coverages),
+            items=sum(coverage.items for coverage in coverages)
+            + len(self.missing_items),
         )
 
     def numbers(self) -> Numbers:

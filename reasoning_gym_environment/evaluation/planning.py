@@ -7,7 +7,6 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple
 
 from ..errors import GenerationError
@@ -24,9 +23,10 @@ from ..records import (
     Recipe,
     recipe_key,
 )
-from ..sandbox.pool import Generate, generate_with_retry
+from ..sandbox.pool import Generate
 from ..util.progress import with_progress
 from ..util.values import group_by
+from .metrics import MissingItem
 
 logger = logging.getLogger(__name__)
 
@@ -117,12 +117,12 @@ class _LevelItems:
     Attributes:
         items: by place.
         repeated: places without an item, as the level has no other question.
-        has_failures: whether other places have none, as it could not be made.
+        failures: why an item could not be made, by place.
     """
 
     items: Mapping[int, EvaluationItem]
     repeated: Sequence[int]
-    has_failures: bool
+    failures: Mapping[int, str]
 
 
 class EvaluationSet:
@@ -133,7 +133,7 @@ class EvaluationSet:
 
     - A repeated question is drawn again, and left out if the level has no other.
     - An item that can't be made is left out with a warning. The next call of `items` makes its
-      level again, as the machine may have been busy; `held_out` doesn't.
+      level again; `held_out` doesn't. `missing` names those items.
 
     Args:
         plan: recipes and difficulties, in the order of `items`.
@@ -149,7 +149,7 @@ class EvaluationSet:
         is_fixed: bool = False,
         held_out: HeldOut = NOTHING_HELD_OUT,
     ) -> None:
-        self._generate = partial(generate_with_retry, generate)
+        self._generate = generate
         self._plan = plan
         self._is_fixed = is_fixed
         self._held_out = held_out
@@ -176,7 +176,7 @@ class EvaluationSet:
         for level in levels:
             item_at.update(level.items)
         ordered = [item_at[place] for place in sorted(item_at)]
-        if not any(level.has_failures for level in levels):
+        if not any(level.failures for level in levels):
             self._items = ordered
         return ordered
 
@@ -190,7 +190,7 @@ class EvaluationSet:
         held_out = HeldOut.all_of(
             HeldOut.of(task, problem.question, problem.oracle) for problem in problems
         )
-        if not any(level.has_failures for level in levels):
+        if not any(level.failures for level in levels):
             self._held_out_of_tasks[task] = held_out
         return held_out
 
@@ -203,6 +203,17 @@ class EvaluationSet:
             repeated.update(map(self._name, level.repeated))
             counts.update(map(self._name, level.items))
         return {name: counts[name] for name in sorted(repeated)}
+
+    async def missing(self) -> list[MissingItem]:
+        """Return what the set lacks as it could not be made, in the order of the plan."""
+        levels = [await self._level_items(level) for level in self._places]
+        reasons: dict[int, str] = {}
+        for level in levels:
+            reasons.update(level.failures)
+        return [
+            MissingItem(*self._plan[place], reason)
+            for place, reason in sorted(reasons.items())
+        ]
 
     def _level_at(self, place: int) -> TaskLevel:
         recipe, _ = self._plan[place]
@@ -238,22 +249,22 @@ class EvaluationSet:
             )
         items: dict[int, EvaluationItem] = {}
         repeated = []
-        has_failures = False
+        failures = {}
         for place, result in zip(places, results, strict=True):
             if isinstance(result, GenerationError):
                 logger.warning("The evaluation set lacks an item: %s", result)
-                has_failures = True
+                failures[place] = str(result)
             elif result is None:
                 repeated.append(place)
             else:
                 _, difficulty = self._plan[place]
                 items[place] = EvaluationItem(problem=result, difficulty=difficulty)
-        return _LevelItems(items=items, repeated=repeated, has_failures=has_failures)
+        return _LevelItems(items=items, repeated=repeated, failures=failures)
 
     def _forget_failures(self) -> None:
         """Forget the levels that lack an item which may be made now."""
         for level, making in list(self._making.items()):
             if not making.done():
                 continue
-            if making.cancelled() or making.exception() or making.result().has_failures:
+            if making.cancelled() or making.exception() or making.result().failures:
                 del self._making[level]

@@ -202,8 +202,13 @@ class Evaluation:
             attempts=self.settings.options.eval_attempts,
         )
         report = await asyncio.to_thread(evaluation_report, samples, baselines)
-        few_questions = await self.set.few_questions()
-        self.report = replace(report, few_questions=few_questions)
+        missing_items = await self.set.missing()
+        self._reasons.update(item.reason for item in missing_items)
+        self.report = replace(
+            report,
+            few_questions=await self.set.few_questions(),
+            missing_items=missing_items,
+        )
         _warn_without_answers(samples, f"all {len(samples)} items")
         logger.info("Evaluation: %s", headline(self.report))
         results = self._results(seconds)
@@ -327,6 +332,7 @@ class Evaluation:
         return {
             "headline": headline(self.report),
             "few_questions": dict(self.report.few_questions),
+            "missing_items": [item.to_json() for item in self.report.missing_items],
             "config_general": {
                 "model_name": self.settings.model,
                 "total_evaluation_time_seconds": str(seconds),
@@ -351,8 +357,8 @@ class Evaluation:
         coverage = self.report.coverage
         why = self._reasons.most_common(1)[0][0]
         return (
-            f"{coverage.missing} of {coverage.items} items could not be scored (often: {why}): the "
-            f"results stand on the other {coverage.scored}; {self._hint()}"
+            f"{coverage.missing} of {coverage.items} items could not be made or scored (often: "
+            f"{why}): the results stand on the other {coverage.scored}; {self._hint()}"
         )
 
     def _hint(self) -> str:

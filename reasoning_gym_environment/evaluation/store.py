@@ -10,12 +10,14 @@ import itertools
 import json
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, to_builtins
 
 from ..errors import ConfigurationError, FixableError
 from ..records import recipe_key
@@ -198,11 +200,16 @@ def next_free_folder(folder: Path) -> Path:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvaluationResults:
-    """An evaluation read from disk: each item once, and the settings as far as stored."""
+    """An evaluation read from disk: each item once, and the settings as far as stored.
+
+    Attributes:
+        missing_items: what its set lacks, as in `metrics.json`; empty without that file.
+    """
 
     path: Path
     samples: tuple[StoredGroup, ...]
     settings: Mapping[str, Any]
+    missing_items: Sequence[Mapping[str, Any]] = ()
 
     @property
     def library_versions(self) -> list[str]:
@@ -234,8 +241,38 @@ def read_results(path: Path) -> EvaluationResults:
     folder = path if path.is_dir() else path.parent
     settings = {**(settings_in(folder) or {}), **_sample_settings(samples)}
     return EvaluationResults(
-        path=path, samples=tuple(items.values()), settings=settings
+        path=path,
+        samples=tuple(items.values()),
+        settings=settings,
+        missing_items=_missing_items_in(folder),
     )
+
+
+class _MissingItem(Struct):
+    recipe: dict[str, Any]
+    difficulty: float | None
+    reason: str
+
+
+class _Metrics(Struct):
+    """The part of `metrics.json` that names missing items."""
+
+    missing_items: list[_MissingItem] = []
+
+
+def _missing_items_in(folder: Path) -> Sequence[Mapping[str, Any]]:
+    """Return what an evaluation's set lacks; nothing where no file tells."""
+    file = folder / METRICS
+    if not file.exists() or not stays_below(file, folder):
+        return ()
+    try:
+        missing = convert(json.loads(read_regular(file)), _Metrics).missing_items
+        return [to_builtins(item) for item in missing]
+    except (OSError, ValueError, RecursionError) as error:
+        raise FixableError(
+            f"{file} can't be read ({type(error).__name__}: {error}): give another folder, or "
+            "delete the file; what its evaluation set lacks is then unknown"
+        ) from error
 
 
 def _sample_settings(samples: Iterable[StoredGroup]) -> dict[str, Any]:

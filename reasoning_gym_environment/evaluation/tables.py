@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from ..util.values import table
 from .metrics import Coverage, EvaluationReport, Slice
@@ -55,6 +57,9 @@ def _table_rows(report: EvaluationReport) -> Iterator[Sequence[str]]:
     k = report.attempts
     if report.coverage.missing:
         yield from (f"INCOMPLETE: the shares stand on {report.coverage}", "")
+    missing = [item.to_json() for item in report.missing_items]
+    if missing:
+        yield from (*missing_lines("the evaluation set", missing), "")
     names = (
         f"items solved 95_% chance trivial score pass@{k} unscored format cut tokens"
     )
@@ -91,6 +96,15 @@ def _table_rows(report: EvaluationReport) -> Iterator[Sequence[str]]:
         yield ""
     for name, number in report.few_questions.items():
         yield f"{name} has only {number} questions: each is asked once"
+
+
+def missing_lines(subject: str, items: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield lines that name what an evaluation set lacks, in the form of `metrics.json`."""
+    yield f"INCOMPLETE: {subject} lacks {len(items)} items, which could not be made"
+    for item in items[:MAX_TASKS]:
+        yield f"  {json.dumps(item['recipe'], sort_keys=True)}: {item['reason']}"
+    if len(items) > MAX_TASKS:
+        yield f"  and {len(items) - MAX_TASKS} more: missing_items in metrics.json"
 
 
 def _row(title: str, part: Slice, k: int) -> list[str]:

@@ -115,8 +115,9 @@ class AsyncReasoningGym:
             but where less is right.
         skip_faulty_items: whether to draw again where an item's label is known to be false, or its
             question to have no answer; in evaluation, several answers too.
-        generation_timeout: seconds for one problem.
-        verify_timeout: seconds for one answer.
+        generation_timeout: seconds of processor time for one problem; an evaluation item has at
+            least 60.
+        verify_timeout: seconds of processor time for one answer.
         require_containment: whether to refuse to start where the sandbox is incomplete.
         task_modules: modules with tasks of your own, by importable name or path.
         task_environment: names of environment variables that these modules see.
@@ -265,13 +266,15 @@ class AsyncReasoningGym:
             )
         at_level = {} if level is None else levels[level]
         own = {**at_level, **(parameters or {})}
-        generate = skip_faulty(pool.generate, self.counts, skip=self._skip_faulty_items)
+        skip = self._skip_faulty_items
         if split == "eval":
+            generate = skip_faulty(pool.generate_fixed, self.counts, skip=skip)
             items = [
                 evaluation_recipe(seed, task, number, level, own)
                 for number in range(count)
             ]
             return await make_evaluation_problems(generate, items)
+        generate = skip_faulty(pool.generate, self.counts, skip=skip)
         recipes = training_recipes(seed, task, level, own)
         return await make_problems(generate, recipes, count)
 

@@ -76,6 +76,10 @@ MAX_ATTEMPTS = 3
 """Generators that may die of a recipe: something else may have killed one or two of them."""
 
 
+FIXED_ITEM_SECONDS = 60.0
+"""What an item of a fixed set may work or wait at least, since none takes its place: ten times the
+slowest known item (of futoshiki and knight_swap: 6 s)."""
+
 MAX_TIMEOUTS = 2
 """Timeouts of an item that a set needs. A busy machine may cause one; a recipe that always times
 out should cost no more."""
@@ -281,6 +285,11 @@ class TaskPool(WorkerPool):
             ladders.update(module.ladders)
         return ladders
 
+    async def generate_fixed(self, recipe: Recipe) -> Problem:
+        """Make a problem that no other can replace, as of an evaluation set; see `generate`."""
+        limit = max(FIXED_ITEM_SECONDS, self._settings.generation_timeout)
+        return await self._generate(recipe, limit)
+
     async def generate(self, recipe: Recipe) -> Problem:
         """Make a problem.
 
@@ -288,6 +297,9 @@ class TaskPool(WorkerPool):
             GenerationError: the recipe is invalid, or the library raised.
             GenerationTimeoutError: it worked or waited for longer than its limit.
         """
+        return await self._generate(recipe, self._settings.generation_timeout)
+
+    async def _generate(self, recipe: Recipe, timeout: float) -> Problem:
         try:
             require_valid_recipe(recipe)
         except ValueError as error:
@@ -305,7 +317,6 @@ class TaskPool(WorkerPool):
             )
         for attempts_left in reversed(range(MAX_ATTEMPTS)):
             try:
-                timeout = self._settings.generation_timeout
                 source = self._source(recipe.task)
                 item, entry = await self._ask(source, recipe, MadeProblem, timeout)
                 break
@@ -445,7 +456,13 @@ class TaskPool(WorkerPool):
         )
         if second_reply is None:
             return verdicts
-        by_answer = dict(zip(starved, self._verdicts(again, second_reply), strict=True))
+        by_answer = {
+            answer: verdict
+            for answer, verdict in zip(
+                starved, self._verdicts(again, second_reply), strict=True
+            )
+            if verdict.score is not None
+        }
         return [
             by_answer.get(answer, verdict)
             for answer, verdict in zip(answers, verdicts, strict=True)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from ..errors import GenerationError
 from ..records import Problem
-from ..sandbox.pool import TaskPool, generate_with_retry
+from ..sandbox.pool import TaskPool
 from ..scoring.grading import ScoringSettings, grade_texts
 from ..tasks.facts import LIBRARY
 from ..util.progress import with_progress
@@ -94,7 +94,7 @@ async def rescore(
         library, stored, installed = made_with
         async with slots:
             try:
-                problem = await generate_with_retry(pool.generate, group.recipe)
+                problem = await pool.generate_fixed(group.recipe)
             except GenerationError as error:
                 kept = f"the problem can't be regenerated: {error}"
                 return Rescored(

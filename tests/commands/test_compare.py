@@ -62,6 +62,26 @@ def test_two_rules_of_what_is_solved_are_not_mixed(tmp_path: Path) -> None:
     assert compare.main([newer, newer]) == 0
 
 
+def test_what_a_set_lacks_is_named_and_the_rest_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole, lacking = samples(tmp_path / "whole"), samples(tmp_path / "lacking")
+    recipe = {"task": "futoshiki", "seed": 7, "level": None, "parameters": {}}
+    missing = {"recipe": recipe, "difficulty": None, "reason": "it hangs\x1b[2J"}
+    content = {"results": {}, "missing_items": [missing]}
+    (tmp_path / "lacking" / "metrics.json").write_text(json.dumps(content))
+    assert compare.main([whole, lacking]) == 0
+    shown = capsys.readouterr().out
+    assert "INCOMPLETE: the set of after lacks 1 items" in shown
+    assert f"{json.dumps(recipe, sort_keys=True)}: it hangs\\x1b[2J" in shown
+    assert compare.main([whole, lacking, "--json"]) == 0
+    compared = json.loads(capsys.readouterr().out)
+    assert compared["missing_items"] == {"before": [], "after": [missing]}
+    (tmp_path / "lacking" / "metrics.json").write_text('{"missing_items": 3}')
+    with pytest.raises(FixableError, match=r"metrics\.json can't be read"):
+        compare.main([whole, lacking])
+
+
 def test_faulty_items_can_be_left_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
