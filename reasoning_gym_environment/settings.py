@@ -312,7 +312,10 @@ class EnvironmentSettings(EvaluationOptions, AtroposEnvironment, TaskOptions):
         True, "Have the trainer set truncated completions' advantages to 0."
     )
     verify_timeout: float = option(
-        5.0, "Timeout for scoring one answer in seconds.", gt=0
+        5.0,
+        "Timeout for scoring one answer, in seconds that its process works or waits. A busy "
+        "machine makes it no shorter.",
+        gt=0,
     )
     data_dumps_dir: str = option(
         "data_dumps",
@@ -353,7 +356,12 @@ class EnvironmentSettings(EvaluationOptions, AtroposEnvironment, TaskOptions):
         "2 to 8.",
         ge=1,
     )
-    generation_timeout: float = option(10.0, "Generation timeout in seconds.", gt=0)
+    generation_timeout: float = option(
+        10.0,
+        "Generation timeout, in seconds that the process works or waits. Evaluation items have "
+        "at least 60.",
+        gt=0,
+    )
     require_containment: bool = option(
         False, "Refuse to start where the sandbox is incomplete."
     )

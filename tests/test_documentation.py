@@ -19,7 +19,8 @@ PACKAGE = ROOT / "reasoning_gym_environment"
 
 @pytest.mark.processes
 @pytest.mark.parametrize(
-    "table", ["configuration_table", "failure_table", "task_table"]
+    "table",
+    ["configuration_table", "failure_table", "task_table", "timeout_table"],
 )
 def test_the_tables_are_those_of_the_code(table: str) -> None:
     script = ROOT / "docs" / f"{table}.py"

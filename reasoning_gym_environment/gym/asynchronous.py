@@ -115,9 +115,9 @@ class AsyncReasoningGym:
             but where less is right.
         skip_faulty_items: whether to draw again where an item's label is known to be false, or its
             question to have no answer; in evaluation, several answers too.
-        generation_timeout: seconds of processor time for one problem; an evaluation item has at
-            least 60.
-        verify_timeout: seconds of processor time for one answer.
+        generation_timeout: seconds that a process may work or wait for one problem; at least 60
+            for an evaluation item.
+        verify_timeout: the same for one answer.
         require_containment: whether to refuse to start where the sandbox is incomplete.
         task_modules: modules with tasks of your own, by importable name or path.
         task_environment: names of environment variables that these modules see.

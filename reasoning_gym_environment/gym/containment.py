@@ -90,7 +90,8 @@ def contain(
     Args:
         function: "package.module:function", or a function that can be imported so. It takes a text
             and plain JSON data, and returns a number.
-        timeout: seconds of a call; then its process is killed.
+        timeout: seconds that a call may work, with all its threads and processes, or wait; then
+            it is killed. A busy machine makes it no shorter.
         memory: what a call may use beyond what the loaded function has; "512MB".
         processes: calls at once; half the cores.
         bounds: the lowest and the highest score. A call that fails earns the lowest.

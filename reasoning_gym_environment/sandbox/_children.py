@@ -15,7 +15,7 @@ from functools import partial
 from typing import TypeVar
 
 from ._protocol import FORM_SCORES, FormScores, Outcome
-from ._work_clock import FIRST_LOOK_SECONDS, LOOK_SECONDS, Clock
+from ._work_clock import FIRST_LOOK_SECONDS, LOOK_SECONDS, Clock, WorkClock
 
 _EXIT_CODES = {Outcome.OUT_OF_MEMORY: 77, Outcome.TIMEOUT: 78}
 """How a child says what ended it."""
@@ -244,8 +244,8 @@ def run_child(
 
 def _ends_by_itself(pid: int, crowded: Callable[[int], bool]) -> bool:
     """Return whether a child ends within a second: a killed one closes its reply before its end."""
-    deadline = time.monotonic() + 1
-    while time.monotonic() < deadline and not crowded(pid):
+    clock = WorkClock(lambda: (pid,))
+    while clock.elapsed() < 1 and not crowded(pid):
         if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None:
             return True
         time.sleep(0.001)

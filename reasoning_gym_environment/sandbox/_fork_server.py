@@ -38,6 +38,9 @@ logger = logging.getLogger(__name__)
 START_TIMEOUT = 120.0
 """What the imports and the warm-up may work or wait: the library's take about 8 s."""
 
+KILL_SECONDS = 10.0
+"""How long the system may take to end a killed worker."""
+
 SLOW_START = 20.0
 """After so many seconds the log says what is waited for."""
 
@@ -145,7 +148,7 @@ class WorkerProcess:
         try:
             if self._server.kill(self.pid):
                 with contextlib.suppress(asyncio.TimeoutError, OSError):
-                    await asyncio.wait_for(self._reader.read(), 10)
+                    await asyncio.wait_for(self._reader.read(), KILL_SECONDS)
         finally:
             self._writer.close()
 

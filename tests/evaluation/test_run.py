@@ -447,8 +447,8 @@ async def test_prompts_that_are_too_long_are_not_asked_for_again(
         evaluation.require_complete()
     assert str(raised.value) == (
         "2 of 5 items could not be made or scored (often: the prompt leaves no room in 9 tokens): "
-        "the results stand on the other 3; raise --env.max_token_length, or choose tasks and levels "
-        "with shorter prompts"
+        "the results stand on the other 3; raise --env.max_token_length, or choose tasks and "
+        "levels with shorter prompts"
     )
 
 

@@ -45,6 +45,28 @@ def executes(text: str, data: Any) -> float:
     return 1.0
 
 
+def works(text: str, data: Any) -> float:
+    """Use the processor for so many seconds, in so many threads; or only wait."""
+    kind, seconds, threads = data
+
+    def spin() -> None:
+        end = time.thread_time() + seconds
+        while time.thread_time() < end:
+            pass
+
+    if kind == "waits":
+        time.sleep(seconds)
+    elif threads == 1:
+        spin()
+    else:
+        spinning = [threading.Thread(target=spin) for _ in range(threads)]
+        for thread in spinning:
+            thread.start()
+        for thread in spinning:
+            thread.join()
+    return 1.0
+
+
 SHARED = mmap.mmap(-1, 4096)
 LOCK = multiprocessing.Lock()
 
