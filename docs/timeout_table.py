@@ -48,6 +48,10 @@ TIMEOUTS: dict[Key, tuple[str, str]] = {
         PROCESSOR,
         "the imports and the warm-up of worker processes",
     ),
+    ("sandbox/_verifier_host.py", "IMPORT_SECONDS"): (
+        PROCESSOR,
+        "finding what the verifiers of a module import when they are called",
+    ),
     ("sandbox/worker_groups.py", "HOST_GRACE_SECONDS"): (
         PROCESSOR,
         "what a verifier host may take beyond its children's limits",

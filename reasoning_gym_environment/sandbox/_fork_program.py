@@ -58,6 +58,8 @@ def _task_roles() -> Roles:
     def verifier() -> Serve:
         if module is None:
             verifier_host.warm_up(datasets)
+        else:
+            verifier_host.import_for_verifiers(datasets, module.categories)
         return partial(verifier_host.run, datasets=datasets, module=module)
 
     generate = partial(generator.run, datasets=datasets, module=module)

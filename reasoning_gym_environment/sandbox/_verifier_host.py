@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import importlib
 import os
 import pickle
 import select
 import socket
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, BinaryIO
 
@@ -39,6 +41,9 @@ from ._children import (
 from ._protocol import EntryAnswers, FormScores, Outcome
 from ._verifier_child import OWN_LIMITS, own_work, persistent_work, zygote_work
 from ._work_clock import WorkClock, children_of
+
+IMPORT_SECONDS = 10.0
+"""What a module's verifiers may work or wait, all together, to show what they import."""
 
 _MAX_GROUPS = 256
 """Groups that one persistent worker scores."""
@@ -288,6 +293,45 @@ def warm_up(datasets: Datasets) -> None:
             entry = datasets.entry(Recipe(task=task, seed=seed))
             for answer in (entry["answer"], "2*x + 3", "<answer>0</answer>"):
                 verify(answer, entry)
+
+
+def import_for_verifiers(datasets: Datasets, tasks: Iterable[str]) -> None:
+    """Import what the verifiers of a user's tasks import when they are called.
+
+    Each answer has a fresh fork, which would import it again, in the answer's time. A contained
+    child verifies an item of each task, and tells the modules' names. No text from outside is
+    there.
+    """
+    pid, reply = start_child(partial(_verify_oracles, datasets, tasks))
+    limit = AnswerLimit(WorkClock(lambda: (pid,), is_new=True), IMPORT_SECONDS)
+    poll = select.poll()
+    poll.register(reply, select.POLLIN)
+    names = b""
+    while True:
+        if poll.poll(1000 * limit.wait()):
+            chunk = os.read(reply, 65536)
+            if not chunk:
+                break
+            names += chunk
+        elif limit.exceeded():
+            break
+    os.close(reply)
+    reap(pid)
+    for name in names.decode(errors="replace").splitlines():
+        with contextlib.suppress(Exception, SystemExit):  # its verifier has the error
+            importlib.import_module(name)
+
+
+def _verify_oracles(datasets: Datasets, tasks: Iterable[str], reply: int) -> None:
+    """Write the name of each module that a verifier imports: the work of a child."""
+    limits.enter_function_child(reply, **OWN_LIMITS, seconds=IMPORT_SECONDS)
+    for task in tasks:
+        with contextlib.suppress(Exception):  # it can't be built, or not here
+            entry = datasets.entry(Recipe(task=task, seed=0))
+            imported = set(sys.modules)
+            datasets.get(task, {}).score_answer(entry["answer"], entry)
+            names = [name for name in sys.modules if name not in imported]
+            os.write(reply, "".join(f"{name}\n" for name in names).encode())
 
 
 def run(

@@ -52,6 +52,16 @@ async def test_a_verifier_and_a_generator_that_work_for_two_seconds_are_not_hurr
     assert seconds > settings.generation_timeout + settings.verify_timeout
 
 
+async def test_the_import_of_a_verifiers_modules_is_not_the_answers_time() -> None:
+    modules = find_modules([str(MODULE)])
+    settings = PoolSettings(processes=1, verify_timeout=1.0, modules=modules)
+    async with TaskPool(settings, Counter()) as pool:
+        problem = await pool.generate(Recipe(task="late", seed=3))
+        verdicts = await pool.verify(problem, ["1", "2"])
+    statuses = [verdict.status for verdict in verdicts]
+    assert statuses == [Status.SOLVED, Status.WRONG]
+
+
 def test_what_the_machine_starves_twice_is_unscored_and_holds_up_no_other_call(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

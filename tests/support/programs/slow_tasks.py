@@ -36,4 +36,17 @@ class Slow(ProceduralDataset):
         return float(answer == entry["answer"])
 
 
+class Late(Slow):
+    """Its verifier imports what takes long when it is called."""
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return {"question": "Say 1.", "answer": "1", "metadata": {}}
+
+    def score_answer(self, answer: str | None, entry: dict[str, Any]) -> float:
+        import slow_import
+
+        return slow_import.same(answer, entry["answer"])
+
+
+register_dataset("late", Late, SlowConfig)
 register_dataset("slow", Slow, SlowConfig)
