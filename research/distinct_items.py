@@ -34,6 +34,7 @@ from reasoning_gym_environment.sandbox.pool import (
     TaskPool,
     generate_with_retry,
 )
+from reasoning_gym_environment.tasks.facts import ladder_heights
 from reasoning_gym_environment.tasks.ladders import TaskLadder
 from reasoning_gym_environment.util.progress import with_progress
 
@@ -119,7 +120,18 @@ def count(task: str, level: int | None, questions: Sequence[str]) -> Row:
     )
 
 
-def write_table(drawn: Mapping[Part, Sequence[str]]) -> None:
+def is_on_ladder(line: Iterable[Any]) -> bool:
+    """Return whether the task of a line has its level; the ladder may have been taller once.
+
+    Example:
+        >>> [is_on_ladder(["aiw", level, 200]) for level in ("1", "7", "default")]
+        [True, False, True]
+    """
+    task, level, *_ = line
+    return level == "default" or int(level) < ladder_heights()[task]
+
+
+def write_table(drawn: Mapping[Part, Sequence[str]], table: Path) -> None:
     """Write the table; lines of tasks that were not drawn stay as they are."""
 
     def order(line: Iterable[Any]) -> tuple[str, int]:
@@ -127,15 +139,15 @@ def write_table(drawn: Mapping[Part, Sequence[str]]) -> None:
         return task, -1 if level == "default" else int(level)
 
     tasks = {task for task, _ in drawn}
-    with TABLE.open(encoding="utf-8", newline="") as file:
+    with table.open(encoding="utf-8", newline="") as file:
         lines: list[Iterable[Any]] = [
             line for line in [*csv.reader(file)][1:] if line[0] not in tasks
         ]
     lines += [count(*part, questions) for part, questions in drawn.items()]
-    with TABLE.open("w", encoding="utf-8", newline="") as file:
+    with table.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(Row._fields)
-        writer.writerows(sorted(lines, key=order))
+        writer.writerows(sorted(filter(is_on_ladder, lines), key=order))
 
 
 async def made(generate: Generate, recipes: Iterable[Recipe]) -> list[Problem]:
@@ -197,4 +209,4 @@ if __name__ == "__main__":
     parser.add_argument("tasks", nargs="*")
     options = parser.parse_args()
     asyncio.run(draw_all(options.file, options.tasks))
-    write_table(read_drawn(options.file))
+    write_table(read_drawn(options.file), TABLE)
