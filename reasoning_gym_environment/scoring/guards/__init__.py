@@ -26,7 +26,13 @@ from .algorithmic import (
     sorted_words,
     unscrambled_words,
 )
-from .arithmetic import chosen_number, decimal_digits, duration, prime_factors
+from .arithmetic import (
+    chosen_number,
+    decimal_digits,
+    duration,
+    plain_number,
+    prime_factors,
+)
 from .cognition import read_letters
 from .games import made_number, number_grid, possible_moves, same_characters
 from .geometry import exact_angle
@@ -94,6 +100,7 @@ _TASKS: Mapping[Guard, str] = {
     complex_number: "complex_arithmetic",
     given_numbers: "number_sorting",
     decimal_digits: "decimal_arithmetic",
+    plain_number: "decimal_chain_sum power_function",
     exact_angle: "advanced_geometry",
     chosen_number: "number_format",
     pooled_numbers: "pool_matrix",

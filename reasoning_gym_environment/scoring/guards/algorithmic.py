@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
+from ..extraction import strip_formatting
 from .oracle import bare, credit_above_chance
 
 
@@ -36,9 +37,15 @@ def living_cells(answer: str, entry: Mapping[str, Any]) -> float:
 
 
 def reversed_word(answer: str, entry: Mapping[str, Any]) -> float:
-    """Pay for letters that move: the others are paid for, too, and what follows is ignored."""
+    """Pay for letters that move: the others are paid for, too, and what follows is ignored.
+
+    A sign after the word, such as `%`, earns what the verifier gives it: at some lengths its sum of
+    floats misses the sign.
+    """
     right = bare(entry["answer"])
-    return credit_above_chance(bare(answer), right[::-1], right)
+    credit = credit_above_chance(bare(answer), right[::-1], right)
+    is_word_alone = strip_formatting(answer.strip()).lower() == entry["answer"].lower()
+    return credit if is_word_alone or credit < 1.0 else 0.8
 
 
 def unscrambled_words(answer: str, entry: Mapping[str, Any]) -> float:

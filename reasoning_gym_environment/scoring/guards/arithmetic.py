@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-from .oracle import closeness
+from .oracle import closeness, has_odd_separators
 
 
 def decimal_digits(answer: str, entry: Mapping[str, Any]) -> float:
@@ -17,6 +17,8 @@ def decimal_digits(answer: str, entry: Mapping[str, Any]) -> float:
     A label with as many digits as the question asks for is rounded, and an answer may show more.
     Any other label is exact.
     """
+    if has_odd_separators(answer):
+        return 0.0
     try:
         value = Decimal(answer)
         right = Decimal(entry["answer"])
@@ -29,6 +31,11 @@ def decimal_digits(answer: str, entry: Mapping[str, Any]) -> float:
         return 1.0 if abs(value - right) <= allowed else 0.0
     except (ArithmeticError, ValueError):  # not a number, or not finite
         return 0.0
+
+
+def plain_number(answer: str, entry: Mapping[str, Any]) -> float:
+    """Refuse odd separators: the verifier ignores underscores, wherever they are."""
+    return 0.0 if has_odd_separators(answer) else 1.0
 
 
 def chosen_number(answer: str, entry: Mapping[str, Any]) -> float:
@@ -46,7 +53,8 @@ def chosen_number(answer: str, entry: Mapping[str, Any]) -> float:
 def duration(answer: str, entry: Mapping[str, Any]) -> float:
     """Pay by relative error: on the scale of the whole range any constant is near.
 
-    A minus sign before a zero changes nothing for the verifier: it reads `-00:05` as `00:05`.
+    Refuse a second duration, which the verifier ignores. A minus sign before a zero changes nothing
+    for the verifier: it reads `-00:05` as `00:05`.
     """
     kind = entry["metadata"]["task_type"]
     if _is_negative(answer) != _is_negative(entry["answer"]):
@@ -63,22 +71,28 @@ def _is_negative(text: str) -> bool:
     return re.search(r"(^|,)\s*[-\u2212]", text) is not None
 
 
+_DAYS = re.compile(r"days?\b(?!.*\bor\b)\D*", re.IGNORECASE | re.DOTALL)
+"""What may follow a number of days: no other unit, and no second number."""
+
+
 def _seconds(text: str, kind: str) -> float:
-    """Read a duration as the verifier does (days instead of seconds for `date`)."""
+    """Read a duration as the verifier does (days instead of seconds for `date`).
+
+    Raises ValueError if there is more than one, or none.
+    """
     if kind == "date":
-        return float(int(text.split()[0]))
+        number, *words = text.split()
+        if words and not _DAYS.fullmatch(" ".join(words)):
+            raise ValueError(f"must be one number of days, got {text}")
+        return float(int(number))
     days = 0
     clock = text
     if not kind.startswith("time"):
-        days = int(text.split(" days,")[0])
-        clock = text.split(",")[1]
-    hours, minutes, *seconds = clock.strip().split(":")
-    return (
-        days * 86_400
-        + int(hours) * 3600
-        + int(minutes) * 60
-        + float(seconds[0] if seconds else 0)
-    )
+        days_text, clock = text.split(",")
+        days = int(days_text.removesuffix(" days"))
+    parts = clock.strip().split(":")
+    hours, minutes, seconds = parts if len(parts) == 3 else [*parts, "0"]
+    return days * 86_400 + int(hours) * 3600 + int(minutes) * 60 + float(seconds)
 
 
 def prime_factors(answer: str, entry: Mapping[str, Any]) -> float:

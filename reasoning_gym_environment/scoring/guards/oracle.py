@@ -19,8 +19,33 @@ def longer_text(answer: str, entry: Mapping[str, Any]) -> float:
 
 
 def longer_number(answer: str, entry: Mapping[str, Any]) -> float:
-    """Refuse as `longer_text` does, without thousands separators."""
+    """Refuse odd separators, and as `longer_text` does, without those of thousands."""
+    if has_odd_separators(answer):
+        return 0.0
     return _longer(answer.replace(",", ""), entry["answer"].replace(",", ""))
+
+
+_GROUPED = re.compile(
+    r"[-+]?\d{1,3}((,\d{2,3})*,\d{3}|(_\d{3})+)(\.\d*)?(e[-+]?\d+)?", re.IGNORECASE
+)
+"""A number whose digits are in groups, also by lakhs and crores."""
+
+
+def has_odd_separators(text: str) -> bool:
+    """Return whether a text is a number with commas or underscores that don't group its digits.
+
+    Python's `Decimal` ignores all underscores, and verifiers remove all commas.
+
+    Example:
+        >>> has_odd_separators("4__3412382"), has_odd_separators("4,3,4")
+        (True, True)
+        >>> has_odd_separators("43,412,382"), has_odd_separators("43_412_382")
+        (False, False)
+    """
+    text = text.strip(" \n,")
+    has_separators = "," in text or "_" in text
+    is_number = re.fullmatch(r"[-+.\d,_e]+", text, re.IGNORECASE)
+    return has_separators and bool(is_number) and not _GROUPED.fullmatch(text)
 
 
 def longer_matrix(answer: str, entry: Mapping[str, Any]) -> float:
@@ -87,10 +112,12 @@ def _with_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def longer_fraction(answer: str, entry: Mapping[str, Any]) -> float:
-    r"""Refuse words after a `\frac{…}{…}`: the verifier ignores them."""
+    r"""Refuse words and signs such as `%` after a `\frac{…}{…}`: the verifier ignores them."""
     fraction = re.compile(r"\\d?frac\s*{\s*\d+\s*}\s*{\s*\d+\s*}", re.IGNORECASE)
     match = fraction.match(answer.strip().strip("$").strip())
-    return 0.0 if match and _has_words(match.string[match.end() :]) else 1.0
+    formatting = re.compile(r"[\s.,;$*`\"'\\)\]}]*")
+    has_more = match and not formatting.fullmatch(match.string[match.end() :])
+    return 0.0 if has_more else 1.0
 
 
 _NEGATED = re.compile(
