@@ -5,21 +5,25 @@ import json
 import re
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import permutations, product
 from pathlib import Path
+from random import Random
+from time import process_time
 from typing import Any
 
 import pytest
 
 from reasoning_gym_environment.proof.findings import known_weaknesses
-from reasoning_gym_environment.records import Recipe
+from reasoning_gym_environment.records import FaultKind, Recipe
 from reasoning_gym_environment.scoring.extraction import less_formatted
 from reasoning_gym_environment.scoring.guards import GUARDS, max_score
 from reasoning_gym_environment.scoring.guards.algorithmic import given_numbers
 from reasoning_gym_environment.scoring.notation import readable_form
 from reasoning_gym_environment.tasks.datasets import Datasets
 from reasoning_gym_environment.tasks.facts import known_categories, solved_score
+from reasoning_gym_environment.tasks.item_checks import item_fault
 from reasoning_gym_environment.tasks.ladders import build_ladders
 
 # The library leaves files open.
@@ -87,9 +91,8 @@ class Items:
         ]
 
     def answerable(self, task: str) -> list[Mapping[str, Any]]:
-        """Many items, without those whose oracle is no answer: an unevaluated integral."""
-        entries = self.entries(task, MANY)
-        return [entry for entry in entries if "Integral(" not in right_answer(entry)]
+        """Many items, without those that have no right answer."""
+        return [entry for entry in self.entries(task, MANY) if has_answer(task, entry)]
 
     def verified(self, task: str, answer: str, entry: Mapping[str, Any]) -> float:
         """What the verifier alone pays; nothing where it raises."""
@@ -109,8 +112,15 @@ def items() -> Iterator[Items]:
         yield Items()
 
 
+def has_answer(task: str, entry: Mapping[str, Any]) -> bool:
+    if task == "propositional_logic":
+        return item_fault(task, entry) is None
+    return "Integral(" not in right_answer(entry)  # an oracle that is not evaluated
+
+
 def right_answer(entry: Mapping[str, Any]) -> str:
-    right: str = entry["answer"] or entry["metadata"].get("example_answer", "")
+    premises = [f"({text})" for text in entry["metadata"].get("premises", ())]
+    right: str = entry["answer"] or " ∧ ".join(premises)
     return right
 
 
@@ -221,22 +231,113 @@ def test_a_conclusion_shorter_than_the_premises_it_rests_on_loses_nothing(
         assert max_score("propositional_logic", answer, entry) == 1.0, answer
 
 
-def test_the_own_conclusion_loses_nothing_at_any_level() -> None:
+OR = "\N{LOGICAL OR}"
+CONNECTIVES = {"¬": "True^", "∧": " and ", OR: " or ", "→": "<=", "↔": "=="}
+"""Python's operators on bools, each weaker than those before it; formulas have all brackets."""
+
+
+def truths(formula: str, names: Sequence[str]) -> list[bool]:
+    """The truth table of a formula."""
+    for sign, python in CONNECTIVES.items():
+        formula = formula.replace(sign, python)
+    code = compile(formula, "formula", "eval")
+    rows = product((False, True), repeat=len(names))
+    return [eval(code, dict(zip(names, row, strict=True))) for row in rows]
+
+
+def follows(table: Sequence[bool], *sources: Sequence[bool]) -> bool:
+    return all(
+        holds for holds, *given in zip(table, *sources, strict=True) if all(given)
+    )
+
+
+def is_right_conclusion(formula: str, metadata: Mapping[str, Any]) -> bool:
+    """Whether it follows from all premises, and neither from one nor from any variable."""
+    names = metadata["variables"]
+    table = truths(formula, names)
+    premises = [truths(premise, names) for premise in metadata["premises"]]
+    asked = [name for name in names if name in "".join(metadata["premises"])]
+    any_variable = truths(f"({OR.join(asked)})", names)
+    at_once = [*premises, any_variable]
+    return (
+        follows(table, *premises)
+        and not all(table)
+        and not any(follows(table, source) for source in at_once)
+    )
+
+
+def random_formula(draw: Random, names: Sequence[str], depth: int) -> str:
+    if depth == 0:
+        return draw.choice(["", "¬"]) + draw.choice(names)
+    left, right = (random_formula(draw, names, depth - 1) for _ in range(2))
+    return draw.choice(["", "¬"]) + f"({left}{draw.choice('∧→↔' + OR)}{right})"
+
+
+def conclusions(draw: Random, metadata: Mapping[str, Any]) -> Iterator[str]:
+    """Statements of which some follow from the premises, in many ways."""
+    names, premises = metadata["variables"], metadata["premises"]
+    joined = premises[0]
+    for premise in premises[1:]:
+        joined = f"({joined}∧{premise})"
+    yield joined
+    yield metadata["example_answer"]
+    for premise in premises:
+        yield f"({premise}{OR}{draw.choice(names)})"
+        yield f"({joined}↔{premise})"
+    for depth in (0, 1, 1, 2, 2, 2):
+        statement = random_formula(draw, names, depth)
+        yield statement
+        yield f"({joined}{OR}{statement})"
+        yield f"({draw.choice(premises)}∧{statement})"
+
+
+def test_conclusions_are_right_exactly_as_truth_tables_say(items: Items) -> None:
     [ladder] = build_ladders(["propositional_logic"]).values()
-    datasets, levels = Datasets(), enumerate(ladder.levels)
-    for (level, parameters), seed in product(levels, range(MANY)):
+    datasets, draw = Datasets(), Random(0)
+    judged: Counter[bool] = Counter()
+    for (level, parameters), seed in product(enumerate(ladder.levels), range(3)):
         recipe = Recipe(
             task="propositional_logic", seed=seed, level=level, parameters=parameters
         )
         entry = datasets.entry(recipe)
-        example = entry["metadata"]["example_answer"]
-        for text in (
-            example,
-            f"¬¬({example})",
-            f"({example})",
-            f"The answer is: {example}.",
-        ):
-            assert max_score("propositional_logic", text, entry) == 1.0, text
+        right = {
+            text: is_right_conclusion(text, entry["metadata"])
+            for text in conclusions(draw, entry["metadata"])
+        }
+        fault = item_fault("propositional_logic", entry)
+        is_unanswerable = fault is not None and fault.kind is FaultKind.UNANSWERABLE
+        assert is_unanswerable or any(right.values())
+        for text, is_right in right.items():
+            earned = min(
+                max_score("propositional_logic", text, entry),
+                items.verified("propositional_logic", text, entry),
+            )
+            assert (earned >= solved_score("propositional_logic")) == is_right, text
+            judged[is_right] += 1
+    assert min(judged.values()) > 40
+
+
+@pytest.mark.parametrize(
+    "answer", [OR.join("abcdefghijklmnopqrstuvwxyz"), "¬" * 998 + "P", "(" * 900]
+)
+def test_a_hostile_conclusion_earns_nothing_within_the_deadline(
+    items: Items, answer: str
+) -> None:
+    entry = items.entry("propositional_logic", 1)
+    began = process_time()
+    assert max_score("propositional_logic", answer, entry) == 0.0
+    assert process_time() - began < 5.0
+
+
+def test_a_word_spelled_backward_with_a_sign_after_it_is_never_whole(
+    items: Items,
+) -> None:
+    paid = []
+    for entry in items.entries("spell_backward", MANY):
+        text = entry["answer"] + "%"
+        paid.append(items.verified("spell_backward", text, entry))
+        assert max_score("spell_backward", text, entry) == 0.8
+    assert max(paid) >= 1.0 > min(paid)  # by its length
 
 
 def test_a_probability_is_paid_by_relative_error_at_every_level() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import reduce
 from typing import NamedTuple
 
 from ...records import Fault
@@ -80,8 +82,9 @@ def _table(tokens: Iterator[str], variables: Mapping[str, int], full: int) -> in
 
 
 def propositional_logic(entry: Entry) -> Fault | None:
-    """Find premises that contradict one another or are all tautologies, and false examples.
+    """Find premises from which anything or nothing new follows, and false examples.
 
+    What follows from one premise alone, or if any variable is true, is no conclusion of all.
     Where the library finds no conclusion in a hundred tries, its example is the first variable.
     """
     premises = entry["metadata"]["premises"]
@@ -93,13 +96,22 @@ def propositional_logic(entry: Entry) -> Fault | None:
         name: full // (2 ** (2 ** (place + 1)) - 1) * (2 ** (2**place) - 1)
         for place, name in enumerate(names)
     }
-    premises_table = full
-    for premise in premises:
-        premises_table &= _table(iter(premise.replace(" ", "")), variables, full)
+    premise_tables = [
+        _table(iter(premise.replace(" ", "")), variables, full) for premise in premises
+    ]
+    premises_table = reduce(operator.and_, premise_tables)
     if not premises_table:
-        return ambiguous("the premises contradict one another")
+        return unanswerable("the premises contradict one another: anything follows")
     if premises_table == full:
         return unanswerable("only tautologies follow")
+    if premises_table in premise_tables:
+        return unanswerable("all that follows is in one premise")
+    any_variable = reduce(
+        operator.or_,
+        (table for name, table in variables.items() if name in "".join(premises)),
+    )
+    if premises_table == any_variable:
+        return unanswerable("all that follows is that a variable is true")
     if premises_table & ~_table(iter(example.replace(" ", "")), variables, full):
         return false_label(f"the example {example} does not follow")
     return None
