@@ -1,4 +1,7 @@
-"""`python -m research.floors FILE [--levels]`: measure every task's floors, and write them."""
+"""`python -m research.floors FILE [--levels]`: measure every task's floors, and write them.
+
+With --tasks, the other tasks of the file stay as they are.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--levels",
         action="store_true",
-        help="measure every level; tasks of the file that are not named stay as they are",
+        help="measure every level",
     )
     parser.add_argument(
         "--items",
@@ -49,12 +52,13 @@ def main(arguments: Sequence[str]) -> int:
     )
     options = parser.parse_args(arguments)
     names = [name for name in options.tasks.split(",") if name]
+    kept = _kept(options.file)
     if options.levels:
         found = asyncio.run(measure_levels(names, options.items or LEVEL_ITEMS))
-        text = _level_text(_kept_levels(options.file) | dict(found))
+        text = _level_text(kept | dict(found))
     else:
         measured = asyncio.run(measure(names, options.items or 300))
-        floors = {task: floors_json(own) for task, own in measured}
+        floors = kept | {task: floors_json(own) for task, own in measured}
         text = json.dumps(
             {"reasoning_gym": version(LIBRARY), "floors": floors}, indent=1
         )
@@ -101,13 +105,11 @@ async def measure_levels(
         return await with_progress([one(task) for task in tasks], "floors")
 
 
-def _kept_levels(file: Path) -> dict[str, list[dict[str, Any]]]:
+def _kept(file: Path) -> dict[str, Any]:
     """Return the floors that a file has, by task."""
     if not file.exists():
         return {}
-    kept: dict[str, list[dict[str, Any]]] = json.loads(file.read_text("utf-8"))[
-        "floors"
-    ]
+    kept: dict[str, Any] = json.loads(file.read_text("utf-8"))["floors"]
     return kept
 
 

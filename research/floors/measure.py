@@ -1,14 +1,16 @@
 """What the best constant answer and the best strategy solve.
 
 The best of hundreds of strategies is partly the luckiest, so a floor is chosen on one set of items
-and measured on another.
+and measured on another. Where the answers are a closed set, the most frequent one can't be lucky to
+that degree: its share of all items counts as well, which is at least 1/k of k answers.
 """
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
@@ -26,6 +28,30 @@ from reasoning_gym_environment.tasks.facts import (
 )
 
 from .strategies import OWN_WORK, strategies
+
+CLOSED_ANSWERS = frozenset(
+    {
+        *("acre", "circuit_logic", "color_cube_rotation", "course_schedule"),
+        *("family_relationships", "game_of_life_halting", "isomorphic_strings"),
+        *("mahjong_puzzle", "ransom_note", "self_reference", "syllogism"),
+        "zebra_puzzles",
+    }
+)
+"""Tasks whose answers are a closed set at each level: choices, names, colors, a few counts."""
+
+OWN_CONSTANTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "propositional_logic": (
+            *("Q", "P ∧ Q", "Q ∧ R", "P ↔ Q", "Q ↔ R", "R → Q", "Q \N{LOGICAL OR} R"),
+            *(
+                "P \N{LOGICAL OR} Q \N{LOGICAL OR} R",
+                "P \N{LOGICAL OR} ¬S \N{LOGICAL OR} R",
+                "P \N{LOGICAL OR} Q \N{LOGICAL OR} R \N{LOGICAL OR} ¬S",
+            ),
+        )
+    }
+)
+"""Constants of tasks that have no oracle to take them from."""
 
 Answers = Mapping[str, str]
 """Answers to one item by the labels of constants or strategies."""
@@ -57,7 +83,8 @@ async def find_floors(
     problems = await sample_problems(pool, task, choosing + items, parameters)
     first, others = problems[:choosing], problems[choosing:]
     constants = constants_to_try(
-        [one.oracle for one in first if one.oracle is not None]
+        [one.oracle for one in first if one.oracle is not None],
+        OWN_CONSTANTS.get(task, ()),
     )
     tried = [
         await scores_of(pool, one, constants, answers_without_reasoning(one))
@@ -75,8 +102,12 @@ async def find_floors(
         )
         for one in others
     ]
+    chance = floor(constant, [scores for scores, _ in measured], solved_from)
+    oracles = [one.oracle for one in problems if one.oracle is not None]
+    if task in CLOSED_ANSWERS and oracles:
+        chance = max(most_frequent(oracles), chance, key=attrgetter("solved"))
     return Floors(
-        chance=floor(constant, [scores for scores, _ in measured], solved_from),
+        chance=chance,
         no_reasoning=floor(strategy, [scores for _, scores in measured], solved_from),
     )
 
@@ -91,11 +122,23 @@ def answers_without_reasoning(problem: Problem, only: str | None = None) -> Answ
     }
 
 
-def constants_to_try(oracles: Sequence[str]) -> Answers:
+def constants_to_try(
+    oracles: Sequence[str], own_constants: Sequence[str] = ()
+) -> Answers:
     """Return the constants to try, without blank ones, which are never extracted as an answer."""
-    return {
-        text: text for text in (*EMPTY, *JUNK, *constants_for(oracles)) if text.strip()
-    }
+    constants = (*EMPTY, *JUNK, *constants_for(oracles), *own_constants)
+    return {text: text for text in constants if text.strip()}
+
+
+def most_frequent(oracles: Sequence[str]) -> Floor:
+    """Return the floor of the most frequent label, of at least one.
+
+    Example:
+        >>> most_frequent(["Yes", "No", "Yes", "Yes"])[:3]
+        ('Yes', 4, 0.75)
+    """
+    [(label, _)] = Counter(oracles).most_common(1)
+    return floor(label, [{oracle: 1.0} for oracle in oracles], 1.0)
 
 
 async def scores_of(

@@ -28,7 +28,14 @@ from reasoning_gym_environment.tasks.facts import (
 )
 from research.floors import fresh
 from research.floors.__main__ import main
-from research.floors.measure import best, constants_to_try, find_floors, floor
+from research.floors.measure import (
+    CLOSED_ANSWERS,
+    best,
+    constants_to_try,
+    find_floors,
+    floor,
+    most_frequent,
+)
 from research.floors.strategies import OWN_WORK, strategies
 
 SESSION = pytest.mark.asyncio(loop_scope="session")
@@ -114,6 +121,12 @@ def test_what_is_a_tasks_own_work_is_named_of_tasks_and_strategies_that_exist() 
         assert all(any(label.startswith(one) for label in labels) for one in beginnings)
 
 
+def test_the_most_frequent_answer_of_a_closed_set_has_its_share_of_all_items() -> None:
+    measured = most_frequent(["Yes", "No", "Yes", "Yes"])
+    assert measured[:3] == ("Yes", 4, 0.75)
+    assert measured.low < 0.75 < measured.high
+
+
 def test_the_floor_is_the_constant_that_solves_most_items() -> None:
     scores = [{"yes": 1.0, "no": 1.0}, {"yes": 0.0, "no": 0.0}, {"yes": 0.0, "no": 1.0}]
     measured = floor(best(scores, 1.0), scores, 1.0)
@@ -195,6 +208,20 @@ def test_no_constant_is_right_too_often_at_any_level() -> None:
             assert own.chance.low <= 1 / max(2, int(row["answers"])) + 0.15, row
 
 
+def test_chance_is_at_least_that_of_a_blind_pick_among_a_closed_set_of_answers() -> (
+    None
+):
+    rows = [row for row in read_table() if row["task"] in CLOSED_ANSWERS]
+    assert {row["task"] for row in rows} == CLOSED_ANSWERS
+    for row in rows:
+        chance = all_level_floors()[row["task"]][int(row["level"])].chance
+        # Floors are stored with three digits.
+        assert chance.solved >= 1 / int(row["answers"]) - 0.0005, row
+    choices = {row["task"] for row in rows if row["answers"] == "2"}
+    for task in choices - {"zebra_puzzles"}:  # of more people by default
+        assert floors()[task].chance.solved >= 0.5, task
+
+
 COPIED = {"string_insertion": 0.1, "binary_matrix": 0.4, "pool_matrix": 0.4}
 """What a copy of the question may solve at a level of tasks whose default items it solves."""
 
@@ -228,6 +255,15 @@ async def test_what_needs_no_reasoning_is_found(
 
 
 @SESSION
+async def test_a_constant_solves_half_of_few_items_with_two_answers(
+    pool: TaskPool,
+) -> None:
+    few = await find_floors(pool, "course_schedule", 9)
+    assert few.chance.label in ("True", "False")
+    assert few.chance.solved >= 0.5
+
+
+@SESSION
 @pytest.mark.parametrize(
     "task", ["aiw", "course_schedule", "number_format", "pool_matrix"]
 )
@@ -252,10 +288,15 @@ async def test_the_floors_that_are_kept_hold_on_new_items(
 
 
 @pytest.mark.processes
-def test_the_command_writes_the_floors(tmp_path: Path) -> None:
+def test_the_command_writes_the_floors_of_named_tasks_beside_the_others(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "floors.json"
+    file.write_text('{"floors": {"gcd": {}}}')
     assert main([str(file), "--tasks", "game_of_life_halting", "--items", "6"]) == 0
-    own = json.loads(file.read_text())["floors"]["game_of_life_halting"]
+    written = json.loads(file.read_text())["floors"]
+    assert written["gcd"] == {}
+    own = written["game_of_life_halting"]
     assert own["chance"]["solved"] == own["no_reasoning"]["solved"] == 1.0
 
 
