@@ -16,7 +16,12 @@ from reasoning_gym_environment.tasks.catalogue import (
     bundled_snapshot,
     select_tasks,
 )
-from reasoning_gym_environment.tasks.facts import NOT_A_TASK, floors
+from reasoning_gym_environment.tasks.facts import (
+    NOT_A_TASK,
+    Floor,
+    all_level_floors,
+    floors,
+)
 from reasoning_gym_environment.util.values import group_by
 
 PAGE = Path(__file__).with_name("tasks.md")
@@ -43,10 +48,55 @@ def changed_parameters(levels: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield from (name for name in shown if name != "candidates")
 
 
+def share(floor: Floor) -> str:
+    """Format a floor with its 95 % interval.
+
+    Example:
+        >>> share(Floor(label="Yes", items=400, solved=0.55, low=0.501, high=0.598))
+        '55% (50 to 60)'
+    """
+    return f"{floor.solved:.0%} ({100 * floor.low:.0f} to {100 * floor.high:.0f})"
+
+
+def simple_rules(task: str) -> str:
+    """Format where a simple rule solves half of the items, and what it solves there.
+
+    Example:
+        >>> simple_rules("sudoku"), simple_rules("gcd")
+        ('level 0: 86%', '')
+        >>> simple_rules("aiw")
+        'default: 100%, levels 0 to 1: 100%'
+    """
+    default = floors()[task].simple_rule
+    parts = [f"default: {default.solved:.0%}"] if default else []
+    rules = [level.simple_rule for level in all_level_floors()[task]]
+    shares = {level: rule.solved for level, rule in enumerate(rules) if rule}
+    if shares:
+        ends = [f"{100 * end(shares.values()):.0f}" for end in (min, max)]
+        solved = " to ".join(dict.fromkeys(ends))
+        parts.append(f"{level_names([*shares])}: {solved}%")
+    return ", ".join(parts)
+
+
+def level_names(levels: Sequence[int]) -> str:
+    """Format levels in order, a run of them by its ends.
+
+    Example:
+        >>> level_names([0]), level_names([0, 3]), level_names([1, 2, 3])
+        ('level 0', 'levels 0 and 3', 'levels 1 to 3')
+    """
+    first, last = levels[0], levels[-1]
+    if first == last:
+        return f"level {first}"
+    if len(levels) == last - first + 1:
+        return f"levels {first} to {last}"
+    return f"levels {' and '.join(map(str, levels))}"
+
+
 def row(task: TaskInfo, levels: Sequence[Mapping[str, Any]]) -> str:
     used = "" if task.used else " (only if named)"
     floor = floors()[task.name]
-    shares = f"{floor.chance.solved:.0%} | {floor.no_reasoning.solved:.0%}"
+    shares = f"{share(floor.chance)} | {share(floor.no_reasoning)} | {simple_rules(task.name)}"
     changes = ", ".join(changed_parameters(levels))
     return f"| `{task.name}`{used} | {len(levels)} | {changes} | {shares} |"
 
@@ -57,13 +107,13 @@ def table(snapshot: LibrarySnapshot) -> str:
         task for task in select_tasks(snapshot.discovery) if task.name not in NOT_A_TASK
     ]
     lines = [
-        "| task | levels | what levels change | chance | no reasoning |",
-        f"|{' --- |' * 5}",
+        "| task | levels | what levels change | chance | no reasoning | simple rule |",
+        f"|{' --- |' * 6}",
     ]
     for category, members in sorted(
         group_by(lambda task: task.category, tasks).items()
     ):
-        lines.append(f"| **{category}** | | | | |")
+        lines.append(f"| **{category}** | | | | | |")
         lines += [row(task, snapshot.ladders[task.name].levels) for task in members]
     return "\n".join(lines)
 

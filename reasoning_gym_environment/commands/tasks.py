@@ -23,10 +23,11 @@ from ..tasks.catalogue import (
     require_known,
     select_tasks,
 )
+from ..tasks.facts import level_floors
 from ..tasks.ladders import TaskLadder
 from ..tasks.modules import find_modules
 from ..util.command_line import Parser
-from ..util.values import table
+from ..util.values import shorten, table
 
 logger = logging.getLogger(__name__)
 
@@ -132,5 +133,19 @@ async def _levels(pool: TaskPool, task: str, ladder: TaskLadder) -> str:
         )
         difficulty = level / max(1, len(levels) - 1)
         title = f"level {level}  difficulty {difficulty:.2f}  {changed_parameters or 'the default'}"
-        parts.append(f"{title}\n{indent(question, '    ')}")
+        lines = [title, *_simple_rule(recipe), indent(question, "    ")]
+        parts.append("\n".join(lines))
     return table("\n\n".join(parts).splitlines())
+
+
+def _simple_rule(recipe: Recipe) -> list[str]:
+    """Return a line on the simple rule that solves half of a level's items, if one is known."""
+    measured = level_floors(recipe)
+    rule = measured.simple_rule if measured else None
+    if measured is None or rule is None:
+        return []
+    kind = "answer" if rule is measured.chance else "strategy"
+    return [
+        f"  simple rule: the {kind} {shorten(rule.label)} solves {rule.solved:.0%} "
+        f"({rule.low:.0%} to {rule.high:.0%})"
+    ]

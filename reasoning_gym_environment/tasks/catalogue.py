@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from ..errors import ConfigurationError, did_you_mean
 from .facts import (
     NOT_A_TASK,
-    PAYS_ANY_ANSWER,
+    ONLY_IF_NAMED,
     UNTRUSTED_ENTRIES,
     known_categories,
     stored_snapshot,
@@ -162,8 +162,8 @@ def _exclusion_reason(
         return discovery.failures[name]
     if name in exclude or category in exclude:
         return "excluded by exclude_tasks"
-    if name in PAYS_ANY_ANSWER and name not in include:
-        return PAYS_ANY_ANSWER[name] + "; to use it anyway, include it by name"
+    if name in ONLY_IF_NAMED and name not in include:
+        return ONLY_IF_NAMED[name] + "; to use it anyway, include it by name"
     return ""
 
 

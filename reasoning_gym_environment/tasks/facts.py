@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from functools import cache
+from operator import attrgetter
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -24,7 +25,16 @@ NOT_A_TASK = MappingProxyType(
 PAYS_ANY_ANSWER = MappingProxyType(
     {"game_of_life_halting": "its verifier gives any non-empty answer full credit"}
 )
-"""Tasks that would reward noise: left out unless they are included by name."""
+"""Tasks that would reward noise."""
+
+ONLY_IF_NAMED = MappingProxyType(
+    {
+        **PAYS_ANY_ANSWER,
+        "propositional_logic": "`P ∧ Q` solves half of the items at level 0, and the premises "
+        "joined by ∧ solve all",
+    }
+)
+"""Tasks that pay without reasoning, and how: left out unless they are included by name."""
 
 EXECUTES_ANSWERS = frozenset(
     {
@@ -170,7 +180,8 @@ class Floor(NamedTuple):
     """The share of a task's default items that one way of answering them all solves.
 
     Attributes:
-        label: the constant answer, or the strategy's name; chosen on other items than these.
+        label: the constant answer, or the strategy's name; chosen on other items than these,
+            except the most frequent of a closed set of answers.
         solved: in [0, 1].
         low, high: the 95 % interval.
     """
@@ -187,6 +198,12 @@ class Floors(NamedTuple):
 
     chance: Floor
     no_reasoning: Floor
+
+    @property
+    def simple_rule(self) -> Floor | None:
+        """The better of both if it solves at least half of the items."""
+        better = max(self, key=attrgetter("solved"))
+        return better if better.solved >= 0.5 else None
 
 
 @cache

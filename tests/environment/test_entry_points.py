@@ -11,7 +11,7 @@ import pytest
 
 import reasoning_gym_environment
 from reasoning_gym_environment.cli import main
-from reasoning_gym_environment.tasks.facts import known_categories
+from reasoning_gym_environment.tasks.facts import all_level_floors, known_categories
 
 pytestmark = pytest.mark.processes
 
@@ -122,6 +122,7 @@ def test_the_tasks_are_listed_as_json_with_reasons() -> None:
     assert all(level.keys() <= set(sums["parameters"]) for level in sums["levels"])
     assert not tasks["composite"]["used"]
     assert "full credit" in tasks["game_of_life_halting"]["reason"]
+    assert "level 0" in tasks["propositional_logic"]["reason"]
     assert tasks["sudoku"]["reason"] == "excluded by exclude_tasks"
 
 
@@ -131,7 +132,7 @@ def test_the_tasks_are_listed_for_people() -> None:
     assert done.returncode == 0, done.stderr
     assert len(lines) == 108  # a line heads the columns
     assert ["chain_sum", "arithmetic", "11", "used"] in [line.split() for line in lines]
-    assert lines[-1] == "104 of 106 are used"
+    assert lines[-1] == "103 of 106 are used"
 
 
 def test_a_ladder_is_shown_with_a_question_of_each_level() -> None:
@@ -148,6 +149,22 @@ def test_a_ladder_is_shown_with_a_question_of_each_level() -> None:
         ["3", "difficulty", "1.00"],
     ]
     assert all("binary representation" in level for level in levels[1:])
+    assert "simple rule" not in done.stdout
+
+
+def test_a_ladder_shows_the_simple_rules_that_solve_half_of_a_level() -> None:
+    done = run(*WAYS["module"], "tasks", "--levels", "mini_sudoku")
+    [lines] = [level.splitlines() for level in done.stdout.split("\n\n")[1:2]]
+    measured = all_level_floors()["mini_sudoku"][0].no_reasoning
+    assert lines[0].startswith("level 0  difficulty 0.00")
+    assert (
+        lines[1].split()
+        == (
+            f"simple rule: the strategy '{measured.label}' solves {measured.solved:.0%} "
+            f"({measured.low:.0%} to {measured.high:.0%})"
+        ).split()
+    )
+    assert done.stdout.count("simple rule") == 1
 
 
 def test_the_version_is_the_installed_packages(

@@ -17,7 +17,7 @@ from reasoning_gym_environment.tasks.catalogue import (
     task_weights,
 )
 from reasoning_gym_environment.tasks.facts import (
-    PAYS_ANY_ANSWER,
+    ONLY_IF_NAMED,
     known_categories,
     ladder_heights,
 )
@@ -29,6 +29,7 @@ OFFER = Discovery(
         "gcd": "arithmetic",
         "jugs": "algorithmic",
         "lcm": "arithmetic",
+        "propositional_logic": "logic",
         "sudoku": "games",
     },
     failures={"jugs": "can't be built: RuntimeError: no water"},
@@ -77,14 +78,18 @@ def test_all_names_are_listed_in_order_and_those_left_out_with_their_reason() ->
     assert "no problems of its own" in reasons()["composite"]
 
 
-@pytest.mark.parametrize("include", [(), ("algorithmic",), ("algorithmic", "gcd")])
-def test_a_task_that_pays_any_answer_is_left_out_unless_it_is_named(
-    include: tuple[str, ...],
+@pytest.mark.parametrize("task", ONLY_IF_NAMED)
+@pytest.mark.parametrize(
+    "include", [(), ("algorithmic", "logic"), ("algorithmic", "logic", "gcd")]
+)
+def test_a_task_that_pays_without_reasoning_is_left_out_unless_it_is_named(
+    task: str, include: tuple[str, ...]
 ) -> None:
-    assert "game_of_life_halting" not in used(include=include)
-    reason = reasons(include=include)["game_of_life_halting"]
-    assert reason.startswith(PAYS_ANY_ANSWER["game_of_life_halting"])
+    assert task not in used(include=include)
+    reason = reasons(include=include)[task]
+    assert reason.startswith(ONLY_IF_NAMED[task])
     assert "include it by name" in reason
+    assert task in used(include=(task,))
 
 
 @pytest.mark.parametrize(
@@ -198,7 +203,7 @@ async def test_all_tasks_can_be_built_and_the_snapshot_is_what_the_library_offer
 ) -> None:
     found = await pool.discover()
     assert (found.failures, found.warning) == ({}, None)
-    assert len([task for task in select_tasks(found) if task.used]) == 104
+    assert len([task for task in select_tasks(found) if task.used]) == 103
     snapshot = bundled_snapshot()
     assert snapshot is not None, "of another version of reasoning-gym: make docs"
     assert snapshot == LibrarySnapshot(found, await pool.ladders())
