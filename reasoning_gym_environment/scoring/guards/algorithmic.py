@@ -44,8 +44,10 @@ def reversed_word(answer: str, entry: Mapping[str, Any]) -> float:
     """
     right = bare(entry["answer"])
     credit = credit_above_chance(bare(answer), right[::-1], right)
-    is_word_alone = strip_formatting(answer.strip()).lower() == entry["answer"].lower()
-    return credit if is_word_alone or credit < 1.0 else 0.8
+    whole = entry["answer"].lower()
+    text = strip_formatting(answer.strip()).lower()
+    has_more = text != whole and text.startswith(whole)
+    return min(credit, 0.8) if has_more else credit
 
 
 def unscrambled_words(answer: str, entry: Mapping[str, Any]) -> float:

@@ -71,8 +71,8 @@ def _is_negative(text: str) -> bool:
     return re.search(r"(^|,)\s*[-\u2212]", text) is not None
 
 
-_DAYS = re.compile(r"days?\b(?!.*\bor\b)\D*", re.IGNORECASE | re.DOTALL)
-"""What may follow a number of days: no other unit, and no second number."""
+_DAYS = re.compile(r"d(ays?)?\b(?!.*\bor\b)\D*", re.IGNORECASE | re.DOTALL)
+"""What may follow a number of days: no other unit, and no second number. Questions ask for `D`."""
 
 
 def _seconds(text: str, kind: str) -> float:
@@ -88,7 +88,9 @@ def _seconds(text: str, kind: str) -> float:
     days = 0
     clock = text
     if not kind.startswith("time"):
-        days_text, clock = text.split(",")
+        days_text, clock, *more = text.split(",")
+        if any(map(str.isdigit, "".join(more))):
+            raise ValueError(f"must be one duration, got {text}")
         days = int(days_text.removesuffix(" days"))
     parts = clock.strip().split(":")
     hours, minutes, seconds = parts if len(parts) == 3 else [*parts, "0"]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from itertools import combinations, product
-from operator import and_, xor
+from operator import and_, or_, xor
 from typing import Any, NamedTuple
 
 from .solution import Property, Solution, Solver, UnreadableQuestionError, exactly
@@ -336,7 +336,10 @@ class _Formula:
 
 
 def propositional_logic(question: str) -> Solution:
-    """Solve by tables of truth: what holds wherever all premises hold may be concluded."""
+    """Solve by tables of truth: what holds wherever all premises hold may be concluded.
+
+    Where all that follows is in one premise, or is that some variable is true, nothing is to infer.
+    """
     premises = re.findall(r"^\.?\d+\. (.*)$", question, re.MULTILINE)
     if not premises or "What can we conclude" not in question:
         raise UnreadableQuestionError("no premises")
@@ -347,9 +350,13 @@ def propositional_logic(question: str) -> Solution:
         name: sum(1 << row for row in rows if row >> place & 1)
         for place, name in enumerate(names)
     }
-    given = reduce(
-        and_, (_Formula(premise, tables, full).table for premise in premises)
-    )
+    premise_tables = [_Formula(premise, tables, full).table for premise in premises]
+    given = reduce(and_, premise_tables)
+    any_name = reduce(or_, tables.values())
+
+    def is_new(text: str) -> bool:
+        table = _Formula(text, tables, full).table
+        return all(source & ~table for source in (*premise_tables, any_name))
 
     def follows(text: str) -> bool:
         # A conclusion may name what the premises don't; it must hold whatever that is.
@@ -371,14 +378,15 @@ def propositional_logic(question: str) -> Solution:
     clauses = [
         f"({a} {_OR} {b})" for a, b in combinations(literals, 2) if a[-1] != b[-1]
     ]
-    facts = [*filter(follows, literals)] or [*filter(follows, clauses)]
-    if given == full:
+    joined = " ∧ ".join(f"({premise})" for premise in premises)
+    # Anything follows from a contradiction, and tautologies from anything.
+    if not given or not is_new(joined):
         return exactly(wrong=literals)
+    facts = [*filter(follows, literals)] or [*filter(follows, clauses)]
     return Solution(
         accepts=follows,
-        right=[*facts[:3], " ∧ ".join(f"({premise})" for premise in premises)],
+        right=[*[*filter(is_new, facts)][:3], joined],
         wrong=[text for text in (*literals, *clauses) if not follows(text)][:3],
-        ambiguous="" if given else "the premises contradict one another",
     )
 
 
