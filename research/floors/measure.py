@@ -1,8 +1,8 @@
 """What the best constant answer and the best strategy solve.
 
 The best of hundreds of strategies is partly the luckiest, so a floor is chosen on one set of items
-and measured on another. Where the answers are a closed set, the most frequent one can't be lucky to
-that degree: its share of all items counts as well, which is at least 1/k of k answers.
+and measured on another. Where the answers are a closed set of k, a floor is at least the share of
+all items that have the most frequent one, which is 1/k or more.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 LONGEST_CONCLUSION = 1000
-"""Characters; the conjunction of all premises of the hardest level has about 700."""
+"""Characters; the conjunction of all premises of the hardest level has up to 800."""
 
 
 def conclusion(answer: str, entry: Mapping[str, Any]) -> float:
