@@ -1,11 +1,11 @@
-"""What a task's verifier pays for: many answers to some default items, in two orders."""
+"""What a task's verifier pays for: many answers to some items of each level, in two orders."""
 
 from __future__ import annotations
 
 import contextlib
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from types import MappingProxyType
@@ -47,7 +47,17 @@ TOLERATED_SHARES = {
 """The same, of kinds that are right more often."""
 
 COMPARED_ITEMS = 5
-"""Items whose answers are scored in both pools."""
+COMPARED_LEVEL_ITEMS = 2
+"""Items whose answers are scored in both pools, of the default configuration and of a level."""
+
+LEVEL_ITEMS = 10
+"""Items of a level on which all answers are tried."""
+
+DOUBTED_LEVEL_ITEMS = 30
+"""The same, if a wrong answer was paid on some of these: as many as by default."""
+
+CLEAR_SHARE = 0.9
+"""Share of a level's few items on which a wrong answer is not paid by luck."""
 
 PROBED_SHARE = 0.15
 """Share of the default items on which all answers are tried."""
@@ -91,12 +101,29 @@ class Observation:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProbeShare:
-    """The share of the items that a probe solves, and its mean score."""
+    """The share of the items on which a probe is paid, and its mean score.
+
+    Attributes:
+        solved: where it earns half credit, or as a near miss full credit.
+        full: whether it solves all of these.
+    """
 
     label: str
     items: int
     solved: float
     score: float
+    full: bool = True
+
+    @property
+    def shown(self) -> str:
+        """What it earns.
+
+        Example:
+            >>> ProbeShare(label="0", items=9, solved=0.4, score=0.2, full=False).shown
+            "'0' earns half credit on 40%"
+        """
+        verb = "solves" if self.full else "earns half credit on"
+        return f"{self.label!r} {verb} {self.solved:.0%}"
 
     def exceeds(self, tolerated: float) -> bool:
         # On a small sample, one or two solved items are luck.
@@ -108,13 +135,14 @@ class AnswersProof:
     """What the answers that were tried have earned.
 
     Attributes:
-        items: on which all were tried; 0 if most answers cost their process.
+        items: on which all were tried; 0 if most answers cost their process, or time ran out.
         degenerate: the best probe of each kind in `DEGENERATE`, over the items where it is wrong.
         chance: what the best constant solves, with the items where it is right.
         forms: by form, the share of the items on which the right answer keeps full credit.
         hostile: number of hostile texts by the status of their verdict.
         executes: whether the verifier executes answers.
         stateless: whether answers may share a process.
+        killing: repetitive and hostile texts that cost the process that scored them.
         seconds: the longest verdict on a text that is not hostile.
     """
 
@@ -125,8 +153,29 @@ class AnswersProof:
     hostile: dict[str, int] = field(default_factory=dict)
     executes: bool = False
     stateless: bool = True
+    killing: list[str] = field(default_factory=list)
     seconds: float = 0.0
     findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether more items must decide if a wrong answer is paid too often."""
+        above = {
+            kind: share.solved
+            for kind, share in self.degenerate.items()
+            if share.solved > tolerated_share(kind)
+        }
+        is_clear = any(
+            solved >= CLEAR_SHARE
+            for kind, solved in above.items()
+            if kind not in TOLERATED_SHARES
+        )
+        return self.items > 0 and bool(above) and not is_clear
+
+
+def tolerated_share(kind: str) -> float:
+    """Return the share of the items on which a wrong text of a kind may be paid."""
+    return TOLERATED_SHARES.get(kind, TOLERATED_SHARE)
 
 
 def probed_items(task: str, items: int) -> int:
@@ -146,21 +195,28 @@ async def sample_problems(
     count: int,
     parameters: Mapping[str, Any] = MappingProxyType({}),
     *,
+    level: int | None = None,
     skip: bool = True,
+    is_over: Callable[[], bool] = lambda: False,
 ) -> list[Problem]:
     """Generate problems, with others in place of those that fail.
 
     Args:
+        level: whose parameters these are; None for those of no level.
         skip: whether to redraw faulty items.
+        is_over: whether the time for it has run out.
     """
     problems: list[Problem] = []
     generate = skip_faulty(pool.generate, Counter(), skip=skip)
     for recipe in evaluation_recipes(2, [task], 2 * count):
-        if len(problems) < count:
-            with contextlib.suppress(GenerationError):
-                problems.append(
-                    await generate(replace(recipe, parameters=dict(parameters)))
+        if len(problems) >= count or is_over():
+            break
+        with contextlib.suppress(GenerationError):
+            problems.append(
+                await generate(
+                    replace(recipe, level=level, parameters=dict(parameters))
                 )
+            )
     return problems
 
 
@@ -169,6 +225,10 @@ async def prove_answers(
     second_pool: TaskPool,
     problems: Sequence[Problem],
     declared: Declaration | None = None,
+    *,
+    compared: int = COMPARED_ITEMS,
+    killing: Collection[str] = (),
+    is_over: Callable[[], bool] = lambda: False,
 ) -> AnswersProof:
     """Try every probe on the second half of the problems; the first half gives the constants.
 
@@ -178,15 +238,20 @@ async def prove_answers(
     Args:
         declared: what an own task says of itself; None for the library's. Whether copies of the
             question are paid was measured for all of these.
+        compared: how many are scored in the second pool too.
+        killing: costly texts that are not tried again.
+        is_over: whether the time for it has run out; what has been tried by then is judged.
     """
     half = len(problems) // 2
     sources = problems[:half]
     examined = problems[half:]
+    level = problems[0].recipe.level if problems else None
     oracles = [problem.oracle for problem in sources if problem.oracle is not None]
     constants = constants_for(oracles)
     copies = _copies(sources) if declared else {}
     observations: list[Observation] = []
     changed: list[tuple[Observation, Verdict]] = []
+    items = 0
     for index, problem in enumerate(examined):
         probes = probes_for(
             problem.question,
@@ -197,18 +262,23 @@ async def prove_answers(
         )
         probes += _copy_probes(problem, copies)
         if index == 0:
-            probes += _costly_probes()
+            probes += [p for p in _costly_probes() if p.answer not in killing]
         # An own verifier that has kept nothing so far need not have a process for each answer.
         keeps_nothing = not (changed or executes_answers(observations))
-        sharing = declared is not None and index >= COMPARED_ITEMS and keeps_nothing
-        tried = await _try_all(second_pool if sharing else pool, problem, probes)
+        sharing = declared is not None and index >= compared and keeps_nothing
+        tried = await _try_all(
+            second_pool if sharing else pool, problem, probes, is_over
+        )
         observations += tried
-        # Most answers cost their process, each after seconds.
         if len(tried) < len(probes):
-            return judge_answers(observations, items=0)
-        if index < COMPARED_ITEMS and not changed:
+            # Most answers cost their process, each after seconds.
+            if mostly_killed(tried):
+                items = 0
+            break
+        items += 1
+        if index < compared and not changed:
             changed = await _changed_verdicts(second_pool, problem, tried)
-    return judge_answers(observations, items=len(examined), changed=changed)
+    return judge_answers(observations, items=items, changed=changed, level=level)
 
 
 def _copies(problems: Sequence[Problem]) -> dict[str, Copy]:
@@ -255,15 +325,23 @@ async def _changed_verdicts(
         (observation, verdict)
         for observation, verdict in pairs
         if observation.verdict.score != verdict.score
+        and Status.UNSCORED not in (observation.verdict.status, verdict.status)
     ]
 
 
 async def _try_all(
-    pool: TaskPool, problem: Problem, probes: Sequence[Probe]
+    pool: TaskPool,
+    problem: Problem,
+    probes: Sequence[Probe],
+    is_over: Callable[[], bool],
 ) -> list[Observation]:
-    """Score all probes; only the first few if most of them cost the process that scores them."""
+    """Score all probes; only the first few if most of them cost the process that scores them, or
+    the time runs out.
+    """
     tried: list[Observation] = []
     for begin in range(0, len(probes), BATCH):
+        if is_over():
+            break
         batch = probes[begin : begin + BATCH]
         answers = [probe.answer for probe in batch]
         verdicts = await verify_in_tags(problem, answers, pool)
@@ -271,10 +349,15 @@ async def _try_all(
             Observation(probe=probe, verdict=verdict, problem=problem)
             for probe, verdict in zip(batch, verdicts, strict=True)
         ]
-        killed = sum(observation.verdict.status in KILLED for observation in tried)
-        if killed > len(tried) / 2:
+        if mostly_killed(tried):
             break
     return tried
+
+
+def mostly_killed(tried: Sequence[Observation]) -> bool:
+    """Return whether most answers cost the process that scored them."""
+    killed = sum(observation.verdict.status in KILLED for observation in tried)
+    return killed > len(tried) / 2
 
 
 def judge_answers(
@@ -282,6 +365,7 @@ def judge_answers(
     *,
     items: int,
     changed: Sequence[tuple[Observation, Verdict]] = (),
+    level: int | None = None,
 ) -> AnswersProof:
     """Return what the observations show; `changed` have other verdicts beside other answers."""
     wrong = [
@@ -305,6 +389,7 @@ def judge_answers(
     forms = group_by(
         lambda observation: observation.probe.label, of_kind(observations, Kind.FORM)
     )
+    costly = of_kind(observations, Kind.HOSTILE, Kind.REPETITIVE)
     return AnswersProof(
         items=items,
         degenerate=degenerate,
@@ -318,8 +403,9 @@ def judge_answers(
         ),
         executes=executes,
         stateless=not (executes or changed),
+        killing=[o.probe.answer for o in costly if o.verdict.status in KILLED],
         seconds=longest,
-        findings=findings,
+        findings=[replace(finding, level=level, items=0) for finding in findings],
     )
 
 
@@ -355,7 +441,7 @@ def _paid_findings(
     """Return the wrong answers that a verifier pays, with the text of each."""
     findings = []
     for kind, best in degenerate.items():
-        if not best.exceeds(TOLERATED_SHARES.get(kind, TOLERATED_SHARE)):
+        if not best.exceeds(tolerated_share(kind)):
             continue
         example = next(
             observation
@@ -368,7 +454,7 @@ def _paid_findings(
             Finding(
                 check="not_payable",
                 kind=kind,
-                detail=f"{best.label!r} solves {best.solved:.0%}, mean score {best.score:.2f}",
+                detail=f"{best.shown}, mean score {best.score:.2f}",
                 example=example.shown,
             )
         )
@@ -409,7 +495,7 @@ def _process_findings(
         )
     for observation, second_verdict in changed:
         verdict = observation.verdict
-        if {verdict.status, second_verdict.status} & {*KILLED, Status.UNSCORED}:
+        if {verdict.status, second_verdict.status} & {*KILLED}:
             continue
         scores = f"{verdict.score}, {second_verdict.score}"
         findings.append(
@@ -435,6 +521,7 @@ def shares_of(
             items=len(of_label),
             solved=sum(map(counts, of_label)) / len(of_label),
             score=sum(observation.score for observation in of_label) / len(of_label),
+            full=all(o.score >= 1 for o in of_label if counts(o)),
         )
         for label, of_label in group_by(
             lambda observation: observation.probe.label, observations

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
@@ -13,7 +14,7 @@ from ..tasks.modules import Declaration
 from ..util.values import group_by, shorten
 from .answers import AnswersProof, ProbeShare, probed_items
 from .findings import WAIVABLE, Finding, KnownFindings
-from .ladder_proof import DRAWS, LevelProof, level_items
+from .ladder_proof import DRAWS, LevelProof
 from .levels import count_answers, is_open, ladder_findings, order_findings
 
 CHECKS = {
@@ -32,6 +33,9 @@ CHECKS = {
 
 DEFAULT_ITEMS = 200
 """Default items of a proof."""
+
+FEWEST_ITEMS = 10
+"""Items of a level without which it is not tried."""
 
 MOST_COMMON = 0.5
 """Share of the training questions that evaluation may have too."""
@@ -59,7 +63,8 @@ class TaskProof:
     Attributes:
         json_changes: where JSON would change an entry; empty if nowhere.
         memory: bytes by which an item raised the peak of its process.
-        answers: None as long as they have not been tried.
+        answers: of the default items; None as long as they have not been tried.
+        level_answers: the same of each level's items, by level.
         threads: that importing its module starts.
         findings: what its module shows.
         declared: what an own task says of itself; None for the library's.
@@ -72,6 +77,7 @@ class TaskProof:
     json_changes: str = ""
     memory: int = 0
     answers: AnswersProof | None = None
+    level_answers: dict[int, AnswersProof] = field(default_factory=dict)
     threads: int = 0
     findings: list[Finding] = field(default_factory=list)
     declared: Declaration | None = None
@@ -81,9 +87,22 @@ class TaskProof:
         self.json_changes = self.json_changes or json_changes
         self.memory = max(self.memory, memory)
 
-    def add_answers(self, answers: AnswersProof | None) -> None:
-        """Keep what the answers have earned; None if their time was too short."""
-        self.answers = answers
+    def answers_of(self, level: int | None) -> AnswersProof | None:
+        """Return what answers to a level's items have earned; None if none were tried."""
+        return self.answers if level is None else self.level_answers.get(level)
+
+    def add_answers(self, level: int | None, answers: AnswersProof) -> None:
+        """Keep what answers to a level's items have earned."""
+        if level is None:
+            self.answers = answers
+        else:
+            self.level_answers[level] = answers
+
+    @property
+    def all_answers(self) -> list[AnswersProof]:
+        """What answers have earned, by default and at the levels where they were tried."""
+        default = [self.answers] if self.answers else []
+        return [*default, *self.level_answers.values()]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -121,20 +140,8 @@ def judge(proof: TaskProof, *, items: int, known_findings: KnownFindings) -> Res
     """Return the verdicts on a task; `items` were to be tried of its default configuration."""
     all_levels = [proof.default, *proof.levels]
     is_own = proof.declared is not None
-    # An author writes a finding's name, the table of the library its kind.
-    reasons = (
-        proof.declared.waive if proof.declared else known_findings.get(proof.task, {})
-    )
-    findings = [
-        replace(
-            finding,
-            explanation=reasons.get(finding.name if is_own else finding.kind, ""),
-            detail=f"{finding.detail} [{finding.name}]"
-            if is_own and finding.name in WAIVABLE
-            else finding.detail,
-        )
-        for finding in _all_findings(proof)
-    ]
+    reasons = reasons_for(proof, known_findings)
+    findings = explained(proof, _all_findings(proof), known_findings)
     seen = {finding.name if is_own else finding.kind for finding in findings}
     untried_items = untried(proof, items)
     passing_reasons = reasons_of(proof)
@@ -157,17 +164,43 @@ def judge(proof: TaskProof, *, items: int, known_findings: KnownFindings) -> Res
         category=proof.category,
         verdict=verdict_of_all,
         checks=checks,
-        stateless=checks["contained"].verdict == "passed" and answers.stateless,
+        stateless=checks["contained"].verdict == "passed" and keeps_nothing(proof),
         oracle=1 - proof.default.without_credit / rated if rated else None,
         degenerate=answers.degenerate,
         forms=answers.forms,
         chance=answers.chance,
-        levels=[_level_json(level) for level in all_levels],
+        levels=[_level_json(level, proof) for level in all_levels],
         median_seconds=median(seconds) if seconds else 0.0,
         worst_seconds=max(seconds, default=0.0),
         findings=findings,
         unseen=sorted(reasons.keys() - seen),
     )
+
+
+def reasons_for(proof: TaskProof, known_findings: KnownFindings) -> Mapping[str, str]:
+    """Return why findings of a task are as they should be.
+
+    An author writes a finding's name, the table of the library its kind.
+    """
+    if proof.declared:
+        return proof.declared.waive
+    return known_findings.get(proof.task, {})
+
+
+def explained(
+    proof: TaskProof, findings: Iterable[Finding], known_findings: KnownFindings
+) -> list[Finding]:
+    """Return findings with the reasons that there are for them."""
+    is_own = proof.declared is not None
+    reasons = reasons_for(proof, known_findings)
+    with_reasons = []
+    for finding in findings:
+        detail = finding.detail
+        if is_own and finding.name in WAIVABLE:
+            detail = f"{detail} [{finding.name}]"
+        reason = reasons.get(finding.name if is_own else finding.kind, "")
+        with_reasons.append(replace(finding, explanation=reason, detail=detail))
+    return with_reasons
 
 
 def _check(
@@ -199,14 +232,28 @@ def _check(
 def summaries(findings: Sequence[Finding]) -> list[tuple[str, str]]:
     """Return what findings show, those of one kind together, each with an example."""
     lines = []
-    for of_kind in group_by(lambda finding: finding.kind, findings).values():
+    for of_kind in group_by(
+        lambda finding: (finding.kind, finding.verdict), findings
+    ).values():
         combined = replace(of_kind[0], items=sum(finding.items for finding in of_kind))
-        levels = [
-            str(finding.level) for finding in of_kind if finding.level is not None
-        ]
-        where = f"level {', '.join(levels)}: " if levels else ""
+        where = place_of([finding.level for finding in of_kind])
         lines.append((where + combined.shown, combined.example))
     return lines
+
+
+def place_of(levels: Sequence[int | None]) -> str:
+    """Return the levels of findings, to stand before them; nothing for the default alone.
+
+    Example:
+        >>> place_of([None, 0, 1]), place_of([2]), place_of([None])
+        ('default and level 0, 1: ', 'level 2: ', '')
+    """
+    numbers = ", ".join(
+        str(level) for level in dict.fromkeys(levels) if level is not None
+    )
+    if not numbers:
+        return ""
+    return f"{'default and ' if None in levels else ''}level {numbers}: "
 
 
 def _all_findings(proof: TaskProof) -> Iterator[Finding]:
@@ -226,8 +273,8 @@ def _all_findings(proof: TaskProof) -> Iterator[Finding]:
             )
         if not declared.verifier:
             yield from filter(None, map(_ambiguity_finding, all_levels))
-    if proof.answers:
-        yield from proof.answers.findings
+    for answers in proof.all_answers:
+        yield from answers.findings
     for level in all_levels:
         yield from _overlap_findings(level, proof.levels)
 
@@ -328,12 +375,9 @@ def untried(proof: TaskProof, items: int) -> dict[str, str]:
     items_left = (
         f"{default} of {items} default items were tried" if default < items else ""
     )
-    fewest = level_items(items)
-    behind = [str(level.level) for level in proof.levels if level.tried < fewest]
+    behind = _named(proof, lambda level: level.tried < FEWEST_ITEMS)
     if behind and not items_left:
-        items_left = (
-            f"fewer than {fewest} items of levels {', '.join(behind)} were tried"
-        )
+        items_left = f"fewer than {FEWEST_ITEMS} items of {behind} were tried"
     short = [
         f"{level.level} ({level.tried})"
         for level in proof.levels
@@ -342,9 +386,14 @@ def untried(proof: TaskProof, items: int) -> dict[str, str]:
     draws_left = (
         f"levels with fewer than {DRAWS} draws: {', '.join(short)}" if short else ""
     )
-    probed = proof.answers.items if proof.answers else 0
-    answers_left = "" if probed else "no answers were tried"
+    answers_left = "" if _probed(proof, None) else "no answers were tried"
+    unanswered = _named(proof, lambda level: _probed(proof, level.level) < FEWEST_ITEMS)
+    if unanswered and not answers_left:
+        answers_left = (
+            f"answers were tried on fewer than {FEWEST_ITEMS} items of {unanswered}"
+        )
     fewest_probed = probed_items(proof.task, DEFAULT_ITEMS)
+    probed = _probed(proof, None)
     few_answers = (
         f"answers were tried on {probed} items, and {fewest_probed} are wanted"
         if 0 < probed < fewest_probed
@@ -353,7 +402,7 @@ def untried(proof: TaskProof, items: int) -> dict[str, str]:
     return {
         "reproducible": items_left,
         "solvable": items_left,
-        "not_payable": answers_left or few_answers,
+        "not_payable": few_answers or answers_left,
         "contained": answers_left,
         "levels": draws_left,
         "bounded": items_left or answers_left,
@@ -361,29 +410,53 @@ def untried(proof: TaskProof, items: int) -> dict[str, str]:
     }
 
 
+def _probed(proof: TaskProof, level: int | None) -> int:
+    """Return on how many items of a level answers were tried."""
+    answers = proof.answers_of(level)
+    return answers.items if answers else 0
+
+
+def _named(proof: TaskProof, is_behind: Callable[[LevelProof], bool]) -> str:
+    """Return the names of the levels that are behind; empty if none is."""
+    behind = [str(level.level) for level in proof.levels if is_behind(level)]
+    if not behind:
+        return ""
+    return f"level{'s' if len(behind) > 1 else ''} {', '.join(behind)}"
+
+
+def keeps_nothing(proof: TaskProof) -> bool:
+    """Return whether answers were tried, and none has kept anything for the next."""
+    return proof.answers is not None and all(
+        answers.stateless for answers in proof.all_answers
+    )
+
+
 def reasons_of(proof: TaskProof) -> dict[str, str]:
     """Return by check what has been found if it passes."""
     all_levels = [proof.default, *proof.levels]
     answers = proof.answers or AnswersProof(items=0)
-    wrong = max(
-        answers.degenerate.items(),
-        key=lambda i: (i[1].solved, i[1].score),
-        default=None,
-    )
-    paid = (
-        f"at most {wrong[1].solved:.0%}, by {wrong[1].label!r} ({wrong[0]})"
-        if wrong
-        else ""
-    )
+    shares = [
+        (level, kind, share)
+        for level in [None, *proof.level_answers]
+        for kind, share in (
+            proof.answers_of(level) or AnswersProof(items=0)
+        ).degenerate.items()
+    ]
+    paid = ""
+    if shares:
+        level, kind, share = max(shares, key=lambda s: (s[2].solved, s[2].score))
+        where = "" if level is None else f" of level {level}"
+        paid = f"at most {share.solved:.0%}{where}: {share.label!r} ({kind})"
     chance = answers.chance
     if chance:
         paid += f"; chance is {chance.solved:.0%}, by the constant {chance.label!r}"
-    hostile = ", ".join(
-        f"{count} {status}" for status, count in answers.hostile.items()
+    counts = sum(
+        (Counter(answers.hostile) for answers in proof.all_answers), Counter[str]()
     )
-    notes = (
-        "; it executes answers: each has its own process" if answers.executes else ""
-    )
+    hostile = ", ".join(f"{count} {status}" for status, count in counts.items())
+    seconds = max((answers.seconds for answers in proof.all_answers), default=0.0)
+    executes = any(answers.executes for answers in proof.all_answers)
+    notes = "; it executes answers: each has its own process" if executes else ""
     notes += (
         f"; importing its module starts {proof.threads} threads"
         if proof.threads
@@ -412,17 +485,19 @@ def reasons_of(proof: TaskProof) -> dict[str, str]:
         "levels": f"{len(proof.levels)} levels, on average {min(times):.3f} to {max(times):.3f} s "
         f"and {min(sizes):.0f} to {max(sizes):.0f} characters",
         "bounded": f"an item takes at most {worst:.2f} s and {proof.memory >> 20} MiB, a verdict "
-        f"{answers.seconds:.2f} s",
+        f"{seconds:.2f} s",
         "disjoint": f"at most {common:.0%} of the training questions",
     }
 
 
-def _level_json(level: LevelProof) -> dict[str, Any]:
+def _level_json(level: LevelProof, proof: TaskProof) -> dict[str, Any]:
+    probed = proof.answers_of(level.level)
     answers = count_answers(level.answers.values())
     share = max(answers.values(), default=0)
     return {
         "level": level.level,
         "items": level.tried,
+        "items_with_all_answers": probed.items if probed else 0,
         "questions": len(set(level.questions.values())),
         "answers": len(answers),
         "most_frequent_answer": round(share / max(1, answers.total()), 3),

@@ -32,6 +32,9 @@ FEWEST_LATE = 5
 MOST_LATE = 0.2
 """A level is given up when at least FEWEST_LATE items, more than MOST_LATE of all, are late."""
 
+LATE_SHARE = 0.1
+"""Share of a level's items that may be late, or exceed the memory; a warning names it."""
+
 LONG_ANSWER = 40
 """Characters; of a longer answer, a proof keeps the beginning and a hash."""
 
@@ -120,13 +123,19 @@ class LevelProof:
 
     @property
     def weighty(self) -> list[Finding]:
-        """What its items show, but for what a few of them may do."""
-        few = max(2, self.tried / 10)
-        return [
-            f
-            for f in self.findings
-            if f.kind not in ("late", "memory") or f.items > few
-        ]
+        """What its items show, a warning where a few of them may do so."""
+        few = max(2, LATE_SHARE * self.tried)
+        weighty = []
+        for finding in self.findings:
+            if finding.kind in ("late", "memory"):
+                share = finding.items / max(1, self.tried)
+                finding = replace(
+                    finding,
+                    detail=f"{finding.detail}, of {share:.0%} of {self.tried} items",
+                    verdict="warning" if finding.items <= few else "failed",
+                )
+            weighty.append(finding)
+        return weighty
 
     @property
     def is_given_up(self) -> bool:
@@ -265,6 +274,8 @@ async def _score_own_answer(
         [verdict] = await verify_in_tags(problem, [answer], scorer)
         if verdict.score == 1.0:
             break
+    if verdict.status is Status.UNSCORED:  # on our side: it says nothing of the task
+        return False
     proof.add_own_verdict(verdict)
     right = _judge_own(proof, verdict, shown_example(problem, answer, verdict))
     if right and declared is not None:
@@ -281,7 +292,7 @@ async def _score_written_forms(
     forms = written_forms(answer)
     verdicts = await verify_in_tags(problem, [*forms.values()], pool)
     for (kind, text), verdict in zip(forms.items(), verdicts, strict=True):
-        if verdict.score != 1.0:
+        if is_refused(verdict):
             odd = odd_character(answer, text)
             named = f" ({odd})" if odd else ""
             proof.note(
@@ -304,13 +315,18 @@ async def _compare_with_solver(
         )
         return
     [verdict] = await verify_in_tags(problem, [answer], pool)
-    if verdict.score != 1.0:
+    if is_refused(verdict):
         proof.note(
             "solvable",
             "solver",
             f"solve has another answer than the label: it is {shown_verdict(verdict)}",
             shown_example(problem, answer, verdict),
         )
+
+
+def is_refused(verdict: Verdict) -> bool:
+    """Return whether a right answer has no full credit, and not for a failure on our side."""
+    return verdict.score != 1.0 and verdict.status is not Status.UNSCORED
 
 
 def _judge_own(proof: LevelProof, verdict: Verdict, example: str) -> bool:
@@ -357,7 +373,7 @@ async def _compare(
         proof.note("reproducible", "differs", *difference)
     elif right and problem.oracle is not None:
         [verdict] = await verify_in_tags(remade, [problem.oracle], second_pool)
-        if verdict.score != 1.0:
+        if is_refused(verdict):
             [alone] = await verify_in_tags(remade, [problem.oracle], pool)
             verdict_text = shown_verdict(verdict)
             example = shown_example(problem, problem.oracle, verdict)

@@ -7,12 +7,11 @@ import contextlib
 import copy
 import logging
 from collections import Counter
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 import msgspec
 
@@ -22,12 +21,21 @@ from ..tasks.catalogue import Discovery, require_known
 from ..tasks.facts import LIBRARY, NOT_A_TASK
 from ..tasks.ladders import TaskLadder
 from ..tasks.modules import Declaration
+from ..util.concurrency import gather_or_cancel
 from ..util.files import read_regular, write_whole
-from ..util.progress import with_progress
+from ..util.progress import Progress
 from ..util.values import shorten
-from .answers import AnswersProof, probed_items, prove_answers, sample_problems
-from .checks import Result, TaskProof, judge
-from .clock import REFRESH_SECONDS, ProcessorClock
+from .answers import (
+    COMPARED_ITEMS,
+    COMPARED_LEVEL_ITEMS,
+    DOUBTED_LEVEL_ITEMS,
+    LEVEL_ITEMS,
+    probed_items,
+    prove_answers,
+    sample_problems,
+)
+from .checks import Result, TaskProof, explained, judge, keeps_nothing
+from .clock import ProcessorClock
 from .findings import WAIVABLE, Finding, KnownFindings
 from .ladder_proof import DRAWS, LevelProof, level_items, level_proofs, prove_level
 
@@ -109,20 +117,48 @@ async def prove_tasks(
             ladders = await pool.ladders()
             places = asyncio.Semaphore(settings.processes)
 
-            async def prove_one(task: str, category: str) -> None:
-                if task in proofs.tasks and proofs.tasks[task].verdict == "proved":
-                    return
+            unproved = [
+                (task, category)
+                for task, category in tasks.items()
+                if task not in proofs.tasks or proofs.tasks[task].verdict != "proved"
+            ]
+            # a copy, so that an interrupted run loses nothing that is stored
+            started = [
+                copy.deepcopy(proofs.unfinished.get(task))
+                or new_proof(task, category, ladders.get(task), pool)
+                for task, category in unproved
+            ]
+            at_work: dict[str, int | None] = {}
+            progress = Progress(
+                "prove",
+                total=sum(number_of_steps(proof) for proof in started),
+                note=lambda: ", ".join(map(_place_name, at_work.items())),
+            )
+
+            async def prove_one(proof: TaskProof) -> None:
+                task = proof.task
+                reported: set[tuple[str, int | None]] = set()
+
+                def report(place: LevelProof, *, ended: bool) -> None:
+                    at_work[task] = place.level
+                    for finding in explained(
+                        proof, findings_of(proof, place), known_findings
+                    ):
+                        mark = (finding.kind, finding.level)
+                        if not finding.explanation and mark not in reported:
+                            reported.add(mark)
+                            logger.info("%s", _announced(proof, finding))
+                    progress.advance(ended)
+
                 async with places:
-                    # a copy, so that an interrupted run loses nothing that is stored
-                    proof = copy.deepcopy(proofs.unfinished.get(task))
-                    proof = proof or new_proof(task, category, ladders.get(task), pool)
                     clock.at_work += 1
                     try:
                         await prove_task(
-                            pool, second_pool, proof, items, seconds, clock
+                            pool, second_pool, proof, items, seconds, clock, report
                         )
                     finally:
                         clock.at_work -= 1
+                        at_work.pop(task, None)
                 proofs.tasks[task] = result = judge(
                     proof, items=items, known_findings=known_findings
                 )
@@ -134,7 +170,9 @@ async def prove_tasks(
                 for file in files:
                     proofs.write(file)
 
-            await with_progress([prove_one(*item) for item in tasks.items()], "prove")
+            async with progress.shown():
+                jobs = [asyncio.ensure_future(prove_one(proof)) for proof in started]
+                await gather_or_cancel(jobs)
     return replace(proofs, tasks={task: proofs.tasks[task] for task in tasks})
 
 
@@ -206,6 +244,38 @@ def new_proof(
     return proof
 
 
+class Report(Protocol):
+    """Hears of a level that a step has tried, and whether nothing is left of the step."""
+
+    def __call__(self, place: LevelProof, *, ended: bool) -> None: ...
+
+
+def _report_nothing(place: LevelProof, *, ended: bool) -> None: ...
+
+
+def number_of_steps(proof: TaskProof) -> int:
+    """Return how many steps the proof of a task has."""
+    return 2 * (1 + len(proof.levels)) + len(proof.levels)
+
+
+def findings_of(proof: TaskProof, place: LevelProof) -> list[Finding]:
+    """Return what a level's own items have shown so far."""
+    answers = proof.answers_of(place.level)
+    return [*place.weighty, *(answers.findings if answers else [])]
+
+
+def _place_name(place: tuple[str, int | None]) -> str:
+    task, level = place
+    return task if level is None else f"{task} level {level}"
+
+
+def _announced(proof: TaskProof, finding: Finding) -> str:
+    """Return a finding as a line, for whoever waits."""
+    place = _place_name((proof.task, finding.level))
+    check = finding.check.replace("_", " ")
+    return f"{place}: {check}: {finding.detail}: {finding.example}".removesuffix(": ")
+
+
 async def prove_task(
     pool: TaskPool,
     second_pool: TaskPool,
@@ -213,37 +283,135 @@ async def prove_task(
     items: int,
     seconds: float,
     clock: ProcessorClock,
+    report: Report = _report_nothing,
 ) -> None:
     """Try what is left to try of a task, as long as the seconds last.
+
+    Each level has its share of them. What one level leaves goes to those after it, and what all
+    leave to those that did not end.
 
     Args:
         second_pool: starts its processes with another hash seed.
         clock: counts the seconds.
     """
     deadline = clock.now() + seconds
-    fewest = level_items(items)
-    prove = partial(
-        prove_level,
-        pool,
-        declared=proof.declared,
-        deadline=deadline,
-        now=clock.now,
-    )
-    await prove(proof.default, items=items, compared=items, second_pool=second_pool)
-    if proof.default.questions and not proof.answers:
-        await _inspect(pool, proof)
-        answers = _answers_proof(pool, second_pool, proof, items)
-        proof.add_answers(await _until(deadline, clock, answers))
-    for level in proof.levels:
-        await prove(level, items=fewest, compared=fewest, second_pool=second_pool)
-    # A process of its own for each answer takes most of the time.
-    keeps_nothing = proof.answers is not None and proof.answers.stateless
-    for level in proof.levels:
-        await prove(
-            level,
-            items=min(items, DRAWS),
-            shared=second_pool if keeps_nothing else None,
+    proving = _TaskProving(pool, second_pool, proof, items, clock)
+    all_levels = [proof.default, *proof.levels]
+    steps: list[tuple[Step, LevelProof]] = []
+    for place in all_levels:
+        steps += [(proving.draw_items, place), (proving.try_answers, place)]
+    steps += [(proving.draw_more, level) for level in proof.levels]
+    while steps and clock.now() < deadline:
+        unfinished = []
+        for index, (step, place) in enumerate(steps):
+            share = (deadline - clock.now()) / (len(steps) - index)
+            ended = await step(place, clock.now() + share)
+            if not ended:
+                unfinished.append((step, place))
+            report(place, ended=ended)
+        steps = unfinished
+
+
+class _TaskProving:
+    """The steps of a task's proof; each ends at its deadline and says whether nothing is left."""
+
+    def __init__(
+        self,
+        pool: TaskPool,
+        second_pool: TaskPool,
+        proof: TaskProof,
+        items: int,
+        clock: ProcessorClock,
+    ) -> None:
+        self._pool = pool
+        self._second_pool = second_pool
+        self._proof = proof
+        self._items = items
+        self._clock = clock
+
+    async def draw_items(self, place: LevelProof, deadline: float) -> bool:
+        """Draw items, make each again in the second pool, and score their own answers."""
+        wanted = self._items if place.level is None else level_items(self._items)
+        return await self._draw(place, deadline, items=wanted, compared=wanted)
+
+    async def draw_more(self, level: LevelProof, deadline: float) -> bool:
+        """Draw so many items of a level that one sees how often a question or answer repeats."""
+        # A process of its own for each answer takes most of the time.
+        shared = self._second_pool if keeps_nothing(self._proof) else None
+        wanted = min(self._items, DRAWS)
+        return await self._draw(level, deadline, items=wanted, shared=shared)
+
+    async def _draw(
+        self,
+        place: LevelProof,
+        deadline: float,
+        *,
+        items: int,
+        compared: int = 0,
+        shared: TaskPool | None = None,
+    ) -> bool:
+        await prove_level(
+            self._pool,
+            place,
+            items=items,
+            compared=compared,
+            second_pool=self._second_pool,
+            shared=shared,
+            declared=self._proof.declared,
+            deadline=deadline,
+            now=self._clock.now,
         )
+        return place.tried >= items or place.is_given_up
+
+    async def try_answers(self, place: LevelProof, deadline: float) -> bool:
+        """Try all answers on some items of a level, on more if a wrong one is paid on these."""
+        proof = self._proof
+        task = proof.task
+        before = proof.answers_of(place.level)
+        is_default = place.level is None
+        wanted = probed_items(task, self._items) if is_default else LEVEL_ITEMS
+        if not is_default and before is not None and before.is_doubtful:
+            wanted = DOUBTED_LEVEL_ITEMS
+        if before is not None and before.items >= wanted:
+            return True
+        if not place.questions:
+            return place.is_given_up or place.tried > 0
+        if is_default and self._clock.now() < deadline:
+            await _inspect(self._pool, proof)
+
+        def is_over() -> bool:
+            return self._clock.now() >= deadline
+
+        problems = await sample_problems(
+            self._pool,
+            task,
+            2 * wanted,
+            place.parameters,
+            level=place.level,
+            skip=proof.declared is None,
+            is_over=is_over,
+        )
+        killing = [text for answers in proof.all_answers for text in answers.killing]
+        answers = await prove_answers(
+            self._pool,
+            self._second_pool,
+            problems,
+            proof.declared,
+            compared=COMPARED_ITEMS if is_default else COMPARED_LEVEL_ITEMS,
+            killing=[] if is_default else killing,
+            is_over=is_over,
+        )
+        if before is None or answers.items > before.items:
+            proof.add_answers(place.level, answers)
+        # In the next round, more items decide.
+        needs_more = (
+            not is_default and answers.is_doubtful and wanted < DOUBTED_LEVEL_ITEMS
+        )
+        return not (is_over() or needs_more)
+
+
+Step = Callable[[LevelProof, float], Awaitable[bool]]
+"""Tries something of a level until a deadline; returns whether nothing is left of it."""
 
 
 async def _inspect(pool: TaskPool, proof: TaskProof) -> None:
@@ -256,33 +424,3 @@ async def _inspect(pool: TaskPool, proof: TaskProof) -> None:
             proof.add_entry(
                 json_changes=inspected.json_changes, memory=inspected.memory
             )
-
-
-async def _answers_proof(
-    pool: TaskPool, second_pool: TaskPool, proof: TaskProof, items: int
-) -> AnswersProof:
-    problems = await sample_problems(
-        pool,
-        proof.task,
-        2 * probed_items(proof.task, items),
-        skip=proof.declared is None,
-    )
-    return await prove_answers(pool, second_pool, problems, proof.declared)
-
-
-async def _until(
-    deadline: float,
-    clock: ProcessorClock,
-    work: Coroutine[Any, Any, AnswersProof],
-) -> AnswersProof | None:
-    """Return what some work returns; cancel it and return None at the deadline."""
-    running = asyncio.ensure_future(work)
-    try:
-        while clock.now() < deadline:
-            done, _ = await asyncio.wait({running}, timeout=REFRESH_SECONDS)
-            if done:
-                return running.result()
-        return None
-    finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)

@@ -24,6 +24,7 @@ class RowContent:
         recipe: None if it has none.
         entry: of reasoning-gym, with its metadata as an object; None if it has none.
         tasks: names of its task besides those of recipe and entry.
+        levels: beside the name of its recipe's task.
         questions: its question, and the last message of the user.
         answers: its right answers.
         demonstrations: completions that it shows.
@@ -33,6 +34,7 @@ class RowContent:
     recipe: Recipe | None
     entry: Mapping[str, Any] | None
     tasks: Sequence[str] = ()
+    levels: Sequence[int] = ()
     questions: Sequence[str] = ()
     answers: Sequence[str] = ()
     demonstrations: Sequence[str] = ()
@@ -69,6 +71,7 @@ def read_row(value: Any) -> RowContent:
         recipe=recipe,
         entry=entry,
         tasks=list(_names(outer_records, recipe)),
+        levels=list(_levels(outer_records, recipe)),
         questions=[replace_surrogates(text)[0] for text in questions],
         answers=list(_answers(outer_records)),
         demonstrations=demonstrations,
@@ -94,6 +97,17 @@ def _names(
         metadata = _parsed(record.get("metadata"))
         if recipe is not None and isinstance(metadata, dict):
             yield from _texts(metadata, ("source_dataset",))
+
+
+def _levels(
+    records: Sequence[Mapping[str, Any]], recipe: Recipe | None
+) -> Iterator[int]:
+    """Yield the levels that a row gives beside the name of its recipe's task."""
+    for record in records:
+        level = record.get("level")
+        named = recipe is not None and record.get("task") == recipe.task
+        if named and "seed" not in record and isinstance(level, int):
+            yield level
 
 
 def _answers(records: Sequence[Mapping[str, Any]]) -> Iterator[str]:

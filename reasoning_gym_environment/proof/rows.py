@@ -230,6 +230,7 @@ class _Source:
         """Compare a row with the problem that its recipe makes."""
         problem = await generate_with_retry(self._pool.generate, recipe)
         changes = self._changes(content, recipe.task, problem.question)
+        wrong_level = _wrong_level(content, recipe, self._ladders.get(recipe.task, ()))
         row_version = recipe.library_version
         if changes and row_version not in (None, problem.recipe.library_version):
             return (
@@ -241,7 +242,11 @@ class _Source:
             question=problem.question,
             answer=problem.oracle,
             fault=problem.fault,
-            findings=changes + await _wrong_answers(content, problem, self._pool),
+            findings=[
+                *changes,
+                *wrong_level,
+                *await _wrong_answers(content, problem, self._pool),
+            ],
         )
 
     async def _known_by_entry(
@@ -313,6 +318,34 @@ class _Source:
             learned = learn_relations(self._pool, task, self._ladders[task])
             self._relations[task] = asyncio.create_task(learned)
         return await self._relations[task]
+
+
+def _wrong_level(
+    content: RowContent, recipe: Recipe, ladder: Ladder
+) -> list[tuple[str, str]]:
+    """Return whether a row or its recipe names another level than that of the parameters.
+
+    Parameters of no level, as settings of one's own make them, say nothing of the level.
+    """
+    other_levels = {*content.levels} - {recipe.level}
+    if other_levels:
+        named = f"it names level {min(other_levels)}, and its recipe {recipe.level}"
+        return [("changed", named)]
+    if recipe.level is None:
+        return []
+    fitting = [
+        level
+        for level, parameters in enumerate(ladder)
+        if parameters.items() <= recipe.parameters.items()
+    ]
+    if recipe.level in fitting or (not fitting and recipe.level < len(ladder)):
+        return []
+    actual = (
+        f"its parameters are of level {fitting[0]}"
+        if fitting
+        else f"{recipe.task} has levels 0 to {len(ladder) - 1}"
+    )
+    return [("changed", f"it names level {recipe.level}: {actual}")]
 
 
 async def _wrong_answers(

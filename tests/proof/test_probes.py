@@ -10,6 +10,7 @@ from reasoning_gym_environment.errors import ConfigurationError
 from reasoning_gym_environment.proof.answers import Observation, judge_answers
 from reasoning_gym_environment.proof.checks import (
     CHECKS,
+    FEWEST_ITEMS,
     Result,
     TaskProof,
     judge,
@@ -94,6 +95,11 @@ def judged(
         "default": default or proof(),
         "levels": [*levels] or [proof(0, tried=DRAWS)],
     }
+    if values["answers"] is not None and "answers" not in more:
+        values["level_answers"] = {
+            level.level: judge_answers(seen(Kind.FORM, 1.0), items=FEWEST_ITEMS)
+            for level in values["levels"]
+        }
     whole = TaskProof(task="gcd", category="arithmetic", **values | more)
     return judge(whole, items=20, known_findings=known or {})
 
@@ -483,11 +489,53 @@ def test_each_check_fails_by_its_findings(
     assert result.verdict == "failed"
 
 
-def test_a_few_late_items_are_no_finding() -> None:
-    assert (
-        found(judged(default=proof(findings=[finding("bounded", "late", items=2)])))
-        == []
+def test_late_items_are_a_warning_up_to_a_tenth_of_a_level_and_a_failure_above() -> (
+    None
+):
+    def level(items: int) -> LevelProof:
+        late = finding("bounded", "late", items=items, level=0)
+        return proof(0, tried=DRAWS, findings=[late])
+
+    few, many = judged(levels=[level(20)]), judged(levels=[level(21)])
+    assert (few.verdict, verdicts(few, "warning")) == ("proved", ["bounded"])
+    assert "level 0: it was so, of 10% of 200 items" in few.checks["bounded"].reason
+    assert verdicts(many, "failed") == ["bounded"]
+
+
+def test_a_level_with_fewer_than_ten_items_is_not_tried_by_name() -> None:
+    answers = {
+        level: judge_answers(seen(Kind.FORM, 1.0), items=10 - level) for level in (0, 1)
+    }
+    result = judged(
+        levels=[proof(0, tried=DRAWS), proof(1, tried=9)], level_answers=answers
     )
+    assert {*verdicts(result, "not_tried")} == {*CHECKS}
+    for check in ("reproducible", "not_payable", "contained"):
+        assert "of level 1" in result.checks[check].reason
+    assert "1 (9)" in result.checks["levels"].reason
+
+
+def test_what_is_paid_at_one_level_names_it() -> None:
+    paid = judge_answers(seen(Kind.JUNK, *[0.5] * 10), items=10, level=0)
+    result = judged(level_answers={0: paid})
+    assert found(result) == [("junk", 0)]
+    assert result.checks["not_payable"].reason.startswith(
+        "level 0: 'x' earns half credit on 100%, mean score 0.50"
+    )
+
+
+def test_an_unlikely_share_of_a_few_items_is_decided_by_more() -> None:
+    def doubtful(kind: Kind, paid: int) -> bool:
+        scores = [1.0] * paid + [0.0] * (10 - paid)
+        return judge_answers(seen(kind, *scores), items=10).is_doubtful
+
+    assert [doubtful(Kind.JUNK, paid) for paid in (1, 2, 8, 9)] == [
+        False,
+        True,
+        True,
+        False,
+    ]
+    assert [doubtful(Kind.NEAR_MISS, paid) for paid in (5, 10)] == [False, True]
 
 
 def test_a_sound_task_is_proved_and_what_is_left_is_not_tried() -> None:
