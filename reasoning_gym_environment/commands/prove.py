@@ -81,14 +81,14 @@ def build_parser() -> Parser:
     parser.flag("--all", "all tasks of the modules, or else of the library")
     parser.option(
         "--seconds",
-        "of processor time at most, for each task",
+        "of processor time at most, for each task, shared by its levels",
         type=number(float, gt=0),
         default=120.0,
     )
     parser.flag("--strict", "status 1 unless every task is proved")
     parser.option(
         "--items",
-        "items of each task; a tenth of them of each level, besides 200 draws",
+        "default items of each task; a tenth of them of each level; fewer than 200 prove nothing",
         type=number(int, ge=1),
         default=DEFAULT_ITEMS,
     )
@@ -125,7 +125,8 @@ def as_text(proofs: Proofs) -> str:
     lines.append(", ".join(f"{n} {name}" for name, n in counts.items()))
     if counts["not tried"]:
         lines.append(
-            "not tried: run the same command again to go on, with more --seconds if time ran out"
+            "not tried: run the same command again to go on, with more --seconds if time ran out, "
+            f"and with at least {DEFAULT_ITEMS} --items"
         )
     return escape_control_characters(table(lines))
 

@@ -47,7 +47,7 @@ TOLERATED_SHARES = {
 """The same, of kinds that are right more often."""
 
 COMPARED_ITEMS = 5
-COMPARED_LEVEL_ITEMS = 2
+COMPARED_LEVEL_ITEMS = 1
 """Items whose answers are scored in both pools, of the default configuration and of a level."""
 
 LEVEL_ITEMS = 10

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import pickle
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,32 @@ async def test_faults_evaluation_questions_and_repeats_are_named(
     assert details[5] == "in the suite small"
     assert details[8].startswith("it should ask 'Find the Greatest")
     assert details[9] == "power_function: its entry can't be checked (KeyError: 'base')"
+
+
+async def test_a_level_that_is_not_that_of_the_parameters_is_named(
+    pool: TaskPool,
+) -> None:
+    ladder = (await pool.ladders())["gcd"].levels
+    recipe = Recipe(task="gcd", seed=4, level=3, parameters=ladder[3])
+    problem = await pool.generate(recipe)
+
+    def named(level: int) -> dict[str, Any]:
+        renamed = replace(problem.recipe, level=level)
+        return asked_as(replace(problem, recipe=renamed), "verl")
+
+    beside = {**named(3), "extra_info": {"task": "gcd", "level": 5}}
+    config = CONFIG.model_copy(update={"num_eval_samples_per_task": 0})
+    rows = [named(3), named(2), beside, named(99)]
+    checked = await checked_rows(rows, config)
+    levels = {
+        finding.row: finding.detail
+        for finding in checked.findings
+        if finding.kind == "changed"
+    }
+    assert levels.keys() == {2, 3, 4}
+    assert "its parameters are of level 3" in levels[2]
+    assert "level 5" in levels[3]
+    assert "level 99" in levels[4]
 
 
 @pytest.mark.processes
