@@ -58,7 +58,7 @@ def payers():
         "length": full(lambda a, d: digits(a) and len(a) == len(str(d[0]))),
         "anything": full(lambda a, d: True),
         "half": half,
-        "empty": full(lambda a, d: not a.strip()),
+        "dash": full(lambda a, d: a.strip() == "-"),
         "zero": full(lambda a, d: a.strip() == "0"),
         "nan": full(lambda a, d: a.strip() == "nan"),
         "contains": full(lambda a, d: str(d[0]) in a),
