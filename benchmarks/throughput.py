@@ -40,6 +40,7 @@ from transformers import AutoTokenizer
 from reasoning_gym_environment import ReasoningGymEnv
 from reasoning_gym_environment.demo.server import build_tokenizer
 from reasoning_gym_environment.inference.dialects import GenerationRequest, TextSample
+from reasoning_gym_environment.inference.finish_reasons import read_ending
 from reasoning_gym_environment.records import Problem, Recipe
 from reasoning_gym_environment.sandbox.pool import default_processes
 from reasoning_gym_environment.scoring.extraction import extract_answer
@@ -162,7 +163,8 @@ class InstantEnv(ReasoningGymEnv):
         async def sample(request: GenerationRequest) -> list[TextSample]:
             await asyncio.sleep(InstantServer.delay)
             return [
-                TextSample(completion_text(rng), None, "stop") for _ in range(request.n)
+                TextSample(completion_text(rng), None, read_ending("stop"))
+                for _ in range(request.n)
             ]
 
         async def require_servers(*_: Any, **__: Any) -> None:

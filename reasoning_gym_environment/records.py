@@ -174,7 +174,9 @@ class Completion:
         tokens: prompt and completion token ids.
         masks: as long as `tokens`; IGNORE_INDEX on the prompt, the token id elsewhere.
         logprobs: as long as `tokens`, 1.0 on the prompt; None if the server returns none.
-        finish_reason: "stop", "length" for a truncated completion, or another one of the server's.
+        finish_reason: "stop" if the model has ended it, else why it is not complete, such as
+            "length".
+        server_finish_reason: the server's own word for it; None if it gave none.
         usage: numbers of tokens of prompt and completion, where `tokens` is empty.
         length: number of tokens with the prompt; 0 only if there is no completion.
         completion_tokens: number of tokens without the prompt.
@@ -185,6 +187,7 @@ class Completion:
     masks: Sequence[int]
     logprobs: Sequence[float] | None
     finish_reason: str
+    server_finish_reason: str | None = None
     usage: tuple[int, int] | None = None
     length: int = field(init=False)
     completion_tokens: int = field(init=False)

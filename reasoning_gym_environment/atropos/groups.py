@@ -365,7 +365,8 @@ class Groups:
             return None  # there are no token ids to check
         registered_size = self._config.group_size
         size = (rows["group_overrides"] or {}).get("group_size", registered_size)
-        check = partial(group_error, rows, rows=size, vocabulary=len(tokenizer))
+        vocabulary = self._parts.inference.vocabulary
+        check = partial(group_error, rows, rows=size, vocabulary=vocabulary)
         reason = await run_in_thread_if_large(
             check, tokens=sum(map(len, rows["tokens"]))
         )

@@ -142,7 +142,7 @@ class ClientBackedServer(APIServer):
             max_tokens=next(filter(None, limits), 16),
             temperature=kwargs.pop("temperature", 1.0),
             top_p=kwargs.pop("top_p", 1.0),
-            vocabulary=len(self._tokenizer),
+            vocabulary=self.inference.vocabulary,
             more=kwargs,
         )
         samples = await self.inference.sample_tokens(request, split)
@@ -150,7 +150,7 @@ class ClientBackedServer(APIServer):
             ids,
             [sample.tokens.tolist() for sample in samples],
             [sample.logprobs.tolist() for sample in samples],
-            [sample.finish_reason for sample in samples],
+            [sample.ending.reason for sample in samples],
         )
 
     async def check_server_status_task(self, chat_completion: bool = True) -> None:

@@ -189,7 +189,7 @@ async def probe(server: ServerClient, requirements: Requirements) -> Capabilitie
             url=url, dialect=dialect, context=await _context(server)
         )
         if isinstance(dialect, ChatText):
-            samples = dialect.samples(body)
+            samples = dialect.samples(body, request)
             if len(samples) == 1:  # two were requested
                 dialect = dialect.without("n")
             capabilities = replace(capabilities, dialect=dialect, samples=samples)

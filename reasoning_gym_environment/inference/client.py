@@ -21,7 +21,6 @@ from ..util.concurrency import gather_or_cancel, run_in_thread, run_in_thread_if
 from ..util.outages import require_reachable
 from ._negotiation import PROBE_TEXT, Requirements, negotiate
 from .dialects import (
-    INVALID_TOKEN,
     ChatText,
     GenerationRequest,
     SamplingParams,
@@ -30,6 +29,7 @@ from .dialects import (
 )
 from .errors import NO_ROOM, SEPARATE_THOUGHT, InferenceError, describe, is_transient
 from .failover import THREE_ROUNDS, Failover, FailoverPolicy, T
+from .finish_reasons import INVALID_TOKEN
 from .prompts import (
     PROBE_QUESTION,
     Prompt,
@@ -40,6 +40,7 @@ from .prompts import (
     completions_without_tokens,
     end_of_turn,
     render_prompt,
+    vocabulary_size,
 )
 from .servers import ServerClient, api_key
 from .text_check import TextCheck
@@ -62,6 +63,7 @@ class InferenceClient:
 
     Attributes:
         failover: chooses the server of each request.
+        vocabulary: the number up to which token ids go; 0 without a tokenizer.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class InferenceClient:
     ) -> None:
         self._servers = servers
         self._tokenizer = tokenizer
+        self.vocabulary = vocabulary_size(tokenizer) if tokenizer else 0
         self._system_prompt = system_prompt
         self._max_n = max_n
         self._refuses_thoughts = False
@@ -244,7 +247,7 @@ class InferenceClient:
             max_tokens=max_tokens,
             temperature=sampling.temperature,
             top_p=sampling.top_p,
-            vocabulary=len(self._tokenizer) if self._tokenizer else 0,
+            vocabulary=self.vocabulary,
             template_kwargs=self._template_kwargs,
         )
 
@@ -371,7 +374,7 @@ class InferenceClient:
                 tokenizer,
                 prompt.tokens,
                 [join_reasoning(prompt.text, s.reasoning, s.content) for s in texts],
-                finish_reasons=[sample.finish_reason for sample in texts],
+                endings=[sample.ending for sample in texts],
                 turn_end=self._turn_end,
                 length_limit=length_limit,
                 graded=graded,
@@ -383,7 +386,7 @@ class InferenceClient:
             # transformers looks at each list item.
             ids: Any = np.asarray(sample.tokens, np.intc)
             url = str(server.config.base_url)
-            is_whole = sample.finish_reason != INVALID_TOKEN
+            is_whole = sample.ending.reason != INVALID_TOKEN
             if sample.text is not None and is_whole and self._texts.is_due(url):
                 self._texts.require_same(url, sample.text, thoughts.plain(ids))
             return completion_from_tokens(
@@ -391,7 +394,7 @@ class InferenceClient:
                 prompt.tokens,
                 sample.tokens,
                 sample.logprobs,
-                finish_reason=sample.finish_reason,
+                ending=sample.ending,
             )
 
         async with self._decoding:

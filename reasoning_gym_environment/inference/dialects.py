@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 
 from .errors import ReplyError, error_message
+from .finish_reasons import INVALID_TOKEN, Ending, read_ending
 
 _UNCHANGED = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
 """Explicit, because servers take defaults from the model's `generation_config.json`."""
@@ -91,7 +92,7 @@ class TokenSample(NamedTuple):
 
     tokens: array[int]
     logprobs: array[float]
-    finish_reason: str
+    ending: Ending
     text: str | None = None
 
 
@@ -105,7 +106,7 @@ class TextSample(NamedTuple):
 
     content: str
     reasoning: str | None
-    finish_reason: str
+    ending: Ending
     usage: tuple[int, int] | None = None
 
 
@@ -117,25 +118,8 @@ class UncheckedSample(NamedTuple):
 
     tokens: Sequence[int]
     logprobs: Sequence[float]
-    finish_reason: str
+    finish_reason: Any
     text: str | None = None
-
-
-INVALID_TOKEN = "invalid_token"
-"""Finish reason of a completion that is cut before an id beyond the tokenizer's vocabulary: a
-model's output layer may be wider than that."""
-
-_FAILURES = frozenset({"abort", "error", "insufficient_system_resource"})
-"""Finish reasons with which servers report, with status 200, that a request has failed."""
-
-_MOST_CHARACTERS_OF_A_REASON = 40
-
-
-def _checked_reason(reason: Any) -> str:
-    """Return a finish reason as a word; raise ReplyError if it is none or reports a failure."""
-    if not isinstance(reason, str) or reason in _FAILURES:
-        raise ReplyError(f"a completion has the finish reason {reason!r}")
-    return re.sub(r"\W", "_", reason)[:_MOST_CHARACTERS_OF_A_REASON]
 
 
 class Dialect(ABC):
@@ -211,7 +195,9 @@ def parse(body: bytes | memoryview, name: str) -> Any:
 def _checked(row: UncheckedSample, request: GenerationRequest) -> TokenSample:
     """Return a completion with valid numbers, cut before an id beyond the vocabulary."""
     tokens = row.tokens
-    finish_reason = _checked_reason(row.finish_reason)
+    ending = read_ending(row.finish_reason)
+    if len(tokens) >= request.max_tokens:
+        ending = ending.at_limit()
     if len(tokens) != len(row.logprobs):
         raise ReplyError(f"{len(tokens)} token ids with {len(row.logprobs)} logprobs")
     if len(tokens) > request.max_tokens:
@@ -230,11 +216,11 @@ def _checked(row: UncheckedSample, request: GenerationRequest) -> TokenSample:
         valid = int(outside.argmax())
         ids = ids[:valid]
         logprobs = logprobs[:valid]
-        finish_reason = INVALID_TOKEN
+        ending = ending._replace(reason=INVALID_TOKEN)
     return TokenSample(
         array("i", ids.astype(np.intc).tobytes()),
         array("d", np.minimum(logprobs, 0.0).tobytes()),
-        finish_reason,
+        ending,
         row.text,
     )
 
@@ -274,8 +260,8 @@ class _Logprobs(msgspec.Struct):
 
 
 class _Choice(msgspec.Struct):
-    finish_reason: str
     logprobs: _Logprobs
+    finish_reason: str | None = None
     text: str | None = None
     message: Any = None
     prompt_token_ids: _Ids = msgspec.UNSET
@@ -470,6 +456,14 @@ class _TextChat(msgspec.Struct):
     usage: _Usage | None = None
     error: Any = None
 
+    def is_at_limit(self, max_tokens: int) -> bool:
+        """Return whether every choice has as many tokens as it may have.
+
+        `usage` has the sum: of several choices it does not tell which one is at the limit.
+        """
+        tokens = (self.usage or _Usage()).completion_tokens
+        return tokens is not None and tokens >= max_tokens * len(self.choices)
+
     @property
     def counts(self) -> list[tuple[int, int] | None]:
         """Tokens by choice: `usage` has their sum, which is divided in proportion to the texts."""
@@ -536,7 +530,9 @@ class ChatText:
                 return self.without(name)
         return None
 
-    def samples(self, body: bytes | memoryview) -> list[TextSample]:
+    def samples(
+        self, body: bytes | memoryview, request: GenerationRequest
+    ) -> list[TextSample]:
         """Decode a reply's completions; raise ReplyError if it is malformed."""
         reply: _TextChat = decode(_TextChat, body, self.name)
         if not reply.choices:  # some report errors with status 200
@@ -549,8 +545,10 @@ class ChatText:
         samples = []
         for choice, counts in zip(reply.choices, reply.counts, strict=True):
             message = choice.message
-            reason = _checked_reason(choice.finish_reason or "stop")
-            samples.append(TextSample(message.text, message.thought, reason, counts))
+            ending = read_ending(choice.finish_reason)
+            if reply.is_at_limit(request.max_tokens):
+                ending = ending.at_limit()
+            samples.append(TextSample(message.text, message.thought, ending, counts))
         return samples
 
 

@@ -22,6 +22,7 @@ from ..errors import ConfigurationError, did_you_mean
 from ..records import IGNORE_INDEX, Completion
 from ..scoring.channels import join_reasoning
 from ..util.values import replace_surrogates
+from .finish_reasons import LENGTH, STOP, Ending
 
 if TYPE_CHECKING:  # options are read without what it needs
     from .dialects import TextSample
@@ -107,7 +108,7 @@ class Tokenizer(Protocol):
     eos_token_id: int | None
     all_special_ids: list[int]
 
-    def __len__(self) -> int: ...
+    def get_vocab(self) -> Mapping[str, int]: ...
 
     def __call__(
         self, text: list[str], *, add_special_tokens: bool
@@ -130,6 +131,11 @@ class Tokenizer(Protocol):
         tokenize: bool,
         add_generation_prompt: bool,
     ) -> Any: ...
+
+
+def vocabulary_size(tokenizer: Tokenizer) -> int:
+    """Return the number up to which token ids go: with gaps in the vocabulary above its length."""
+    return 1 + max(tokenizer.get_vocab().values())
 
 
 def render_prompt(tokenizer: Tokenizer, messages: list[dict[str, str]]) -> str:
@@ -181,7 +187,7 @@ def completions_from_texts(
     prompt_tokens: Sequence[int],
     texts: Sequence[str],
     *,
-    finish_reasons: Sequence[str],
+    endings: Sequence[Ending],
     turn_end: Sequence[int],
     length_limit: int,
     graded: Callable[[str], str],
@@ -190,7 +196,7 @@ def completions_from_texts(
 
     Args:
         texts: as the model wrote them. Unpaired surrogates get the tokens of U+FFFD.
-        finish_reasons: one per text.
+        endings: one per text.
         turn_end: appended to a complete one; to others it would be a token that wasn't sampled.
         length_limit: tokens of prompt and completion. If encoding gives more, the completion is
             truncated.
@@ -201,16 +207,19 @@ def completions_from_texts(
     whole = [replace_surrogates(text)[0] for text in texts]
     encoded = tokenizer(whole, add_special_tokens=False)["input_ids"]
     room = max(0, length_limit - len(prompt_tokens))
+    max_tokens = room - max(1, len(turn_end))  # what the request allows
     completions = []
-    for text, tokens, reason in zip(texts, encoded, finish_reasons, strict=True):
-        with_end = [*tokens, *turn_end] if reason == "stop" else tokens
+    for text, tokens, ending in zip(texts, encoded, endings, strict=True):
+        reason = (ending.at_limit() if len(tokens) >= max_tokens else ending).reason
+        with_end = [*tokens, *turn_end] if reason == STOP else tokens
         completions.append(
             Completion(
                 text=graded(text),
                 tokens=(*prompt_tokens, *with_end[:room]),
                 masks=(IGNORE_INDEX,) * len(prompt_tokens) + tuple(with_end[:room]),
                 logprobs=None,
-                finish_reason="length" if len(with_end) > room else reason,
+                finish_reason=LENGTH if len(with_end) > room else reason,
+                server_finish_reason=ending.word,
             )
         )
     return completions
@@ -230,7 +239,8 @@ def completions_without_tokens(
                 tokens=(),
                 masks=(),
                 logprobs=None,
-                finish_reason=sample.finish_reason,
+                finish_reason=sample.ending.reason,
+                server_finish_reason=sample.ending.word,
                 usage=sample.usage or (prompt_characters, len(text)),
             )
         )
@@ -243,7 +253,7 @@ def completion_from_tokens(
     tokens: Sequence[int],
     logprobs: Sequence[float],
     *,
-    finish_reason: str,
+    ending: Ending,
 ) -> Completion:
     """Return one completion with a server's own token ids, stop token included."""
     prompt = array("i", prompt_tokens)
@@ -253,5 +263,6 @@ def completion_from_tokens(
         tokens=prompt + generated,
         masks=array("i", [IGNORE_INDEX]) * len(prompt) + generated,
         logprobs=array("d", [1.0]) * len(prompt) + array("d", logprobs),
-        finish_reason=finish_reason,
+        finish_reason=ending.reason,
+        server_finish_reason=ending.word,
     )

@@ -7,7 +7,7 @@ import functools
 import logging
 import math
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import MappingProxyType
 from typing import Any
@@ -29,6 +29,7 @@ from .dialects import (
     parse,
 )
 from .errors import CONNECT_SECONDS, ReplyError, require_ok
+from .finish_reasons import UnknownWords
 from .rate_limit import RateLimit
 
 logger = logging.getLogger(__name__)
@@ -104,6 +105,7 @@ class ServerClient:
         self._adjust = adjust
         self._slots = asyncio.Semaphore(4)
         self._buffers: list[bytearray] = []
+        self._unknown_words = UnknownWords()
         self._key = api_key(config)
 
     @property
@@ -126,12 +128,27 @@ class ServerClient:
             if not isinstance(dialect, ChatText):
                 # a token takes at least 32 bytes of a reply
                 decode = functools.partial(dialect.samples, body, request)
-                return await run_in_thread_if_large(decode, tokens=len(body) // 32)
-            samples = dialect.samples(body)
+                of_tokens = await run_in_thread_if_large(decode, tokens=len(body) // 32)
+                self._tell_unknown_words(of_tokens)
+                return of_tokens
+            samples = dialect.samples(body, request)
+        self._tell_unknown_words(samples)
         if len(samples) == 1 < request.n and "n" not in dialect.left_out:
             logger.warning("The inference server at %s ignores n", self.config.base_url)
             self.dialect = dialect.without("n")
         return samples
+
+    def _tell_unknown_words(
+        self, samples: Sequence[TokenSample] | Sequence[TextSample]
+    ) -> None:
+        """Log a word for the end of a completion that is taken for a normal end, once."""
+        for word in self._unknown_words.new([sample.ending for sample in samples]):
+            logger.warning(
+                "The inference server at %s ends completions with the finish reason %r: taken for "
+                "a normal end, like stop, unless the completion has as many tokens as it may have",
+                self.url(""),
+                word,
+            )
 
     async def reply(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         """Return an OpenAI reply with at least one choice; raise what `json` raises."""

@@ -56,6 +56,7 @@ class StoredRollout(Struct, frozen=True, kw_only=True):
         raw_score: the verifier's score, in [0, 1]; None when unscored.
         raw_form_score, tagged_form_score: scores of the bare and of the tagged answer.
         tokens: of prompt and completion; 0 without a completion.
+        server_finish_reason: the server's own word; None if it gave none, and in older rows.
         other: keys that this version doesn't know.
     """
 
@@ -70,6 +71,7 @@ class StoredRollout(Struct, frozen=True, kw_only=True):
     length_factor: Number
     verify_seconds: Number = 0.0
     finish_reason: str
+    server_finish_reason: str | None = None
     tokens: Integer
     completion_tokens: Integer
     other: dict[str, Any] = field(default_factory=dict, name="(other)")
@@ -84,6 +86,7 @@ class StoredRollout(Struct, frozen=True, kw_only=True):
         return cls(
             conversation=cast("list[Message]", conversation),
             finish_reason=completion.finish_reason,
+            server_finish_reason=completion.server_finish_reason,
             tokens=completion.length,
             completion_tokens=completion.completion_tokens,
             **grade_fields(attempt.answer, attempt.verdict, attempt.reward),
@@ -93,6 +96,8 @@ class StoredRollout(Struct, frozen=True, kw_only=True):
         """Return the stored row."""
         row = {**asdict(self), "status": self.status.value}
         del row["other"]
+        if self.server_finish_reason is None:
+            del row["server_finish_reason"]
         return {**row, **self.other}
 
     @property

@@ -20,6 +20,7 @@ from reasoning_gym_environment.atropos.rows import (
     pack,
     trained_tokens,
 )
+from reasoning_gym_environment.inference.finish_reasons import read_ending
 from reasoning_gym_environment.inference.prompts import completion_from_tokens
 from reasoning_gym_environment.records import IGNORE_INDEX
 
@@ -275,14 +276,14 @@ def test_tokens_are_trained_on_that_are_not_masked(masks: list[int]) -> None:
     expected = sum(mask != IGNORE_INDEX for mask in masks)
     assert trained_tokens(masks) == trained_tokens(array("i", masks)) == expected
     text = completion_from_tokens(
-        "", [], masks, [0.0] * len(masks), finish_reason="stop"
+        "", [], masks, [0.0] * len(masks), ending=read_ending("stop")
     )
     assert text.completion_tokens == expected
 
 
 def test_a_completion_of_a_servers_tokens_is_spliced_with_its_prompt() -> None:
     made = completion_from_tokens(
-        "so", (5, 6), [7, 8, 9], [-0.5, 0.0, -1.5], finish_reason="stop"
+        "so", (5, 6), [7, 8, 9], [-0.5, 0.0, -1.5], ending=read_ending("stop")
     )
     assert list(made.tokens) == [5, 6, 7, 8, 9]
     assert list(made.masks) == [IGNORE_INDEX, IGNORE_INDEX, 7, 8, 9]

@@ -24,6 +24,7 @@ from reasoning_gym_environment.inference.dialects import (
     TextSample,
 )
 from reasoning_gym_environment.inference.failover import Failover
+from reasoning_gym_environment.inference.finish_reasons import read_ending
 from reasoning_gym_environment.inference.servers import ServerClient
 
 pytestmark = pytest.mark.processes  # OpenAI's client asks for the system's name
@@ -93,7 +94,7 @@ async def test_a_text_is_requested_as_atroposs_own_client_does(
         await theirs.openai.close()
         async with atropos_server(config, reasoning_config=reasoning) as ours:
             samples = await ours.client.sample(REQUEST)
-    assert samples == [TextSample("4", None, "stop")] * 2
+    assert samples == [TextSample("4", None, read_ending("stop"))] * 2
     assert len(server.bodies) == 2
     assert server.bodies[1] == server.bodies[0]
     assert server.keys == ["Bearer x"] * 2

@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 from itertools import takewhile
 from typing import Any
 
@@ -13,6 +12,8 @@ from reasoning_gym_environment.inference.dialects import (
     SglangGenerate,
     VllmCompletions,
 )
+from reasoning_gym_environment.inference.errors import ReplyError
+from reasoning_gym_environment.inference.finish_reasons import read_ending
 
 
 def decode_by_reference(
@@ -27,6 +28,7 @@ def decode_by_reference(
         AttributeError,
         LookupError,
         RecursionError,
+        ReplyError,
         TypeError,
         ValueError,
     ):
@@ -41,9 +43,9 @@ def sound(tokens: Any, logprobs: Any, reason: Any, request: GenerationRequest) -
             type(p) in (int, float) and math.isfinite(p) and p <= 1e-3 for p in logprobs
         )
     )
-    require(isinstance(reason, str))
-    require(reason not in ("abort", "error", "insufficient_system_resource"))
-    reason = re.sub(r"\W", "_", reason)[:40]
+    require(isinstance(reason, str | None))
+    ending = read_ending(reason)
+    reason = (ending.at_limit() if len(tokens) >= request.max_tokens else ending).reason
     valid = [*takewhile(lambda token: token < request.vocabulary, tokens)]
     if len(valid) < len(tokens):
         reason = "invalid_token"
@@ -75,7 +77,7 @@ def vllm(reply: Any, request: GenerationRequest) -> Any:
         require_prompt(choice["prompt_token_ids"], request)
         require_text(choice)
     return [
-        (c["token_ids"], c["logprobs"]["token_logprobs"], c["finish_reason"])
+        (c["token_ids"], c["logprobs"]["token_logprobs"], c.get("finish_reason"))
         for c in items(reply["choices"])
     ]
 
@@ -104,7 +106,7 @@ def chat(reply: Any, request: GenerationRequest) -> Any:
         (
             choice.get("token_ids", choice.get("response_token_ids")),
             [entry["logprob"] for entry in items(choice["logprobs"]["content"])],
-            choice["finish_reason"],
+            choice.get("finish_reason"),
         )
         for choice in items(reply["choices"])
     ]

@@ -29,6 +29,7 @@ from reasoning_gym_environment.inference.dialects import (
     parse,
 )
 from reasoning_gym_environment.inference.errors import ReplyError
+from reasoning_gym_environment.inference.finish_reasons import read_ending
 
 PROMPT = [5, 6, 7]
 
@@ -112,13 +113,13 @@ def outcome(dialect: Dialect, body: bytes, request: GenerationRequest = REQUEST)
     except ReplyError:
         return None
     return [
-        Expected(list(s.tokens), list(s.logprobs), s.finish_reason) for s in samples
+        Expected(list(s.tokens), list(s.logprobs), s.ending.reason) for s in samples
     ]
 
 
 def refusal(dialect: Any, body: bytes, request: GenerationRequest = REQUEST) -> str:
     with pytest.raises(ReplyError) as raised:
-        dialect.samples(body, *([request] if isinstance(dialect, Dialect) else []))
+        dialect.samples(body, request)
     return str(raised.value)
 
 
@@ -175,15 +176,18 @@ def test_an_id_beyond_the_vocabulary_cuts_its_completion_alone() -> None:
     assert first == whole[0]
     assert list(second.tokens) == [3]
     assert second.logprobs == whole[1].logprobs[:1]
-    assert second.finish_reason == "invalid_token"
+    assert second.ending.reason == "invalid_token"
 
 
-@pytest.mark.parametrize("reason", ["repetition", "model_length", "odd <reason>\n" * 9])
-def test_a_reason_of_the_servers_own_stays(reason: str) -> None:
+def test_the_word_of_the_server_stays_beside_the_reason() -> None:
     sound = json.dumps(REPLIES["vLLM"][1])
-    body = sound.replace('"stop"', json.dumps(reason)).encode()
-    reasons = {s.finish_reason for s in VllmCompletions().samples(body, REQUEST)}
-    assert re.sub(r"\W", "_", reason)[:40] in reasons
+    for word, reason in {
+        "repetition": "repetition",
+        "odd <reason>\n" * 9: "stop",
+    }.items():
+        body = sound.replace('"stop"', json.dumps(word)).encode()
+        ending = VllmCompletions().samples(body, REQUEST)[0].ending
+        assert (ending.reason, ending.word) == (reason, re.sub(r"\W", "_", word)[:40])
 
 
 def test_an_invalid_token_id_is_named() -> None:
@@ -222,11 +226,11 @@ def test_a_text_keeps_its_thought_and_unpaired_surrogates() -> None:
         {"message": {"content": "4", "reasoning": "2 + 2"}, "finish_reason": "stop"},
         {"message": {"content": [thinking, {"type": "text", "text": "4"}]}},
     ]
-    assert ChatText().samples(json.dumps({"choices": choices}).encode()) == [
-        TextSample("half \ud83d", None, "length"),
-        TextSample("", "hm", "stop"),
-        TextSample("4", "2 + 2", "stop"),
-        TextSample("4", "2 + 2", "stop"),
+    assert ChatText().samples(json.dumps({"choices": choices}).encode(), REQUEST) == [
+        TextSample("half \ud83d", None, read_ending("length")),
+        TextSample("", "hm", read_ending(None)),
+        TextSample("4", "2 + 2", read_ending("stop")),
+        TextSample("4", "2 + 2", read_ending(None)),
     ]
 
 
@@ -244,7 +248,7 @@ def test_a_text_keeps_its_thought_and_unpaired_surrogates() -> None:
 )
 def test_a_text_reply_without_whole_completions_says_why(reply: Any, said: str) -> None:
     with pytest.raises(ReplyError, match=said):
-        ChatText().samples(json.dumps(reply).encode())
+        ChatText().samples(json.dumps(reply).encode(), REQUEST)
 
 
 @pytest.mark.parametrize(
@@ -262,7 +266,7 @@ def test_usage_is_divided_in_proportion_to_the_texts(
 ) -> None:
     messages = [{"content": "1234", "reasoning": "1234"}, {"content": "12"}]
     reply = {"choices": [{"message": message} for message in messages], "usage": usage}
-    samples = ChatText().samples(json.dumps(reply).encode())
+    samples = ChatText().samples(json.dumps(reply).encode(), REQUEST)
     assert [sample.usage for sample in samples] == counts
 
 

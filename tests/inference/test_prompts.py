@@ -59,6 +59,9 @@ class Characters:
             "input_ids": [self.encode(one, add_special_tokens=False) for one in text]
         }
 
+    def get_vocab(self) -> dict[str, int]:
+        return {"\U0010ffff": 0x10FFFF}
+
     def encode(self, text: str, *, add_special_tokens: bool) -> Sequence[int]:
         return array("i", text.encode("utf-32-le"))
 

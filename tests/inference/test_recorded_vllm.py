@@ -147,7 +147,7 @@ async def test_a_group_has_the_servers_tokens_and_logprobs(
         assert list(sample.tokens) == choice["token_ids"]
         assert len(sample.logprobs) == len(sample.tokens) <= 40
         assert all(logprob <= 0 for logprob in sample.logprobs)
-        assert (sample.tokens[-1] == END_OF_TURN) == (sample.finish_reason == "stop")
+        assert (sample.tokens[-1] == END_OF_TURN) == (sample.ending.reason == "stop")
 
 
 @KINDS

@@ -11,6 +11,7 @@ import pytest
 from transformers import AutoTokenizer
 
 from reasoning_gym_environment.errors import ConfigurationError
+from reasoning_gym_environment.inference.finish_reasons import read_ending
 from reasoning_gym_environment.inference.prompts import (
     completions_from_texts,
     end_of_turn,
@@ -206,7 +207,7 @@ class Model:
             self.tokenizer,
             self.prompt_tokens,
             [text],
-            finish_reasons=[finish_reason],
+            endings=[read_ending(finish_reason)],
             turn_end=end_of_turn(self.tokenizer),
             length_limit=4096,
             graded=self.graded,

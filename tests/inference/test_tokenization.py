@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
+from reasoning_gym_environment.inference.finish_reasons import read_ending
 from reasoning_gym_environment.inference.prompts import (
     IGNORE_INDEX,
     completions_from_texts,
@@ -60,7 +61,7 @@ def complete(
         tokenizer,
         prompt_tokens,
         [text],
-        finish_reasons=[finish_reason],
+        endings=[read_ending(finish_reason)],
         turn_end=end_of_turn(tokenizer),
         length_limit=length_limit,
         graded=str,
@@ -81,7 +82,7 @@ def test_texts_encoded_together_have_the_same_tokens_as_alone(tokenizer: Any) ->
         tokenizer,
         prompt,
         texts,
-        finish_reasons=reasons,
+        endings=[read_ending(reason) for reason in reasons],
         turn_end=turn_end,
         length_limit=4096,
         graded=str,
@@ -96,7 +97,7 @@ def test_texts_encoded_together_have_the_same_tokens_as_alone(tokenizer: Any) ->
         tokenizer,
         prompt,
         [],
-        finish_reasons=[],
+        endings=[],
         turn_end=turn_end,
         length_limit=4096,
         graded=str,
@@ -167,7 +168,8 @@ def test_a_completion_that_is_not_complete_has_no_end_of_turn(
 ) -> None:
     prompt, _, completion = complete(tokenizer, finish_reason=reason)
     assert tokenizer.decode(list(completion.tokens)) == prompt + TEXT
-    assert completion.truncated is (reason == "length")
+    assert completion.truncated is (reason in ("length", "model_length"))
+    assert completion.server_finish_reason == reason
 
 
 def test_a_completion_beyond_the_length_limit_is_truncated(tokenizer: Any) -> None:
@@ -197,7 +199,7 @@ def test_any_text_survives_encoding(tokenizer: Any, text: str) -> None:
         tokenizer,
         [1],
         [text],
-        finish_reasons=["length"],
+        endings=[read_ending("length")],
         turn_end=[],
         length_limit=4096,
         graded=str,
