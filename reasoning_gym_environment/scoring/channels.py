@@ -39,6 +39,10 @@ CHANNELS = (
 )
 
 
+BOX_MARKERS = ("<|begin_of_box|>", "<|end_of_box|>")
+"""GLM writes them around its final answer, in the tags or around them: they are no part of it."""
+
+
 def parse_markers(text: str) -> Channel | None:
     """Read a pair of markers of one's own, such as `<a> </a>`; None for an empty text.
 
@@ -109,7 +113,7 @@ def _first_place(text: str, channel: Channel) -> int:
 
 
 def split_thought(text: str) -> tuple[str, str]:
-    """Split a completion into its thought and the rest, both without markers.
+    """Split a completion into its thought and the rest, both without markers, boxes included.
 
     Takes time linear in the length of the text.
 
@@ -147,7 +151,10 @@ def _split_at(text: str, tags: list[Tag]) -> tuple[str, str]:
         thinking = tag.opens
     (thought if thinking else outside).append(text[begin:])
     # A newline between the pieces: what a thought separates must not join into a tag.
-    return "".join(thought), "\n".join(filter(None, outside))
+    rest = "\n".join(filter(None, outside))
+    for marker in BOX_MARKERS:
+        rest = rest.replace(marker, "")
+    return "".join(thought), rest
 
 
 def opened_thought(prompt: str) -> str:
