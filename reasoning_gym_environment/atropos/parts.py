@@ -145,7 +145,11 @@ def make_parts(
         metrics=MetricsLog(config, statistics, problems),
         pool=pool,
         problems=problems,
-        progress=ProgressReporter(statistics, waiting=reasons_to_wait),
+        progress=ProgressReporter(
+            statistics,
+            waiting=reasons_to_wait,
+            mask_incomplete=config.mask_too_long_completions,
+        ),
         progress_interval=progress_interval,
         record=RunRecorder(
             Path(config.data_dumps_dir),

@@ -17,7 +17,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from ..records import IGNORE_INDEX, Attempt, GroupResult, Problem, Status
+from ..records import IGNORE_INDEX, Attempt, GroupResult, Problem
+from ..rollouts.masking import mask_reason
 from ..util.values import replace_surrogates
 
 COLUMNS = ("tokens", "masks", "inference_logprobs")
@@ -44,13 +45,8 @@ def to_scored_data_group(
         return row if isinstance(row, array) else list(row)
 
     def overrides(attempt: Attempt) -> dict[str, Any]:
-        completion = attempt.completion
-        unscored = (
-            attempt.verdict.status is Status.UNSCORED
-            or not completion.completion_tokens
-        )
-        masked = mask_truncated and not completion.complete
-        return {_ZEROED: True} if unscored or masked else {}
+        reason = mask_reason(attempt, mask_incomplete=mask_truncated)
+        return {} if reason is None else {_ZEROED: True}
 
     completions = [attempt.completion for attempt in group.attempts]
     return {

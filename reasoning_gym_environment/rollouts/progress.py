@@ -18,6 +18,7 @@ from ..util.log_throttle import LOG_INTERVAL, THROTTLE
 from .accounting import COLLECTED, NOT_COLLECTED, Statistics
 from .answer_check import GROUPS, NEARLY_ALL, AnswerCheck
 from .changes import DriftCheck
+from .masking import UselessRows
 from .values import Means
 
 logger = logging.getLogger(__name__)
@@ -57,12 +58,14 @@ class ProgressReporter:
         clock: Callable[[], float] = time.monotonic,
         *,
         waiting: Callable[[], Iterable[str]] = list,
+        mask_incomplete: bool = True,
     ) -> None:
         self._statistics = statistics
         self._clock = clock
         self._waiting = waiting
         self._groups = 0
         self._answers = AnswerCheck()
+        self._useless = UselessRows(clock, mask_incomplete=mask_incomplete)
         self._drift = DriftCheck(keep=96)
         self._told: dict[tuple[str, str], int] = {}  # changes, and at which group
         self._told_at = -math.inf
@@ -73,8 +76,10 @@ class ProgressReporter:
         self._before = Counter[str]()  # events up to the last delivery
 
     def group_finished(self, group: GroupResult) -> None:
-        """Warn after 50 groups if nothing can be learned, later once of each change."""
+        """Warn if nothing can be learned, within a minute and after 50 groups, and of changes."""
         self._groups += 1
+        self._useless.add(group)
+        self.warn_of_useless_rows()
         self._warn_of_changes(group, self._groups)
         if self._groups > GROUPS:
             return
@@ -99,6 +104,12 @@ class ProgressReporter:
             )
         if text:
             logger.warning("%s", text)
+
+    def warn_of_useless_rows(self) -> None:
+        """Log that no row of the last half minute or more teaches anything, once."""
+        finding = self._useless.finding()
+        if finding:
+            logger.warning("%s", finding)
 
     def _warn_of_changes(self, group: GroupResult, number: int) -> None:
         row = StoredGroup.from_result(group, [], {"number": number})
@@ -192,6 +203,7 @@ class ProgressReporter:
         async def log_forever() -> None:
             while True:
                 await asyncio.sleep(seconds)
+                self.warn_of_useless_rows()
                 line = self.line()
                 if line:
                     progress_logger.info("%s", line)
