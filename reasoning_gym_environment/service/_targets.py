@@ -159,36 +159,70 @@ def nemo_target(request: NemoRequest) -> Target:
     )
 
 
+_NO_REPLY = (
+    "reasoning",
+    "reasoning_text",
+    "summary_text",
+    "thinking",
+    "refusal",
+    "system",
+    "developer",
+    "user",
+    "tool",
+    "function",
+)
+"""Types and roles in a response that are known to hold no reply."""
+
+
+def _invalid_output(what: str, value: Any) -> HTTPException:
+    return HTTPException(422, f"response.output: {what}, got {shorten(value)}")
+
+
 def nemo_text(output: list[dict[str, Any]]) -> str:
-    """Return the text of the assistant's messages in a response, without reasoning."""
+    """Return the text of the assistant's messages in a response, without reasoning.
 
-    def invalid(what: str, value: Any) -> HTTPException:
-        return HTTPException(422, f"response.output: {what}, got {shorten(value)}")
-
-    texts = []
+    Raises HTTPException for a response with texts of which none is known to be a reply: one unknown
+    word would make every response an empty one.
+    """
+    texts: list[str] = []
+    unknown: list[Any] = []
     for message in output:
-        is_message = message.get("type", "message") == "message"
-        if not is_message or message.get("role", "assistant") != "assistant":
-            continue
-        content = message.get("content") or ""
-        parts = (
-            [{"type": "output_text", "text": content}]
-            if isinstance(content, str)
-            else content
+        kind = message.get("type", "message")
+        role = message.get("role", "assistant")
+        if kind == "message" and role == "assistant":
+            _read_parts(message.get("content") or "", texts, unknown)
+        elif message.get("content") and kind not in _NO_REPLY and role not in _NO_REPLY:
+            unknown.append({"type": kind, "role": role})
+    if not texts and unknown:
+        raise _invalid_output(
+            "it must have an output_text of the assistant", unknown[0]
         )
-        if not isinstance(parts, list):
-            raise invalid("a message's content must be a string or a list", content)
-        for part in parts:
-            if isinstance(part, dict) and part.get("type") == "output_text":
-                if not isinstance(part.get("text"), str):
-                    raise invalid(
-                        "an output_text's text must be a string", part.get("text")
-                    )
-                texts.append(part["text"])
     text = "".join(texts)
     if len(text) > MAX_CHARACTERS:
-        raise invalid(f"String should have at most {MAX_CHARACTERS} characters", text)
+        raise _invalid_output(
+            f"String should have at most {MAX_CHARACTERS} characters", text
+        )
     return text
+
+
+def _read_parts(content: Any, texts: list[str], unknown: list[Any]) -> None:
+    """Add the texts of a message, and the types of its parts that are not known."""
+    if isinstance(content, str):
+        texts.append(content)
+        return
+    if not isinstance(content, list):
+        raise _invalid_output("a message's content must be a string or a list", content)
+    for part in content:
+        if not isinstance(part, dict):
+            continue
+        kind = part.get("type")
+        text = part.get("text")
+        if kind in ("output_text", "text"):
+            if not isinstance(text, str):
+                raise _invalid_output("an output_text's text must be a string", text)
+            texts.append(text)
+        elif text and kind not in _NO_REPLY:
+            unknown.append({"type": kind})
 
 
 def openrlhf_pairs(request: OpenRlhfRequest) -> list[tuple[Target, str]]:

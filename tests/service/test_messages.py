@@ -58,6 +58,36 @@ TOO_LONG = "x" * (MAX_CHARACTERS + 1)
 SAYS_SO = "String should have at most 524288 characters, got 'xxx"
 
 
+@pytest.mark.parametrize(
+    ("output", "named"),
+    [
+        ([{"role": "model", "content": "4"}], "model"),
+        ([{"type": "answer", "content": "4"}], "answer"),
+        ([{"content": [{"type": "markdown", "text": "4"}]}], "markdown"),
+        ([{"type": ["a", "list"], "content": "4"}], "a"),
+    ],
+)
+def test_a_response_whose_words_are_all_unknown_is_refused_and_not_empty(
+    output: list[dict[str, Any]], named: str
+) -> None:
+    with pytest.raises(HTTPException) as raised:
+        nemo_text(output)
+    assert raised.value.status_code == 422
+    assert named in raised.value.detail
+    known = {"type": "message", "role": "assistant", "content": "5"}
+    assert nemo_text([*output, known]) == "5"
+
+
+def test_a_response_without_a_reply_is_empty() -> None:
+    thought = {
+        "type": "reasoning",
+        "content": [{"type": "reasoning_text", "text": "?"}],
+    }
+    call = {"type": "function_call", "name": "f", "arguments": "{}"}
+    refusal = {"content": [{"type": "refusal", "refusal": "no", "text": "no"}]}
+    assert nemo_text([thought, call, refusal]) == ""
+
+
 @pytest.mark.asyncio(loop_scope="session")
 async def test_a_completion_that_is_too_long_is_rejected(
     gym: AsyncReasoningGym, post: Post
