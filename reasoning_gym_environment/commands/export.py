@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from argparse import Namespace
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -70,6 +71,8 @@ def main(arguments: Sequence[str]) -> int:
                 "dpo": "pairs need groups with solved and unsolved rollouts",
             }
             way = ways.get(options.format, "there are too few items")
+            if options.format in ways and (cut := incomplete_reason(groups)):
+                way = cut
             way += ", or change --test-share" if options.test_share else ""
             way += ", or change --where" if options.where else ""
             raise FixableError(f"{len(groups)} groups give no rows for {name}: {way}")
@@ -88,6 +91,24 @@ def main(arguments: Sequence[str]) -> int:
         if count:
             print(f"{count} {note}")
     return 0
+
+
+def incomplete_reason(groups: Sequence[tuple[StoredGroup, Sequence[int]]]) -> str:
+    """Return why all scored rollouts are excluded; empty if some are complete."""
+    rollouts = [
+        rollout
+        for group, places in groups
+        for rollout in map(group.rollouts.__getitem__, places)
+        if rollout.scored
+    ]
+    if not rollouts or any(rollout.complete for rollout in rollouts):
+        return ""
+    reasons = Counter(rollout.finish_reason for rollout in rollouts)
+    reason, count = reasons.most_common(1)[0]
+    return (
+        f"none of {len(rollouts)} scored completions is complete, {count} ended with the "
+        f"finish_reason {reason}; sample them again so that they end"
+    )
 
 
 def build_parser() -> Parser:

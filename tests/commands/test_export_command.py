@@ -236,3 +236,17 @@ def test_evaluation_items_are_pointed_out(
     dump = write_dump(tmp_path / "samples.jsonl", rows)
     assert main([str(dump), "--format", "sft", "-o", str(tmp_path / "out")]) == 0
     assert "2 groups are evaluation items: do not train" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("form", ["sft", "dpo"])
+def test_where_no_completion_is_complete_that_is_the_reason(
+    form: str, tmp_path: Path
+) -> None:
+    row = stored(attempt(1.0), attempt(0.0))
+    for rollout in row["rollouts"]:
+        rollout["finish_reason"] = "tool_calls"
+    dump = write_dump(tmp_path / "dump.jsonl", [row])
+    options = [str(dump), "--format", form, "-o", str(tmp_path / "out.jsonl")]
+    with pytest.raises(FixableError, match="tool_calls") as raised:
+        main(options)
+    assert "--min-score" not in str(raised.value)
