@@ -11,7 +11,7 @@ from ..evaluation.evaluation_settings import EvaluationSettings
 from ..evaluation.run import Evaluation
 from ..inference.client import InferenceClient
 from ..inference.dialects import SamplingParams
-from ..inference.prompts import resolve_system_prompt
+from ..inference.prompts import STOP_STRINGS, resolve_system_prompt
 from ..problems.training import TrainingProblems
 from ..rollouts.accounting import Statistics
 from ..rollouts.progress import ProgressReporter
@@ -195,6 +195,7 @@ def inference_client(
         system_prompt=resolve_system_prompt(config.system_prompt),
         own_markers=parse_markers(config.thought_markers),
         template_kwargs=config.chat_template_kwargs,
+        stop_strings=STOP_STRINGS.get(config.chat_template, ()),
         max_n=servers.max_n_completions,
     )
 

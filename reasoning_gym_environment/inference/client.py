@@ -59,6 +59,7 @@ class InferenceClient:
         tokenizer: None requests text from chat endpoints and leaves counting tokens to them.
         own_markers: of thoughts, where the table of channels lacks them.
         template_kwargs: variables of the chat template, which chat endpoints get as well.
+        stop_strings: which end a completion.
         max_n: completions per request; larger groups are several requests.
 
     Attributes:
@@ -74,6 +75,7 @@ class InferenceClient:
         system_prompt: str,
         own_markers: Channel | None = None,
         template_kwargs: Mapping[str, Any] | None = None,
+        stop_strings: Sequence[str] = (),
         max_n: int = 8,
     ) -> None:
         self._servers = servers
@@ -84,6 +86,7 @@ class InferenceClient:
         self._refuses_thoughts = False
         self._turn_end = end_of_turn(tokenizer) if tokenizer else ()
         self._template_kwargs = dict(template_kwargs or {})
+        self._stop_strings = list(stop_strings)
         self._thoughts = ThoughtFormat(tokenizer, own_markers)
         self._texts = TextCheck()
         self._decoding = asyncio.Lock()  # one group per iteration of the event loop
@@ -248,6 +251,7 @@ class InferenceClient:
             temperature=sampling.temperature,
             top_p=sampling.top_p,
             vocabulary=self.vocabulary,
+            more={"stop": self._stop_strings} if self._stop_strings else {},
             template_kwargs=self._template_kwargs,
         )
 

@@ -44,18 +44,23 @@ SYSTEM_PROMPTS = MappingProxyType(
 )
 """Built-in system prompts by name. `direct` suits models that think by themselves."""
 
+_USER_TURN = "User:"
+
 CHAT_TEMPLATES = MappingProxyType(
     {
         "plain": (
             "{{ bos_token }}{% for message in messages %}"
             "{% if message.role == 'assistant' %}Assistant: {{ message.content }}{{ eos_token }}"
-            "{% elif message.role == 'user' %}User: {{ message.content }}"
+            f"{{% elif message.role == 'user' %}}{_USER_TURN} {{{{ message.content }}}}"
             "{% else %}{{ message.content }}{% endif %}{{ '\n\n' }}{% endfor %}"
             "{% if add_generation_prompt %}Assistant:{% endif %}"
         )
     }
 )
 """Built-in chat templates by name, for base models."""
+
+STOP_STRINGS = MappingProxyType({"plain": (f"\n{_USER_TURN}",)})
+"""What ends a completion, by built-in template: a base model may go on with the next turn."""
 
 PROBE_QUESTION = "What is 2 + 2?"
 """What servers are asked before the first rollout."""

@@ -12,6 +12,7 @@ import pytest
 from aiohttp import web
 from command_settings import checked
 from scripted_server import ScriptedServer
+from transformers import AutoTokenizer
 
 from reasoning_gym_environment import ReasoningGymEnv, read_dump
 from reasoning_gym_environment.atropos.launch import require_keys
@@ -337,6 +338,95 @@ async def test_a_base_model_trains_with_either_template(
     )
     assert tokenizer.decode([m for m in masks if m != -100]) == TEXT + TURN_END
     assert env.evaluation.report.default is not None
+
+
+class RunsOn(PolicyServer):
+    """A base model that goes on with the next turn, unless the request has a stop string."""
+
+    def __init__(self, policy: Policy, tokenizer: Any) -> None:
+        super().__init__(policy, tokenizer)
+        self.stops: list[list[str] | None] = []
+
+    def _cut(self, text: str, stops: list[str] | None) -> str:
+        self.stops.append(stops)
+        whole = f"{text}\n\nUser: and 1 + 1?\n\nAssistant: <answer>2</answer>"
+        ends = [whole.find(stop) for stop in stops or [] if stop in whole]
+        return whole[: min(ends, default=len(whole))]
+
+    async def _chat(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        reply = json.loads((await super()._chat(request)).text or "")
+        for choice in reply["choices"]:
+            message = choice["message"]
+            message["content"] = self._cut(message["content"], body.get("stop"))
+        return web.json_response(reply)
+
+
+async def test_the_plain_template_ends_a_completion_before_the_next_turn(
+    bench: Any, base_folder: str, tokenizer: Any
+) -> None:
+    settings = {"tokenizer_name": base_folder, "chat_template": "plain"}
+    async with (
+        RunsOn(ONE, tokenizer) as server,
+        bench.environment(server.url, "openai", **settings) as env,
+    ):
+        problem = await env.get_next_item()
+        group, _ = await env.collect_trajectories(problem)
+    assert {*map(tuple, filter(None, server.stops))} == {("\nUser:",)}
+    assert None not in server.stops
+    assert not {"several_answers", "no_answer"} & {*group["statuses"]}
+
+
+@pytest.mark.parametrize("kind", ["vllm", "sglang"])
+async def test_token_endpoints_get_the_stop_string_of_the_plain_template(
+    kind: str, bench: Any, base_folder: str, tokenizer: Any
+) -> None:
+    bodies: list[dict[str, Any]] = []
+
+    class Records(PolicyServer):
+        async def _completion(self, request: web.Request) -> web.Response:
+            bodies.append(await request.json())
+            return await super()._completion(request)
+
+        async def _generate(self, request: web.Request) -> web.Response:
+            bodies.append((await request.json())["sampling_params"])
+            return await super()._generate(request)
+
+    settings = {"tokenizer_name": base_folder, "chat_template": "plain"}
+    async with (
+        Records(ONE, tokenizer) as server,
+        bench.environment(server.url, kind, **settings) as env,
+    ):
+        await env.collect_trajectories(await env.get_next_item())
+    assert bodies
+    assert all(body["stop"] == ["\nUser:"] for body in bodies)
+
+
+async def test_a_token_beyond_a_gap_in_the_vocabulary_is_known(
+    bench: Any, tokenizer_folder: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "gap"
+    shutil.copytree(tokenizer_folder, folder)
+    file = folder / "tokenizer.json"
+    description = json.loads(file.read_text())
+    last = max(description["added_tokens"], key=lambda token: int(token["id"]))
+    vocabulary = description["model"]["vocab"]
+    above = 50 + max(vocabulary.values())
+    old, last["id"] = last["id"], above
+    if last["content"] in vocabulary:
+        vocabulary[last["content"]] = above
+    assert old < above
+    file.write_text(json.dumps(description))
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    assert len(tokenizer) < above
+    word = ScriptedPolicy([f"{TEXT}{last['content']}"])
+    async with (
+        PolicyServer(word, tokenizer) as server,
+        bench.environment(server.url, "vllm", tokenizer_name=str(folder)) as env,
+    ):
+        group, _ = await env.collect_trajectories(await env.get_next_item())
+    assert above in list(group["tokens"][0])
+    assert group["overrides"] == [{}] * len(group["tokens"])
 
 
 async def test_a_template_that_does_not_work_is_refused(
