@@ -46,6 +46,7 @@ from reasoning_gym_environment.atropos.config import (
 from reasoning_gym_environment.atropos.failures import MAX_LOSSES
 from reasoning_gym_environment.atropos.hooks import Hooks, Patience
 from reasoning_gym_environment.atropos.inference_server import ClientBackedServer
+from reasoning_gym_environment.inference.reply_memory import ReplyMemory
 from reasoning_gym_environment.atropos.parts import make_parts
 from reasoning_gym_environment.atropos.run import Run
 from reasoning_gym_environment.errors import ConfigurationError
@@ -130,7 +131,9 @@ class ReasoningGymEnv(BaseEnv):
             server_configs,
             slurm=slurm,
             testing=testing,
-            server_class=functools.partial(ClientBackedServer, server_type=kind),
+            server_class=functools.partial(
+                ClientBackedServer, server_type=kind, memory=ReplyMemory()
+            ),
             reasoning_config=_reasoning(config),
         )
         self.run_id = str(uuid.uuid4())

@@ -17,6 +17,7 @@ from ..errors import ConfigurationError
 from ..inference.client import InferenceClient
 from ..inference.dialects import GenerationRequest
 from ..inference.errors import InferenceError
+from ..inference.reply_memory import ReplyMemory
 from ..inference.servers import ServerClient
 from ..settings import ServerSettings
 from ..util.command_line import SERVER, build
@@ -31,10 +32,16 @@ class ClientBackedServer(APIServer):
     Args:
         server_type: the type of the servers that Atropos makes of one configuration, in which it
             drops the type.
+        memory: holds the replies of all servers; by default, of this one.
     """
 
     def __init__(
-        self, config: Any, reasoning_config: Any = None, *, server_type: str = ""
+        self,
+        config: Any,
+        reasoning_config: Any = None,
+        *,
+        server_type: str = "",
+        memory: ReplyMemory | None = None,
     ) -> None:
         config.server_type = server_type or config.server_type
         settings = {
@@ -56,6 +63,7 @@ class ClientBackedServer(APIServer):
             config,
             admit=self._admit,
             adjust=self._add_reasoning if config.server_type == "openai" else dict,
+            memory=memory,
         )
 
     def use(

@@ -19,6 +19,7 @@ from ..records import Completion
 from ..scoring.channels import Channel, join_reasoning
 from ..util.concurrency import gather_or_cancel, run_in_thread, run_in_thread_if_large
 from ..util.outages import require_reachable
+from ..util.retries import RetryPolicy
 from ._negotiation import PROBE_TEXT, Requirements, negotiate
 from .dialects import (
     ChatText,
@@ -28,7 +29,7 @@ from .dialects import (
     TokenSample,
 )
 from .errors import NO_ROOM, SEPARATE_THOUGHT, InferenceError, describe, is_transient
-from .failover import THREE_ROUNDS, Failover, FailoverPolicy, T
+from .failover import THREE_ROUNDS, Failover, T
 from .finish_reasons import INVALID_TOKEN
 from .prompts import (
     PROBE_QUESTION,
@@ -91,7 +92,7 @@ class InferenceClient:
         self._texts = TextCheck()
         self._decoding = asyncio.Lock()  # one group per iteration of the event loop
         self.failover = Failover(servers)
-        self._policies: dict[str, FailoverPolicy] = {}  # by split
+        self._rounds: dict[str, RetryPolicy] = {}  # by split
         self._prompts: dict[str, Prompt] = {}
         self._prompt_bytes = 0
         self._prompts_change = threading.Lock()
@@ -131,12 +132,12 @@ class InferenceClient:
 
     def give_up_after(self, seconds: float) -> None:
         """Retry failing requests until none has succeeded for that long; then fail all."""
-        policy = FailoverPolicy.retrying_for(seconds, outage_timeout=seconds)
-        self._policies = {"train": policy, "eval": policy}
+        rounds = replace(THREE_ROUNDS, seconds=seconds)
+        self._rounds = {"train": rounds, "eval": rounds}
 
     def retry_evaluation_for(self, seconds: float) -> None:
         """Retry failing requests of evaluations for that long, and others as before."""
-        self._policies["eval"] = FailoverPolicy.retrying_for(seconds)
+        self._rounds["eval"] = replace(THREE_ROUNDS, seconds=seconds)
 
     async def close(self) -> None:
         """Close the connections to the servers."""
@@ -326,14 +327,14 @@ class InferenceClient:
         self, ask: Callable[..., Coroutine[None, None, list[T]]], n: int, split: str
     ) -> list[T]:
         """Return the `n` results of concurrent requests; request missing ones again."""
-        policy = self._policies.get(split, THREE_ROUNDS)
+        rounds = self._rounds.get(split, THREE_ROUNDS)
 
         async def part(size: int) -> list[T]:
             results = list[T]()
             empty_replies = 0
             while len(results) < size and empty_replies < MAX_EMPTY_REPLIES:
                 rest = functools.partial(ask, n=size - len(results))
-                reply = await self.failover.send(rest, split, policy)
+                reply = await self.failover.send(rest, split, rounds)
                 results += reply
                 if not reply:
                     empty_replies += 1

@@ -43,12 +43,8 @@ class ReplyError(Exception):
     """A server's reply is malformed or does not match the request."""
 
 
-class HangingError(FixableError):
-    """A request was abandoned because the server shows no sign of life."""
-
-
-class RequestTimeoutError(HangingError):
-    """A request was abandoned at its timeout, by a server that is alive."""
+class RequestTimeoutError(FixableError):
+    """A request was abandoned at its server's timeout."""
 
 
 def is_transient(error: BaseException) -> bool:

@@ -31,6 +31,7 @@ from .dialects import (
 from .errors import CONNECT_SECONDS, ReplyError, require_ok
 from .finish_reasons import UnknownWords
 from .rate_limit import RateLimit
+from .reply_memory import ReplyMemory
 
 logger = logging.getLogger(__name__)
 
@@ -75,6 +76,7 @@ class ServerClient:
         admit: returns the context that a split's request holds; by default, semaphores of the
             configured sizes.
         adjust: changes the JSON of requests for completions.
+        memory: holds the bytes of replies, perhaps of other servers too; by default of this one.
 
     Attributes:
         admit: as given; whoever calls `sample` or `reply` holds its context.
@@ -91,6 +93,7 @@ class ServerClient:
         *,
         admit: Callable[[str], AbstractAsyncContextManager[Any]] | None = None,
         adjust: Callable[[dict[str, Any]], dict[str, Any]] = dict,
+        memory: ReplyMemory | None = None,
     ) -> None:
         self.config = config
         self.is_chat = config.server_type == "openai"
@@ -103,8 +106,7 @@ class ServerClient:
         }
         self.admit = admit or semaphores.__getitem__
         self._adjust = adjust
-        self._slots = asyncio.Semaphore(4)
-        self._buffers: list[bytearray] = []
+        self._memory = memory or ReplyMemory()
         self._unknown_words = UnknownWords()
         self._key = api_key(config)
 
@@ -244,7 +246,7 @@ class ServerClient:
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=4.0),
             # Cookies may bind all requests to one replica.
             cookie_jar=aiohttp.DummyCookieJar(),
-            # `HangDetector` ends a request at `timeout`, and says that the server is alive.
+            # `Liveness` ends a request at `timeout`, and says so.
             timeout=aiohttp.ClientTimeout(
                 total=self.config.timeout + 5.0, sock_connect=CONNECT_SECONDS
             ),
@@ -273,7 +275,7 @@ class ServerClient:
         body: Any,
         most: int = _SMALL_REPLY,
     ) -> AsyncIterator[memoryview]:
-        """Yield the reply's bytes, up to a limit; the buffer is reused afterwards."""
+        """Yield the reply's bytes, at most so many; the buffer is reused afterwards."""
         try:
             response = await self._session.request(
                 method,
@@ -292,27 +294,10 @@ class ServerClient:
                 raise ReplyError(
                     f"the reply to {path} has the encoding {encoding!r:.30}"
                 )
-            async with self._buffered(response.content.iter_any(), most) as reply:
-                yield reply
-
-    @asynccontextmanager
-    async def _buffered(
-        self, chunks: AsyncIterator[bytes], most: int
-    ) -> AsyncIterator[memoryview]:
-        """Yield the body that the chunks make up, in a buffer that is reused afterwards.
-
-        Allocating 10 MB for a long group's reply takes as long as reading it. Beyond four at a
-        time, replies wait in their connections. Raises ReplyError beyond `most` bytes.
-        """
-        async with self._slots:
-            buffer = self._buffers.pop() if self._buffers else bytearray()
-            size = 0
-            async for chunk in chunks:
-                if size + len(chunk) > most:
-                    raise ReplyError(f"a reply has more than {most} bytes")
-                buffer[size : size + len(chunk)] = chunk
-                size += len(chunk)
-            with memoryview(buffer) as whole, whole[:size] as body:
-                yield body
-            if len(self._buffers) < 4 and len(buffer) <= 2**26:
-                self._buffers.append(buffer)
+            async with self._memory.hold() as reply:
+                async for chunk in response.content.iter_any():
+                    if reply.size + len(chunk) > most:
+                        raise ReplyError(f"a reply has more than {most} bytes")
+                    await reply.append(chunk)
+                with reply.view() as received:
+                    yield received

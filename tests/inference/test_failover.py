@@ -5,17 +5,16 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from clock import Clock
 
-from reasoning_gym_environment.inference.errors import HangingError
-from reasoning_gym_environment.inference.failover import Failover, FailoverPolicy
+from reasoning_gym_environment.inference.failover import THREE_ROUNDS, Failover
 from reasoning_gym_environment.inference.rate_limit import RateLimit
 from reasoning_gym_environment.util.log_throttle import THROTTLE
-from reasoning_gym_environment.util.outages import UnreachableError
 
 
 class Server:
@@ -92,40 +91,6 @@ async def test_the_failure_is_raised_if_all_servers_fail() -> None:
         await Servers("a", "b", down="a b").answers(1)
 
 
-async def failed_once() -> Servers:
-    """One server that was down once, with a clock that advances by a second at each look."""
-    servers = Servers("a", down="a", clock=Clock(look=1.0))
-    with pytest.raises(ConnectionError):
-        await servers.answers(1)
-    return servers
-
-
-FIVE_SECONDS = FailoverPolicy.retrying_for(5.0, outage_timeout=5.0)
-
-
-async def test_an_outage_timeout_ends_requests_to_a_silent_server() -> None:
-    servers = await failed_once()
-
-    async def hangs(_: Any) -> None:
-        await asyncio.sleep(60)
-
-    with pytest.raises(UnreachableError, match=r"for 5 s: ConnectionError: a is down"):
-        await asyncio.wait_for(
-            servers.failover.send(hangs, policy=FIVE_SECONDS), timeout=60
-        )
-
-
-async def test_an_outage_timeout_spares_requests_to_a_live_server() -> None:
-    servers = await failed_once()
-    servers.down.clear()
-
-    async def generates(_: Any) -> str:
-        await asyncio.sleep(2.5)
-        return "long"
-
-    assert await servers.failover.send(generates, policy=FIVE_SECONDS) == "long"
-
-
 async def test_a_servers_failure_is_logged_once_a_minute(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -154,8 +119,8 @@ async def test_a_single_servers_failure_is_logged_without_mention_of_others(
 
 async def test_requests_are_retried_for_the_seconds_of_the_policy() -> None:
     servers = Servers("a", down="a")
-    policy = FailoverPolicy.retrying_for(60.0)
-    sent = servers.failover.send(servers.request, policy=policy)
+    rounds = replace(THREE_ROUNDS, seconds=60.0)
+    sent = servers.failover.send(servers.request, rounds=rounds)
     persistent = asyncio.create_task(sent)
     while servers.asked["a"] < 4:
         await asyncio.sleep(0.01)
@@ -165,8 +130,7 @@ async def test_requests_are_retried_for_the_seconds_of_the_policy() -> None:
 
 async def test_without_seconds_a_request_is_tried_three_times() -> None:
     servers = Servers("a", down="a")
-    policy = FailoverPolicy.retrying_for(0.0, outage_timeout=0.0)
-    sent = servers.failover.send(servers.request, policy=policy)
+    sent = servers.failover.send(servers.request)
     with pytest.raises(ConnectionError):
         await asyncio.wait_for(sent, timeout=60)
     assert servers.asked["a"] == 3
@@ -179,29 +143,137 @@ async def test_after_a_long_outage_a_request_fails_at_the_third_attempt() -> Non
     clock.now += 60.0
     with pytest.raises(ConnectionError):
         await servers.failover.send(
-            servers.request, policy=FailoverPolicy.retrying_for(60.0)
+            servers.request, rounds=replace(THREE_ROUNDS, seconds=60.0)
         )
     assert servers.asked["a"] == 6
 
 
-async def fails_after_hanging(policy: FailoverPolicy) -> int:
-    """How often a request is sent to a silent server, until it is given up."""
-    servers = Servers("a", down="a", clock=Clock(look=10.0))
-    sent = 0
+class SilentServers(Servers):
+    """Two servers; those that are silent keep requests without an answer."""
 
-    async def hangs(_: Any) -> None:
-        nonlocal sent
-        sent += 1
-        await asyncio.sleep(60)
+    def __init__(self, *names: str) -> None:
+        self.clock = Clock()
+        super().__init__(*names, clock=self.clock)
+        self.silent: set[str] = set()
+        self.lost = 0
+        for backend in self.failover.backends:
+            backend.liveness.check_seconds = 0.001
 
-    with pytest.raises(HangingError, match="a was silent for 60 s"):
-        await asyncio.wait_for(servers.failover.send(hangs, policy=policy), timeout=60)
-    return sent
+    async def request(self, server: Any) -> str:
+        name = server.config.base_url
+        self.asked[name] += 1
+        if name in self.silent:
+            self.lost += 1
+            await asyncio.Event().wait()
+        return str(name)
+
+    def silence(self, *names: str) -> None:
+        self.silent = set(names)
+        self.down.clear()
+        self.down.update(names)  # no reply of /health either
+
+    async def go_by(self, seconds: int) -> None:
+        for _ in range(seconds):
+            self.clock.now += 1.0
+            await asyncio.sleep(0.003)
+
+    def send(self) -> asyncio.Task[str]:
+        return asyncio.create_task(self.failover.send(self.request))
 
 
-async def test_a_request_that_hung_for_a_minute_is_not_tried_three_times() -> None:
-    assert await fails_after_hanging(FailoverPolicy()) == 1
+async def test_a_request_to_a_silent_server_is_asked_beside_at_another() -> None:
+    servers = SilentServers("a", "b")
+    servers.silence("a")
+    first = servers.send()
+    await servers.go_by(59)
+    assert not first.done()
+    assert servers.asked == {"a": 1}
+    await servers.go_by(4)
+    assert await first == "b"
+    assert servers.asked == {"a": 1, "b": 1}
 
 
-async def test_a_request_that_hangs_is_sent_again_until_the_deadline() -> None:
-    assert await fails_after_hanging(FailoverPolicy.retrying_for(200.0)) > 1
+async def test_a_silent_server_gets_no_new_requests_while_another_answers() -> None:
+    servers = SilentServers("a", "b")
+    servers.silence("a")
+    first = servers.send()
+    await servers.go_by(12)
+    for _ in range(20):
+        assert await servers.failover.send(servers.request) == "b"
+    await servers.go_by(50)
+    assert await first == "b"
+    # nor when none of its requests is left
+    assert [await servers.failover.send(servers.request) for _ in range(3)] == ["b"] * 3
+    assert servers.asked["a"] == 1
+
+
+async def test_a_swallowed_request_is_asked_once_more_when_its_server_is_back() -> None:
+    servers = SilentServers("a")
+    servers.silence("a")
+    swallowed = [servers.send() for _ in range(8)]
+    await servers.go_by(80)
+    assert servers.asked == {"a": 8}
+    servers.silence()
+    await servers.go_by(5)
+    assert servers.asked == {"a": 8}
+    await servers.go_by(15)
+    assert await asyncio.gather(*swallowed) == ["a"] * 8
+    assert servers.asked == {"a": 16}
+
+
+async def test_with_no_server_that_answers_a_request_waits_and_the_page_says_so() -> (
+    None
+):
+    servers = SilentServers("a", "b")
+    servers.silence("a", "b")
+    requests = [servers.send(), servers.send()]
+    await servers.go_by(300)
+    assert not any(request.done() for request in requests)
+    assert servers.asked == {"a": 1, "b": 1}
+    assert "a has been silent for" in servers.failover.waiting
+    assert "b has been silent for" in servers.failover.waiting
+    for request in requests:
+        request.cancel()
+    await asyncio.gather(*requests, return_exceptions=True)
+
+
+async def test_the_first_of_both_replies_counts_and_the_other_request_is_cancelled() -> (
+    None
+):
+    servers = SilentServers("a", "b")
+    servers.silence("a")
+    cancelled = asyncio.Event()
+
+    async def request(server: Any) -> str:
+        try:
+            return await servers.request(server)
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    sent = asyncio.create_task(servers.failover.send(request))
+    await servers.go_by(64)
+    assert await sent == "b"
+    await asyncio.wait_for(cancelled.wait(), timeout=60)
+    assert [backend.in_flight for backend in servers.failover.backends] == [0, 0]
+
+
+async def test_a_second_request_that_fails_does_not_end_the_first() -> None:
+    servers = SilentServers("a", "b")
+    servers.silence("a")
+    replies = {"a": asyncio.Event()}
+
+    async def request(server: Any) -> str:
+        name = server.config.base_url
+        servers.asked[name] += 1
+        if name == "b":
+            raise ConnectionError("b resets")
+        await replies[name].wait()
+        return str(name)
+
+    sent = asyncio.create_task(servers.failover.send(request))
+    await servers.go_by(64)
+    assert servers.asked == {"a": 1, "b": 1}
+    assert not sent.done()
+    replies["a"].set()
+    assert await asyncio.wait_for(sent, timeout=60) == "a"
