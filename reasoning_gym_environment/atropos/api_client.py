@@ -22,6 +22,7 @@ from msgspec import Meta
 
 from ..errors import TRY_AGAIN, FixableError
 from ..inference.errors import error_message, start_of_body
+from ..util import keep_alive
 from ..util.outages import Outage, UnreachableError, is_loopback
 from ..util.retries import Retry, RetryPolicy
 from ..util.values import convert
@@ -182,7 +183,9 @@ class ApiClient:
         url = self.url + path
         limit = aiohttp.ClientTimeout(total=self.patience)
         async with (
-            aiohttp.ClientSession(timeout=limit) as session,
+            aiohttp.ClientSession(
+                connector=keep_alive.connector(), timeout=limit
+            ) as session,
             session.request(
                 method,
                 url,

@@ -15,6 +15,7 @@ from typing import Any
 import aiohttp
 
 from ..errors import ConfigurationError
+from ..util import keep_alive
 from ..util.command_line import KEY_VARIABLE
 from ..util.concurrency import run_in_thread_if_large
 from .dialects import (
@@ -243,7 +244,7 @@ class ServerClient:
     def _session(self) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(
             # 4 s are less than uvicorn's 5: a server that closes a connection first fails a request
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=4.0),
+            connector=keep_alive.connector(limit=0, keepalive_timeout=4.0),
             # Cookies may bind all requests to one replica.
             cookie_jar=aiohttp.DummyCookieJar(),
             # `Liveness` ends a request at `timeout`, and says so.
