@@ -29,17 +29,39 @@ def read_given(options: argparse.Namespace, sections: Sections) -> Given:
     env, server, flags = (
         _options_of(section, model, values) for section, model in sections.items()
     )
-    if server and len(content.servers) > 1:
-        raise ConfigurationError(
-            f"--{SERVER}.{next(iter(server))} sets one server, but {file} has "
-            f"{len(content.servers)}: set it in the file"
-        )
-    below = content.servers[0] if content.servers else {}
+    if len(content.servers) > 1:
+        _check_options_of_all(server, content.servers, file)
     return Given(
         env={**content.env, **env},
-        servers=[{**below, **server}] if server else content.servers,
+        servers=[{**below, **server} for below in content.servers or [{}]]
+        if server
+        else content.servers,
         flags={**content.flags, **flags},
     )
+
+
+def _check_options_of_all(
+    options: Mapping[str, Any], servers: Sequence[Mapping[str, Any]], file: Path
+) -> None:
+    """Warn of options that replace different values of a file's servers.
+
+    Raises ConfigurationError for an address, which can't be that of several servers.
+    """
+    if "base_url" in options:
+        raise ConfigurationError(
+            f"--{SERVER}.base_url sets one server, but {file} has {len(servers)}: set it in the "
+            "file"
+        )
+    for name in options:
+        if any(server.get(name) != servers[0].get(name) for server in servers):
+            logger.warning(
+                "--%s.%s applies to all %d servers of %s, which have different values: to set one "
+                "server's own, write it in the file and leave out the option",
+                SERVER,
+                name,
+                len(servers),
+                file,
+            )
 
 
 def _options_of(

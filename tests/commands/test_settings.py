@@ -155,8 +155,8 @@ def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
     )
 
 
-def test_options_win_over_the_file_and_belong_to_a_single_server(
-    tmp_path: Path,
+def test_options_win_over_the_file_at_all_its_servers(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = tmp_path / "settings.yaml"
     server = "openai: [{model_name: a, base_url: b}]"
@@ -169,8 +169,15 @@ def test_options_win_over_the_file_and_belong_to_a_single_server(
     )
     file.write_text("openai: [{model_name: a}, {model_name: b}]\nenv:")
     assert len(given("--config", str(file)).servers) == 2
-    assert refused(*options) == (
-        f"--openai.model_name sets one server, but {file} has 2: set it in the file"
+    assert [server["model_name"] for server in given(*options).servers] == ["c", "c"]
+    [warning] = caplog.messages
+    assert warning.startswith("--openai.model_name applies to all 2 servers of ")
+    caplog.clear()
+    timeout = given("--config", str(file), "--openai.timeout", "9").servers
+    assert [server["timeout"] for server in timeout] == ["9", "9"]
+    assert caplog.messages == []  # the file has no value of its own for either
+    assert refused("--config", str(file), "--openai.base_url", "b") == (
+        f"--openai.base_url sets one server, but {file} has 2: set it in the file"
     )
 
 
