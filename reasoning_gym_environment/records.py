@@ -57,7 +57,8 @@ class Recipe:
 
     Attributes:
         task: name in reasoning-gym's registry.
-        seed: in [0, 2**53); the lowest bit says training (0) or evaluation (1).
+        seed: in [0, 2**53); the lowest bit says whether it was drawn for training (0) or for
+            evaluation (1).
         level: difficulty level the parameters came from; None is the library's default.
         parameters: dataset configuration that differs from the library's default.
         library_version: version of reasoning-gym that made its problem; None if none is known.
@@ -72,7 +73,7 @@ class Recipe:
 
     @property
     def is_evaluation(self) -> bool:
-        """Whether its seed belongs to evaluation."""
+        """Whether it was drawn for an evaluation."""
         return self.seed % 2 == 1
 
     @property
@@ -145,6 +146,7 @@ class Problem:
         replayed: whether its run asked it before.
         source: the user's module that has its task; empty for the library's.
         constant_baseline: what the best constant solves of such a task, if its proof says so.
+        also_trained_on: whether training asks the questions of this evaluation item's level too.
     """
 
     recipe: Recipe
@@ -155,6 +157,7 @@ class Problem:
     replayed: bool = False
     source: str = ""
     constant_baseline: float | None = None
+    also_trained_on: bool = False
 
     def __repr__(self) -> str:
         """Return its recipe and the beginning of its question; the entry would be unreadable."""

@@ -3,7 +3,7 @@
     python -m research.distinct_items FILE [TASK ...]
 
 Draws 200 training items of every level and of the default configuration, and writes
-distinct_items.csv beside this module. FILE keeps the drawn questions, so that the command goes on
+distinct_items.csv beside this module. FILE keeps the drawn items, so that the command goes on
 where it was. Lines of tasks that it lacks stay as they are.
 """
 
@@ -13,18 +13,13 @@ import argparse
 import asyncio
 import csv
 import json
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from reasoning_gym_environment.errors import GenerationError
-from reasoning_gym_environment.problems.identity import (
-    IDENTITIES,
-    Identity,
-    with_renamed,
-)
+from reasoning_gym_environment.problems.identity import IDENTITIES, problem_identity
 from reasoning_gym_environment.problems.seeds import training_seed
 from reasoning_gym_environment.problems.stream import skip_faulty
 from reasoning_gym_environment.records import Problem, Recipe
@@ -34,7 +29,7 @@ from reasoning_gym_environment.sandbox.pool import (
     TaskPool,
     generate_with_retry,
 )
-from reasoning_gym_environment.tasks.facts import ladder_heights
+from reasoning_gym_environment.tasks.facts import DISGUISES_ITS_ANSWER, ladder_heights
 from reasoning_gym_environment.tasks.ladders import TaskLadder
 from reasoning_gym_environment.util.progress import with_progress
 
@@ -44,41 +39,24 @@ PROCESSES = 2
 TABLE = Path(__file__).with_name("distinct_items.csv")
 
 EVALUATED = 20
-"""Items of an evaluation set, in the share of training items that it holds out."""
-
-
-def _hanoi(question: str) -> str:
-    return " ".join(re.findall(r"(\d+) (?:disks|pegs)", question))
-
-
-def _syllogism(question: str) -> str:
-    terms = r"\b(?!All|No|Some|are|not|Does|it|logically|follow|that|Yes|or)[a-z]{3,}"
-    statements = re.findall(r"^(?:\d\.)?.*\bare\b.*$", question, re.MULTILINE)
-    return with_renamed(terms)("\n".join(statements)) or ""
-
-
-_NAMES = with_renamed(r"\b(?!They|What|How|Who|Answer|Provide)[A-Z][a-z]+")
-
-TOO_FEW_ITEMS: Mapping[str, Identity] = {
-    "aiw": _NAMES,
-    "family_relationships": _NAMES,
-    "syllogism": _syllogism,
-    "tower_of_hanoi": _hanoi,
-}
-"""Tasks that have too few items to hold out copies, and rules that show it."""
+"""Items of an evaluation set, in the share of training items that copy one of them."""
 
 
 Part = tuple[str, int | None]
 """A task, and a level or None for the default configuration."""
 
 
-def read_drawn(path: Path) -> dict[Part, list[str]]:
-    """Return the questions that were drawn of each part."""
+Drawn = Sequence[tuple[str, str]]
+"""The question of each drawn item, and what identifies it."""
+
+
+def read_drawn(path: Path) -> dict[Part, Drawn]:
+    """Return the items that were drawn of each part."""
     if not path.exists():
         return {}
     with path.open(encoding="utf-8") as lines:
         rows = [json.loads(line) for line in lines]
-    return {(row["task"], row["level"]): row["questions"] for row in rows}
+    return {(row["task"], row["level"]): row["items"] for row in rows}
 
 
 class Row(NamedTuple):
@@ -86,9 +64,8 @@ class Row(NamedTuple):
 
     Attributes:
         draws: items drawn.
-        questions, items: how many of them differ; items as their task's rule tells them apart.
-        held_out: whether the rule holds out copies: "yes", "no" as there are too few items, or
-            empty without a rule.
+        questions, items: how many of them differ; items by what identifies them.
+        held_out: "yes" if copies are known, and go to the side of their question; else empty.
         copies: share of the draws that copy one of the first EVALUATED, without these.
     """
 
@@ -101,21 +78,20 @@ class Row(NamedTuple):
     copies: str
 
 
-def count(task: str, level: int | None, questions: Sequence[str]) -> Row:
+def count(task: str, level: int | None, drawn: Drawn) -> Row:
     """Count the different questions and items among the drawn."""
-    rule = IDENTITIES.get(task) or TOO_FEW_ITEMS.get(task) or (lambda _: None)
-    items = [rule(question) or question for question in questions]
+    items = [identity for _, identity in drawn]
     evaluated = {*items[:EVALUATED]}
     copies = sum(item in evaluated for item in items[EVALUATED:])
     share = copies / max(1, len(items) - EVALUATED)
-    held_out = "yes" if task in IDENTITIES else "no" if task in TOO_FEW_ITEMS else ""
+    knows_copies = task in IDENTITIES or task in DISGUISES_ITS_ANSWER
     return Row(
         task=task,
         level="default" if level is None else str(level),
-        draws=len(questions),
-        questions=len(set(questions)),
+        draws=len(drawn),
+        questions=len({question for question, _ in drawn}),
         items=len(set(items)),
-        held_out=held_out,
+        held_out="yes" if knows_copies else "",
         copies=f"{share:.2f}",
     )
 
@@ -131,7 +107,7 @@ def is_on_ladder(line: Iterable[Any]) -> bool:
     return level == "default" or int(level) < ladder_heights()[task]
 
 
-def write_table(drawn: Mapping[Part, Sequence[str]], table: Path) -> None:
+def write_table(drawn: Mapping[Part, Drawn], table: Path) -> None:
     """Write the table; lines of tasks that were not drawn stay as they are."""
 
     def order(line: Iterable[Any]) -> tuple[str, int]:
@@ -143,7 +119,7 @@ def write_table(drawn: Mapping[Part, Sequence[str]], table: Path) -> None:
         lines: list[Iterable[Any]] = [
             line for line in [*csv.reader(file)][1:] if line[0] not in tasks
         ]
-    lines += [count(*part, questions) for part, questions in drawn.items()]
+    lines += [count(*part, items) for part, items in drawn.items()]
     with table.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(Row._fields)
@@ -163,8 +139,8 @@ async def made(generate: Generate, recipes: Iterable[Recipe]) -> list[Problem]:
 
 async def draw(
     generate: Generate, task: str, level: int | None, parameters: Any
-) -> list[str]:
-    """Return the questions of DRAWS training items, but for those that can't be made."""
+) -> Drawn:
+    """Return DRAWS training items of both sides, but for those that can't be made."""
     recipes = [
         Recipe(
             task=task,
@@ -174,7 +150,7 @@ async def draw(
         )
         for index in range(DRAWS)
     ]
-    return [problem.question for problem in await made(generate, recipes)]
+    return [(p.question, problem_identity(p)) for p in await made(generate, recipes)]
 
 
 async def draw_all(path: Path, tasks: Sequence[str]) -> None:
@@ -189,8 +165,8 @@ async def draw_all(path: Path, tasks: Sequence[str]) -> None:
 
         async def one(task: str, level: int | None, parameters: Any) -> None:
             async with places:
-                questions = await draw(generate, task, level, parameters)
-            row = {"task": task, "level": level, "questions": questions}
+                items = await draw(generate, task, level, parameters)
+            row = {"task": task, "level": level, "items": items}
             with path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
 

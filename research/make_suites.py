@@ -25,10 +25,14 @@ from msgspec import to_builtins
 
 from reasoning_gym_environment.errors import GenerationError
 from reasoning_gym_environment.evaluation.planning import planned_recipes
-from reasoning_gym_environment.problems.held_out import HeldOut, question_hash
+from reasoning_gym_environment.problems.identity import problem_identity
 from reasoning_gym_environment.problems.seeds import evaluation_recipe, redrawn_seed
 from reasoning_gym_environment.problems.sets import make_distinct
-from reasoning_gym_environment.problems.stream import skip_faulty
+from reasoning_gym_environment.problems.split import (
+    PUBLISHED,
+    SplitProblems,
+    published_hash,
+)
 from reasoning_gym_environment.problems.suites import (
     EARLIER,
     LeftOut,
@@ -163,7 +167,12 @@ async def main(folder: Path, paper: Path | None, only: set[str]) -> None:
     try:
         await pool.discover(proven=proven_tasks())
         ladders = {task: known.levels for task, known in (await pool.ladders()).items()}
-        sound = skip_faulty(pool.generate, Counter())
+        split = SplitProblems(
+            pool.generate,
+            Counter(),
+            skip_faulty_items=True,
+            generate_fixed=pool.generate_fixed,
+        )
         for name, about, items in (
             ("small", "five items of every task", planned(ladders, 5, [])),
             (
@@ -188,12 +197,13 @@ async def main(folder: Path, paper: Path | None, only: set[str]) -> None:
             if name not in only:
                 continue
             parts = group_by(lambda item: item[0].task, items).values()
-            jobs = [make_task(sound, part) for part in parts]
+            jobs = [make_task(split.make, part) for part in parts]
             made = list(chain.from_iterable(await with_progress(jobs, name)))
             write(folder, manifest(name, about, made, []))
+        if paper is None:
+            return
+        published: set[str] = set()
         for name in {"paper-easy", "paper-hard"} & only:
-            if paper is None:
-                continue
             before = left_out_before(name)
             recipes = of_paper(paper, name, before)
             problems = await with_progress(
@@ -206,6 +216,10 @@ async def main(folder: Path, paper: Path | None, only: set[str]) -> None:
             )
             made = [(problem, None) for problem in kept]
             write(folder, manifest(name, about, made, left))
+            published.update(published_hash(problem_identity(p)) for p in kept)
+        if len({"paper-easy", "paper-hard"} & only) == 2:
+            lines = "".join(f"{line}\n" for line in sorted(published))
+            (folder / PUBLISHED.name).write_text(lines, encoding="ascii")
     finally:
         await pool.close()
 
@@ -214,9 +228,9 @@ async def make_task(generate: Generate, planned: Sequence[Planned]) -> list[Made
     """Make the items of a task; none repeats a question of its others, at any level."""
     made: list[Made] = []
     for part in group_by(lambda item: item[0].level, planned).values():
-        asked = HeldOut(question_hash(problem.question) for problem, _ in made)
+        asked = {problem.question for problem, _ in made}
         problems = await make_distinct(
-            partial(make, generate), [recipe for recipe, _ in part], held_out=asked
+            partial(make, generate), [recipe for recipe, _ in part], asked=asked
         )
         for problem, (recipe, difficulty) in zip(problems, part, strict=True):
             if isinstance(problem, Problem):

@@ -12,6 +12,7 @@ from ..evaluation.run import Evaluation
 from ..inference.client import InferenceClient
 from ..inference.dialects import SamplingParams
 from ..inference.prompts import STOP_STRINGS, resolve_system_prompt
+from ..problems.split import SplitProblems
 from ..problems.training import TrainingProblems
 from ..rollouts.accounting import Statistics
 from ..rollouts.progress import ProgressReporter
@@ -71,6 +72,7 @@ class Parts:
     scoring: ScoringSettings
     servers: Any
     settings: Settings
+    split: SplitProblems
     statistics: Statistics
     tokenizer: Any
     trainer: TrainerApi
@@ -99,7 +101,6 @@ class Parts:
             self.problems.start_stream(
                 replica,
                 prefetch=max(LEAST_PREFETCH, 2 * self.max_workers),
-                held_out=self.evaluation.set.held_out,
             )
 
 
@@ -128,7 +129,13 @@ def make_parts(
     statistics = Statistics()
     counts = statistics.counts
     pool = TaskPool(pool_settings(config), counts, start_worker=start_worker)
-    problems = training_problems(config, pool, counts)
+    split = SplitProblems(
+        pool.generate,
+        counts,
+        skip_faulty_items=config.skip_faulty_items,
+        generate_fixed=pool.generate_fixed,
+    )
+    problems = training_problems(config, pool, counts, split)
     inference = inference_client(config, servers, tokenizer)
     evaluated = evaluation_settings(settings, model=inference.model, run_id=run_id)
     trainer = trainer_api(config, progress_interval)
@@ -163,6 +170,7 @@ def make_parts(
         scoring=scoring_settings(config),
         servers=servers,
         settings=settings,
+        split=split,
         statistics=statistics,
         tokenizer=tokenizer,
         trainer=trainer,
@@ -170,7 +178,10 @@ def make_parts(
 
 
 def training_problems(
-    config: ReasoningGymEnvConfig, pool: TaskPool, counts: Counter[str]
+    config: ReasoningGymEnvConfig,
+    pool: TaskPool,
+    counts: Counter[str],
+    split: SplitProblems,
 ) -> TrainingProblems:
     """Return the training stream, which selects its tasks later."""
     return TrainingProblems(
@@ -179,7 +190,7 @@ def training_problems(
         counts,
         tasks=config.include_tasks,
         seed=config.seed,
-        skip_faulty_items=config.skip_faulty_items,
+        split=split,
         max_token_length=config.max_token_length,
         group_size=config.group_size,
     )

@@ -58,7 +58,9 @@ async def start_parts(
         evaluation=evaluation.settings.sampling if evaluates else None,
         serves=settings.serves,
     )
-    evaluation.prepare(parts.pool.generate_fixed, selected.categories, selected.ladders)
+    split = parts.split
+    make = split.make if settings.suite is None else split.make_as_it_is
+    evaluation.prepare(make, selected.categories, selected.ladders)
     gc.collect()
     gc.freeze()  # collecting all that Atropos imports stalls the loop for 80 ms
     items = f", {len(evaluation.set)} evaluation items" if evaluates else ""

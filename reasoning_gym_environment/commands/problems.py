@@ -19,11 +19,10 @@ from ..evaluation.store import read_results
 from ..inference.prompts import build_messages, resolve_system_prompt
 from ..integrations.nemo_gym import nemo_gym_row
 from ..integrations.shared import demonstration_row, problem_row
-from ..problems.held_out import HeldOut
 from ..problems.repeats import repeat_warnings
 from ..problems.selection import select
 from ..problems.sets import make_problems, training_recipes
-from ..problems.stream import skip_faulty
+from ..problems.split import SplitProblems, level_name
 from ..records import Ladder, Problem, Recipe
 from ..sandbox.pool import Generate, TaskPool, generate_with_retry
 from ..settings import (
@@ -43,11 +42,7 @@ from ..storage.rows import StoredGroup
 from ..util.command_line import Parser, number
 from ..util.progress import Progress, with_progress
 from ..util.values import escape_control_characters
-from ._evaluation_items import (
-    evaluation_problems,
-    held_out_items,
-    planned_items,
-)
+from ._evaluation_items import evaluation_problems, planned_items
 from .export import add_output_options, require_jsonl_for_nemo_gym
 
 
@@ -89,8 +84,7 @@ def main(arguments: Sequence[str]) -> int:
 def build_parser() -> Parser:
     parser = Parser(
         "problems",
-        "Print problems of chosen tasks and levels, or write them to a file, without the questions "
-        "of the configured evaluation set. No server is used.",
+        "Print problems of chosen tasks and levels, or write them to a file. No server is used.",
     )
     tasks: Any = {"nargs": "*", "default": SUPPRESS, "metavar": "TASK"}
     parser.option(
@@ -106,8 +100,8 @@ def build_parser() -> Parser:
     _add_levels(parser)
     parser.option(
         "--split",
-        "train uses env.seed; eval has the items that evaluate asks with env.eval_seed: training "
-        "holds out env.num_eval_samples_per_task of each level",
+        "train uses env.seed; eval has the items that evaluate asks with env.eval_seed; they share "
+        "no question but of levels that have few",
         choices=("train", "eval"),
         default="train",
     )
@@ -131,8 +125,6 @@ def build_parser() -> Parser:
         "group_size",
         "system_prompt",
         "eval_seed",
-        "eval_difficulties",
-        "num_eval_samples_per_task",
         "skip_faulty_items",
         "solved_threshold",
         "generation_timeout",
@@ -220,17 +212,21 @@ async def make(
                 for task, ladder in ladders.items()
                 for level in levels
             ]
-        held_out = await held_out_items(
-            pool, config, ladders if trains else {}, parts, evaluated
-        )
         counts: Counter[str] = Counter()
-        generate = skip_faulty(pool.generate, counts, skip=config.skip_faulty_items)
+        generate = SplitProblems(
+            pool.generate,
+            counts,
+            skip_faulty_items=config.skip_faulty_items,
+            generate_fixed=pool.generate_fixed,
+        ).make
         if trains:
-            problems = await generate_parts(generate, config, parts, held_out, counts)
+            problems = await generate_parts(generate, config, parts)
         else:
             planned = planned_items(options, config, ladders, parts)
-            problems, few = await evaluation_problems(generate, planned, held_out)
-            skipped += [*few, *_left_to_training(options.count, config)]
+            asked = {sample.question for sample in evaluated}
+            problems, few = await evaluation_problems(generate, planned, asked)
+            skipped += few
+            skipped += also_trained_on(problems)
         replaced = [*replacements(counts), *repeat_warnings(problems)]
         if options.demonstrations:
             rows, left_out = await demonstrate(problems, config.system_prompt, pool)
@@ -243,28 +239,10 @@ async def make(
     return rows, len(tasks), [*skipped, *replaced]
 
 
-def _left_to_training(count: int, config: EnvironmentSettings) -> list[str]:
-    """Return a line if training holds out fewer items of a level than are written."""
-    held_out_count = config.num_eval_samples_per_task
-    if count <= held_out_count:
-        return []
-    return [
-        f"training holds out only {held_out_count} of the {count} items of a level: train with "
-        f"--env.num_eval_samples_per_task {count}, and write training rows with it"
-    ]
-
-
 async def generate_parts(
-    generate: Generate,
-    config: EnvironmentSettings,
-    parts: Sequence[Part],
-    held_out: HeldOut,
-    counts: Counter[str],
+    generate: Generate, config: EnvironmentSettings, parts: Sequence[Part]
 ) -> list[Problem]:
-    """Generate the training problems of each part, none of which is held out.
-
-    `counts` counts those that would.
-    """
+    """Generate the training problems of each part."""
     progress = Progress("problems", total=sum(part.size for part in parts))
     jobs = []
     for recipe, size in parts:
@@ -277,8 +255,6 @@ async def generate_parts(
                 partial(generate_with_retry, generate),
                 recipes,
                 size,
-                held_out=held_out,
-                on_held_out=lambda: counts.update(["refused"]),
                 on_made=progress.advance,
             )
         )
@@ -311,15 +287,19 @@ async def demonstrate(
 
 
 def replacements(counts: Counter[str]) -> list[str]:
-    """Return a line for each reason to replace problems."""
-    lines = []
-    refused = counts["refused"]
-    if refused:
-        lines.append(f"replaced {refused} whose questions are in the evaluation set")
+    """Return a line for the problems that were replaced, unless there are none."""
     faulty = counts["sampling/faulty_items_redrawn"]
-    if faulty:
-        lines.append(f"replaced {faulty} faulty items")
-    return lines
+    return [f"replaced {faulty} faulty items"] if faulty else []
+
+
+def also_trained_on(problems: Iterable[Problem]) -> list[str]:
+    """Return a line that names the levels which training asks too, unless there are none."""
+    names = {
+        level_name(problem.recipe) for problem in problems if problem.also_trained_on
+    }
+    if not names:
+        return []
+    return [f"few questions, which training asks too: {', '.join(sorted(names))}"]
 
 
 def level_recipe(task: str, level: int | None, ladder: Ladder) -> Recipe:

@@ -27,7 +27,6 @@ from ..tasks.modules import proof_file
 from ..util.command_line import Parser, number
 from ..util.files import require_place
 from ..util.values import escape_control_characters, table
-from ._evaluation_items import evaluation_set
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -105,8 +104,7 @@ def build_parser() -> Parser:
         metavar="FILE",
         type=Path,
     )
-    evaluation = ("eval_seed", "eval_difficulties", "num_eval_samples_per_task")
-    add_settings(parser, *evaluation, "skip_faulty_items", "generation_timeout")
+    add_settings(parser, "skip_faulty_items", "generation_timeout")
     return parser
 
 
@@ -196,8 +194,7 @@ async def checked_rows(rows: Sequence[Any], config: EnvironmentSettings) -> Chec
         ladders = {
             task: ladder.levels for task, ladder in (await pool.ladders()).items()
         }
-        evaluated = evaluation_set(pool, config, ladders)
-        return await check_rows(rows, pool, ladders, evaluated)
+        return await check_rows(rows, pool, ladders)
 
 
 def rows_json(checked: CheckedRows) -> dict[str, Any]:

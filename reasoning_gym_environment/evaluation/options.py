@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator
 
 from ..problems.options import option, split_names
+from ..problems.seeds import EVAL_SEED
 from ..util.command_line import Section
 
 
@@ -49,7 +50,9 @@ class EvaluationOptions(Section):
         "More difficulties to evaluate, from 0 to 1, separated by commas; each adds as many items "
         "of every task with levels.",
     )
-    eval_seed: int = option(123, "Seed of the evaluation set; no other affects it.")
+    eval_seed: int = option(
+        EVAL_SEED, "Seed of the evaluation set; no other affects it."
+    )
     eval_step: int | None = option(
         None, "Trainer's step of the evaluated checkpoint, stored in its rows.", ge=0
     )

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..errors import GenerationError
-from ..problems.held_out import NOTHING_HELD_OUT, HeldOut
 from ..problems.seeds import (
     evaluation_recipe,
     evaluation_recipes,
@@ -133,12 +132,12 @@ class EvaluationSet:
 
     - A repeated question is drawn again, and left out if the level has no other.
     - An item that can't be made is left out with a warning. The next call of `items` makes its
-      level again; `held_out` doesn't. `missing` names those items.
+      level again. `missing` names those items.
 
     Args:
         plan: recipes and difficulties, in the order of `items`.
         is_fixed: whether the plan is final, as a suite is: also repeats are asked.
-        held_out: items that count as repeats too.
+        asked: questions that count as repeats too.
     """
 
     def __init__(
@@ -147,19 +146,18 @@ class EvaluationSet:
         plan: Sequence[PlannedItem],
         *,
         is_fixed: bool = False,
-        held_out: HeldOut = NOTHING_HELD_OUT,
+        asked: Collection[str] = (),
     ) -> None:
         self._generate = generate
         self._plan = plan
         self._is_fixed = is_fixed
-        self._held_out = held_out
+        self._asked = asked
         self._places: dict[TaskLevel, list[int]] = group_by(
             self._level_at, range(len(plan))
         )
         self._making: dict[TaskLevel, asyncio.Task[_LevelItems]] = {}
-        # Both are kept only when no item is missing that could still be made.
+        # Kept only when no item is missing that could still be made.
         self._items: list[EvaluationItem] | None = None
-        self._held_out_of_tasks: dict[str, HeldOut] = {}
 
     def __len__(self) -> int:
         """The number of planned items."""
@@ -179,20 +177,6 @@ class EvaluationSet:
         if not any(level.failures for level in levels):
             self._items = ordered
         return ordered
-
-    async def held_out(self, task: str) -> HeldOut:
-        """Return a task's items as what training must not ask; make the missing ones."""
-        if task in self._held_out_of_tasks:
-            return self._held_out_of_tasks[task]
-        of_task = [level for level in self._places if level[0] == task]
-        levels = await asyncio.gather(*map(self._level_items, of_task))
-        problems = [item.problem for level in levels for item in level.items.values()]
-        held_out = HeldOut.all_of(
-            HeldOut.of(task, problem.question, problem.oracle) for problem in problems
-        )
-        if not any(level.failures for level in levels):
-            self._held_out_of_tasks[task] = held_out
-        return held_out
 
     async def few_questions(self) -> dict[str, int]:
         """Return the number of items of the tasks and levels that have no more questions."""
@@ -244,9 +228,7 @@ class EvaluationSet:
         if self._is_fixed:
             results = await make_all(self._generate, recipes)
         else:
-            results = await make_distinct(
-                self._generate, recipes, held_out=self._held_out
-            )
+            results = await make_distinct(self._generate, recipes, asked=self._asked)
         items: dict[int, EvaluationItem] = {}
         repeated = []
         failures = {}

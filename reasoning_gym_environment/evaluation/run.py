@@ -19,7 +19,6 @@ from msgspec import structs
 from ..errors import INCOMPLETE
 from ..inference.client import InferenceClient
 from ..inference.errors import NO_ROOM, InferenceError
-from ..problems.stream import skip_faulty
 from ..problems.suites import require_same_questions
 from ..records import (
     Attempt,
@@ -112,7 +111,11 @@ class Evaluation:
         categories: Mapping[str, str],
         ladders: Mapping[str, Ladder],
     ) -> None:
-        """Plan the evaluation set of the selected tasks; items are generated when first needed."""
+        """Plan the evaluation set of the selected tasks; items are generated when first needed.
+
+        Args:
+            generate: makes items of evaluation's side; a suite's as they are.
+        """
         suite = self.settings.suite
         if suite is not None:
             self._categories = {t: c for t, c in categories.items() if t in suite.tasks}
@@ -128,10 +131,7 @@ class Evaluation:
         )
         size = min(self.settings.limit or len(planned), len(planned))
         planned = [planned[number * len(planned) // size] for number in range(size)]
-        source = skip_faulty(
-            generate, self._counts, skip=self.settings.skip_faulty_items
-        )
-        self.set = EvaluationSet(source, planned)
+        self.set = EvaluationSet(generate, planned)
 
     async def run(
         self, *, step: int | None, length_limit: int, identity: Mapping[str, Any]

@@ -7,23 +7,22 @@ import logging
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 from weakref import WeakSet
 
 from pydantic import BeforeValidator, Field
 
 from ..errors import ConfigurationError, GenerationError, PoolClosedError
 from ..problems.cache import ProblemCache
-from ..problems.held_out import hold_out_questions
 from ..problems.levels import require_difficulty_where_fixed
 from ..problems.options import Integer, StreamOptions
-from ..problems.seeds import evaluation_recipe
+from ..problems.seeds import EVAL_SEED, evaluation_recipe
 from ..problems.sets import (
     make_evaluation_problems,
     make_problems,
     training_recipes,
 )
-from ..problems.stream import skip_faulty
+from ..problems.split import ReservedQuestions, Split, SplitProblems
 from ..problems.training import TrainingProblems
 from ..records import Problem, Recipe, Score, Status, recipe_key
 from ..sandbox.pool import PoolSettings, TaskPool, default_processes
@@ -164,6 +163,7 @@ class AsyncReasoningGym:
         self._ladders: Mapping[str, TaskLadder] = {}
         self._remembered = ProblemCache()
         self._fed = WeakSet[AsyncProblemStream]()
+        self._split: SplitProblems | None = None
         self.counts = self._pool.counts
 
     async def __aenter__(self) -> AsyncReasoningGym:
@@ -205,6 +205,17 @@ class AsyncReasoningGym:
         self.require_own_loop()
         return await self._pool.start()
 
+    async def _split_problems(self) -> SplitProblems:
+        """Return what makes problems on their side; it remembers which levels have few."""
+        pool = await self._workers()
+        self._split = self._split or SplitProblems(
+            pool.generate,
+            self.counts,
+            skip_faulty_items=self._skip_faulty_items,
+            generate_fixed=pool.generate_fixed,
+        )
+        return self._split
+
     async def _known_ladders(self) -> Mapping[str, TaskLadder]:
         if not self._ladders:
             self._ladders = await (await self._workers()).ladders()
@@ -231,18 +242,19 @@ class AsyncReasoningGym:
         *,
         level: Level = None,
         count: Count = 1,
-        seed: Integer = 0,
+        seed: Integer | None = None,
         parameters: Annotated[Mapping[str, Any], AS_DICT] | None = None,
-        split: Literal["train", "eval"] = "train",
+        split: Split = "train",
     ) -> list[Problem]:
         """Make `count` problems of a task, always the same for the same arguments.
 
         Args:
             level: on the task's ladder, where 0 is the easiest; None is the library's default.
             parameters: of the task's dataset; they override those of the level.
-            split: "train" or "eval", which never share a seed. "eval" has the items that `evaluate`
-                asks with `seed` as its eval_seed: no question twice, and fewer than `count` where
-                the level has fewer.
+            seed: None is 0 in "train", and `evaluate`'s own eval_seed in "eval".
+            split: "train" or "eval", which share no question but of levels that have few. "eval"
+                has the items that `evaluate` asks with `seed` as its eval_seed: no question twice,
+                and fewer than `count` where the level has fewer.
 
         Raises:
             UnknownTaskError: there is no such task.
@@ -266,24 +278,32 @@ class AsyncReasoningGym:
             )
         at_level = {} if level is None else levels[level]
         own = {**at_level, **(parameters or {})}
-        skip = self._skip_faulty_items
+        generate = (await self._split_problems()).make
         if split == "eval":
-            generate = skip_faulty(pool.generate_fixed, self.counts, skip=skip)
+            eval_seed = EVAL_SEED if seed is None else seed
             items = [
-                evaluation_recipe(seed, task, number, level, own)
+                evaluation_recipe(eval_seed, task, number, level, own)
                 for number in range(count)
             ]
             return await make_evaluation_problems(generate, items)
-        generate = skip_faulty(pool.generate, self.counts, skip=skip)
-        recipes = training_recipes(seed, task, level, own)
+        recipes = training_recipes(seed or 0, task, level, own)
         return await make_problems(generate, recipes, count)
 
-    async def problem(self, recipe: Recipe | Mapping[str, Any]) -> Problem:
+    async def problem(
+        self, recipe: Recipe | Mapping[str, Any], *, split: Split | None = None
+    ) -> Problem:
         """Make the problem of a recipe, from a stored row or another process; also a faulty one.
+
+        Args:
+            split: with "train" or "eval", another one if it is faulty or belongs to the other
+                side; for recipes that weren't drawn by this package.
 
         Raises:
             GenerationError: it can't be made.
         """
+        if split is not None:
+            split_problems = await self._split_problems()
+            return await split_problems.make(to_recipe(recipe), split=split)
         return await self._remembered.get(
             (await self._workers()).generate, to_recipe(recipe)
         )
@@ -368,14 +388,14 @@ class AsyncReasoningGym:
             self.counts,
             tasks=options.tasks,
             seed=options.seed,
-            skip_faulty_items=self._skip_faulty_items,
+            split=await self._split_problems(),
             group_size=options.group_size,
         )
         await problems.prepare(with_ladders=False)
         problems.start_stream(
             options.replica,
             prefetch=PREFETCH,
-            held_out=hold_out_questions(options.reserved),
+            reserved=ReservedQuestions(options.reserved),
         )
         if options.note:
             logger.warning("%s", options.note)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from ..errors import PoolClosedError
+from ..problems.split import Split
 from ..records import Problem, Recipe, Score
 from ._background import Background
 from .arguments import Scorable
@@ -73,9 +74,9 @@ class ReasoningGym:
         *,
         level: int | None = None,
         count: int = 1,
-        seed: int = 0,
+        seed: int | None = None,
         parameters: Mapping[str, Any] | None = None,
-        split: Literal["train", "eval"] = "train",
+        split: Split = "train",
     ) -> list[Problem]:
         """Make `count` problems of a task: see `AsyncReasoningGym.problems`."""
         return self._run(
@@ -89,9 +90,11 @@ class ReasoningGym:
             )
         )
 
-    def problem(self, recipe: Recipe | Mapping[str, Any]) -> Problem:
+    def problem(
+        self, recipe: Recipe | Mapping[str, Any], *, split: Split | None = None
+    ) -> Problem:
         """Make the problem of a recipe: see `AsyncReasoningGym.problem`."""
-        return self._run(self._gym.problem(recipe))
+        return self._run(self._gym.problem(recipe, split=split))
 
     def score(self, problem: Scorable, completion: str) -> Score:
         """Score one completion: see `AsyncReasoningGym.score_many`."""

@@ -19,6 +19,7 @@ from inspect_ai.scorer import (
 from inspect_ai.solver import TaskState
 
 from ..inference.prompts import resolve_system_prompt
+from ..problems.seeds import EVAL_SEED
 from ..problems.suites import Suite, load_suite, require_same_questions
 from ..records import FORMAT_FAILURES, Problem, recipe_text
 from .shared import evaluation_problems, parse_recipe, shared_gym
@@ -31,7 +32,7 @@ def reasoning_gym(
     tasks: str | Sequence[str] = (),
     per_task: int = 5,
     difficulty: float | None = None,
-    seed: int = 0,
+    seed: int = EVAL_SEED,
     system_prompt: str = "think",
     suite: str = "",
 ) -> Task:

@@ -199,7 +199,7 @@ class ReasoningGymEnvironment(
         if self._dataset is None:
             problem = self._shared.next(options_given.seed)
         else:
-            problem = self._gym.problem(next(self._dataset))
+            problem = self._gym.problem(next(self._dataset), split="train")
         self._problem = problem
         self._state = State(
             episode_id=options_given.episode_id or str(uuid4()),

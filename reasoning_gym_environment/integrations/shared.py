@@ -16,7 +16,7 @@ from ..gym.arguments import AS_LIST, Number, Text, checked
 from ..gym.blocking import ReasoningGym
 from ..inference.prompts import SYSTEM_PROMPTS, build_messages, resolve_system_prompt
 from ..problems.options import Integer, split_names
-from ..problems.seeds import evaluation_levels
+from ..problems.seeds import EVAL_SEED, evaluation_levels
 from ..records import Problem, Score, Status, recipe_text
 from ..scoring.extraction import in_tags
 from ..scoring.grading import Verifier, verify_texts
@@ -96,9 +96,9 @@ def evaluation_problems(
     *,
     per_task: Annotated[Integer, Field(ge=1)],
     difficulty: Annotated[Number | None, Field(ge=0, le=1)] = None,
-    seed: Integer = 0,
+    seed: Integer = EVAL_SEED,
 ) -> list[Problem]:
-    """Make held-out problems, which training never draws.
+    """Make problems of the evaluation split, whose questions training doesn't ask.
 
     Args:
         tasks: tasks and categories; empty means all.

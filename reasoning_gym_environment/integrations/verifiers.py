@@ -16,6 +16,7 @@ from ..errors import ConfigurationError
 from ..inference.prompts import SYSTEM_PROMPTS
 from ..problems.levels import ComplexityMode
 from ..problems.sampler import TaskSampling
+from ..problems.seeds import EVAL_SEED
 from ..problems.stream import is_skipped
 from ..records import Problem, Recipe, Status, recipe_text
 from ..service.client import RewardClient, split_stream_url
@@ -52,6 +53,7 @@ class ReasoningGymConfig(vf.TasksetConfig):
             processes, such as http://127.0.0.1:8080/run-1; None means this process.
         state_folder: of the run, which keeps the tasks that the stream has handed out, and the
             stream's state. A resumed run gets the same tasks again, then those that follow.
+        seed: of the stream, by default 0, or of held-out problems, by default `evaluate`'s.
     """
 
     tasks: list[str] = Field(default_factory=list)
@@ -62,7 +64,7 @@ class ReasoningGymConfig(vf.TasksetConfig):
     group_size: int | None = None
     curriculum_url: str | None = None
     state_folder: Path | None = None
-    seed: int = 0
+    seed: int | None = None
 
 
 class ReasoningGymData(vf.TaskData):
@@ -172,7 +174,7 @@ class ReasoningGymTaskset(vf.Taskset[ReasoningGymTask, ReasoningGymConfig]):
                 config.tasks,
                 per_task=config.per_task,
                 difficulty=config.difficulty,
-                seed=config.seed,
+                seed=EVAL_SEED if config.seed is None else config.seed,
             )
         for problem in problems:
             yield problem.recipe, problem.question
@@ -197,5 +199,5 @@ class ReasoningGymTaskset(vf.Taskset[ReasoningGymTask, ReasoningGymConfig]):
             "difficulty": config.difficulty,
             "sampling": config.sampling,
             "group_size": config.group_size,
-            "seed": config.seed,
+            "seed": config.seed or 0,
         }

@@ -2,9 +2,8 @@
 
 Two questions can ask the same with their numbers in another order, in other words, or with other
 names for the vertices of a graph. Training must not see such a copy of an evaluation item. A rule
-of IDENTITIES returns a text that is equal for copies. The items of other tasks are identified by
-their questions: copies are impossible, or the levels have so few items that holding out copies
-would leave none to train on (`TOO_FEW_ITEMS` in research/distinct_items.py).
+of IDENTITIES returns a text that is equal for copies. Where questions disguise their answer, equal
+answers are copies. All other items are identified by their questions.
 """
 
 from __future__ import annotations
@@ -14,6 +13,9 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
+
+from ..records import Problem
+from ..tasks.facts import DISGUISES_ITS_ANSWER
 
 Identity = Callable[[str], str | None]
 """Returns what identifies the item of a question; None where that is the question."""
@@ -183,13 +185,29 @@ def course_graph(question: str) -> str | None:
     )
 
 
+def disks_and_pegs(question: str) -> str:
+    """Return the sizes of a tower of Hanoi, which start and target pegs don't change."""
+    return " ".join(re.findall(r"(\d+) (?:disks|pegs)", question))
+
+
+def statements_with_renamed_terms(question: str) -> str:
+    """Return the premises and the conclusion of a syllogism, with numbers for their terms."""
+    term = r"\b(?!All|No|Some|are|not|Does|it|logically|follow|that|Yes|or)[a-z]{3,}"
+    statements = re.findall(r"^(?:\d\.)?.*\bare\b.*$", question, re.MULTILINE)
+    return with_renamed(term)("\n".join(statements)) or ""
+
+
+with_renamed_people = with_renamed(r"\b(?!They|What|How|Who|Answer|Provide)[A-Z][a-z]+")
+
 IDENTITIES: Mapping[str, Identity] = MappingProxyType(
     {
+        "aiw": with_renamed_people,
         "chain_sum": sum_of_terms,
         "countdown": numbers_of_first_line,
         "course_schedule": course_graph,
         "cryptarithm": letters_of_sum,
         "decimal_chain_sum": sum_of_terms,
+        "family_relationships": with_renamed_people,
         "fraction_simplification": numbers(ordered=True),
         "gcd": numbers(ordered=False),
         "graph_color": colored_graph,
@@ -205,7 +223,27 @@ IDENTITIES: Mapping[str, Identity] = MappingProxyType(
         "puzzle24": numbers_of_first_line,
         "simple_equations": equation,
         "simple_geometry": numbers(r"\d+\.\d+", ordered=False),
+        "syllogism": statements_with_renamed_terms,
+        "tower_of_hanoi": disks_and_pegs,
         "word_sorting": in_any_order(r"comma-separated list: (.*)"),
     }
 )
 """Rules by task; research/distinct_items.csv has what they leave of each level."""
+
+
+def question_hash(question: str) -> bytes:
+    """Return a hash of a question or answer, to compare them by."""
+    return hashlib.blake2b(question.encode(), digest_size=16).digest()
+
+
+def identity_of(task: str, question: str, oracle: str | None) -> str:
+    """Return what identifies an item: a text that is equal for its known copies."""
+    if oracle is not None and task in DISGUISES_ITS_ANSWER:
+        return oracle
+    rule = IDENTITIES.get(task)
+    return (rule(question) if rule else None) or question
+
+
+def problem_identity(problem: Problem) -> str:
+    """Return what identifies a problem."""
+    return identity_of(problem.recipe.task, problem.question, problem.oracle)

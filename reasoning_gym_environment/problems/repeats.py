@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from ..records import Problem
 from ..tasks.facts import DRAWS_OF_A_LEVEL, level_questions
 from ..util.values import group_by
-from .held_out import question_hash
+from .identity import question_hash
 
 logger = logging.getLogger(__name__)
 

@@ -1,7 +1,8 @@
 """The seeds of training, of evaluation and of sets of problems.
 
 They never overlap. They are hashes, not sums: on most tasks `seed + 1` is the same stream shifted
-by one, so that sums would make replicas repeat each other's items and draw evaluation items.
+by one, so that sums would make replicas repeat each other's items. Which side may ask a question
+its seed doesn't decide: see `split`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ from .levels import level_at, position_of
 
 SEED_BITS = 53
 """Seeds fit a double, so every JSON reader keeps them exact."""
+
+EVAL_SEED = 123
+"""The seed of evaluation sets unless another is given."""
 
 
 def hash_bits(bits: int, *parts: object) -> int:
@@ -40,7 +44,7 @@ def evaluation_seed(
 
 
 def redrawn_seed(seed: int) -> int:
-    """Return the seed of the item that takes one's place, faulty or repeated, of its split."""
+    """Return the seed of the item that takes one's place, drawn for the same split."""
     return hash_bits(SEED_BITS - 1, "redrawn", seed) << 1 | seed % 2
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,15 +12,8 @@ from ..errors import ConfigurationError, GenerationError
 from ..records import Problem, Recipe
 from ..sandbox.pool import Generate
 from ..util.concurrency import gather_or_cancel
-from .held_out import NOTHING_HELD_OUT, HeldOut
 from .seeds import redrawn_seed, training_seed
-from .stream import (
-    MAX_FAILED,
-    MAX_SKIPPED,
-    Skip,
-    first_usable,
-    give_up_on_hangs,
-)
+from .stream import MAX_FAILED, give_up_on_hangs
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +51,7 @@ async def make_distinct(
     generate: Generate,
     recipes: Sequence[Recipe],
     *,
-    held_out: HeldOut = NOTHING_HELD_OUT,
+    asked: Collection[str] = (),
 ) -> list[Problem | GenerationError | None]:
     """Make a problem for each recipe of a level; none repeats a question of those before it.
 
@@ -68,15 +60,15 @@ async def make_distinct(
     other question, and further repeats are left out.
 
     Args:
-        held_out: items that count as repeats too.
+        asked: questions that count as repeats too.
 
     Returns:
         For each recipe its problem, the error if it can't be made, or None if it was left out.
     """
-    asked_questions: set[str] = set()
+    asked_questions = set(asked)
 
     def is_repeated(problem: Problem) -> bool:
-        return problem.question in asked_questions or held_out.includes(problem)
+        return problem.question in asked_questions
 
     async def another(problem: Problem) -> Problem | GenerationError | None:
         """Return the next one in the problem's place that repeats none."""
@@ -127,63 +119,39 @@ async def make_problems(
     recipes: Iterator[Recipe],
     count: int,
     *,
-    held_out: HeldOut = NOTHING_HELD_OUT,
-    on_held_out: Callable[[], None] = lambda: None,
     on_made: Callable[[], None] = lambda: None,
 ) -> list[Problem]:
-    """Make the first `count` problems that can be made and are not held out, in order.
+    """Make the first `count` problems that can be made, in order.
 
     Args:
-        held_out: what no problem may ask.
-        on_held_out, on_made: called once for each problem.
+        on_made: called once for each problem.
 
     Raises:
-        ConfigurationError: too many items in a row can't be made, hang, or are held out.
+        ConfigurationError: too many items in a row can't be made, or hang.
     """
 
     generate_or_give_up = give_up_on_hangs(generate)
 
-    async def make(recipe: Recipe) -> Problem | GenerationError | None:
+    async def make(recipe: Recipe) -> Problem | GenerationError:
         try:
             problem = await generate_or_give_up(recipe)
         except GenerationError as error:
             return error
-        if held_out.includes(problem):
-            on_held_out()
-            return None
         on_made()
         return problem
 
     problems: list[Problem] = []
     failed = 0  # in a row
-    results = deque[Problem | GenerationError | None]()
-    task = ""  # of the last recipe
-
-    async def draw() -> Problem | Skip:
-        nonlocal failed, task
-        if not results:
-            batch = list(itertools.islice(recipes, count - len(problems)))
-            task = batch[-1].task
-            results.extend(await gather_or_cancel(map(make, batch)))
-        result = results.popleft()
-        if isinstance(result, Problem):
-            failed = 0
-            return result
-        if isinstance(result, GenerationError):
+    while len(problems) < count:
+        batch = list(itertools.islice(recipes, count - len(problems)))
+        for result in await gather_or_cancel(map(make, batch)):
+            if isinstance(result, Problem):
+                failed = 0
+                problems.append(result)
+                continue
             failed += 1
             if failed == MAX_FAILED:
                 raise ConfigurationError(
                     f"{failed} items in a row can't be made: {result}"
                 )
-        return Skip.UNUSABLE
-
-    while len(problems) < count:
-        problem = await first_usable(draw)
-        if problem is None:
-            raise ConfigurationError(
-                f"{MAX_SKIPPED} items in a row can't be made: {task}: the question, a copy of it "
-                "or the text that it disguises is in the evaluation set: use fewer evaluation "
-                "items, or levels with more questions"
-            )
-        problems.append(problem)
     return problems

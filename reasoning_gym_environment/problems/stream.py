@@ -1,7 +1,6 @@
 """The endless stream of problems, in the order in which their recipes are drawn.
 
-Items that can't be made are skipped, and so are questions of the evaluation set
-(decontamination).
+Items that can't be made are skipped.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ from typing import Any
 from ..errors import ConfigurationError, GenerationError, GenerationTimeoutError
 from ..records import FaultKind, Problem, Recipe
 from ..sandbox.pool import Generate
-from .held_out import HeldOutOfTask
 from .sampler import Sampler
 from .seeds import redrawn_seed
 
 logger = logging.getLogger(__name__)
 
 MAX_SKIPPED = 1000
-"""Give up after this many items in a row that can't be used, for whatever reason."""
+"""Give up after this many items in a row that can't be used, for whatever reason; where items are
+drawn again, after as many of one level."""
 
 MAX_FAILED = 20
 """Give up if this many items can't be made before any other."""
@@ -127,36 +126,17 @@ class RecipeStream:
 
     Args:
         prefetch: the number of problems to make ahead of demand.
-        held_out: called for each recipe's task, while its problem is made.
-        counts: counts the skipped evaluation questions.
     """
 
-    def __init__(
-        self,
-        sampler: Sampler,
-        generate: Generate,
-        *,
-        prefetch: int,
-        held_out: HeldOutOfTask,
-        counts: Counter[str],
-    ) -> None:
+    def __init__(self, sampler: Sampler, generate: Generate, *, prefetch: int) -> None:
         self._sampler = sampler
         self._generate = give_up_on_hangs(generate)
         self._prefetch = prefetch
-        self._held_out = held_out
-        self._counts = counts
         self._made_any = False
         self._failures = 0  # items that can't be made, before any was
         self._last_failure = ""  # for messages
         self._resumed: deque[Recipe] = deque()
-        self._pending: deque[tuple[Recipe, asyncio.Task[Problem | None]]] = deque()
-
-    async def make(self, recipe: Recipe) -> Problem | None:
-        """Make a problem, or raise GenerationError; return None if it is held out."""
-        problem, held_out = await asyncio.gather(
-            self._generate(recipe), self._held_out(recipe.task)
-        )
-        return None if held_out.includes(problem) else problem
+        self._pending: deque[tuple[Recipe, asyncio.Task[Problem]]] = deque()
 
     def fill(self) -> None:
         """Start to make problems until `prefetch` are pending: of restored recipes, then new."""
@@ -165,7 +145,7 @@ class RecipeStream:
                 recipe = self._resumed.popleft()
             else:
                 recipe = self._sampler.next_recipe()
-            task = asyncio.create_task(self.make(recipe))
+            task = asyncio.create_task(self._generate(recipe))
             task.add_done_callback(lambda done: done.cancelled() or done.exception())
             self._pending.append((recipe, task))
 
@@ -180,9 +160,7 @@ class RecipeStream:
         problem = await first_usable(self._draw)
         if problem is None:
             raise GenerationError(
-                f"{MAX_SKIPPED} items in a row could not be generated or are in the evaluation "
-                "set: use fewer evaluation items, or levels with more questions"
-                f"{self._last_failure}"
+                f"{MAX_SKIPPED} items in a row could not be generated{self._last_failure}"
             )
         return problem
 
@@ -190,32 +168,26 @@ class RecipeStream:
         """Take the next item, unless another caller does."""
         self.fill()
         task = self._pending[0][1]
-        failed = False
+        problem: Problem | None = None
         try:
             problem = await asyncio.shield(task)
         except GenerationError as error:
             logger.warning("Skipping an item that can't be generated: %s", error)
-            failed = True
-            problem = None
             self._last_failure = f"; the last error: {error}"
         # A caller that was cancelled above leaves the item to the next caller, and a
         # concurrent caller may have taken it.
         if not self._pending or self._pending[0][1] is not task:
             return Skip.UNUSABLE
         self._pending.popleft()
-        if failed:
-            self._failures += 1
-        else:
+        if problem is not None:
             self._made_any = True
+            self.fill()
+            return problem
+        self._failures += 1
         if self._failures == MAX_FAILED and not self._made_any:
             raise GenerationError(
                 f"none of the first {MAX_FAILED} items can be made{self._last_failure}"
             )
-        if problem is not None:
-            self.fill()
-            return problem
-        if not failed:
-            self._counts["sampling/evaluation_questions_redrawn"] += 1
         return Skip.UNUSABLE
 
     def state_dict(self) -> dict[str, Any]:

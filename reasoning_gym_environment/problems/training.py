@@ -6,6 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
@@ -15,13 +16,13 @@ from ..records import GroupResult, Problem, Recipe
 from ..sandbox.pool import TaskPool
 from ..tasks.recipes import read_recipe
 from ..util.values import convert, shorten
-from .held_out import HeldOutOfTask
 from .levels import Count, Curriculum, DefaultLevels
 from .options import TaskOptions
 from .repeats import RepeatedQuestions
 from .sampler import Sampler, SamplerState, count_group
 from .selection import Selection, select
-from .stream import MAX_SKIPPED, RecipeStream, Skip, first_usable, skip_faulty
+from .split import NOTHING_RESERVED, ReservedQuestions, SplitProblems
+from .stream import MAX_SKIPPED, RecipeStream, Skip, first_usable
 
 logger = logging.getLogger(__name__)
 
@@ -64,7 +65,7 @@ class TrainingProblems:
     Args:
         counts: counts the skipped problems.
         tasks: tasks and categories to use; empty means all.
-        skip_faulty_items: whether to draw again where an item is known to be faulty.
+        split: makes the problems.
         max_token_length: of prompt and completion; levels whose questions don't fit are left out.
             None if tokens are not counted.
         group_size: rollouts of a group; None if unknown.
@@ -83,14 +84,14 @@ class TrainingProblems:
         *,
         tasks: Sequence[str],
         seed: int,
-        skip_faulty_items: bool,
+        split: SplitProblems,
         max_token_length: int | None = None,
         group_size: int | None = None,
     ) -> None:
         self._options = options
         self._tasks = tasks
         self._seed = seed
-        self._skip_faulty_items = skip_faulty_items
+        self._split = split
         self.max_token_length = max_token_length
         self._group_size = group_size
         # What limits prompt and completion, for messages.
@@ -131,14 +132,18 @@ class TrainingProblems:
         self._limit = limit
 
     def start_stream(
-        self, replica: str, *, prefetch: int, held_out: HeldOutOfTask
+        self,
+        replica: str,
+        *,
+        prefetch: int,
+        reserved: ReservedQuestions = NOTHING_RESERVED,
     ) -> None:
         """Start the training stream.
 
         Args:
             replica: this replica's name; others draw different problems.
             prefetch: the number of problems to make ahead of demand.
-            held_out: what training must not ask.
+            reserved: what this stream doesn't ask, beside evaluation's questions.
         """
         self._sampler = Sampler(
             self.selection.weights,
@@ -148,15 +153,10 @@ class TrainingProblems:
             overrides=self._options.task_parameters,
             by_signal=self._options.sampling == "signal",
         )
-        generate = skip_faulty(
-            self._pool.generate, self._counts, skip=self._skip_faulty_items
-        )
         self._stream = RecipeStream(
             self._sampler,
-            generate,
+            partial(self._split.make, reserved=reserved),
             prefetch=prefetch,
-            held_out=held_out,
-            counts=self._counts,
         )
 
     @property

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..errors import GenerationError, GenerationTimeoutError, WorkerOutOfMemoryError
-from ..problems.held_out import question_hash
+from ..problems.identity import question_hash
 from ..problems.seeds import evaluation_seed
 from ..problems.stream import skip_faulty
 from ..records import Problem, Recipe, Status, Verdict, recipe_text

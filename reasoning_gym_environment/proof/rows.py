@@ -17,13 +17,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from ..errors import GenerationError
-from ..evaluation.planning import EvaluationSet
-from ..problems.held_out import HeldOut
+from ..problems.identity import identity_of
+from ..problems.split import belongs_to_evaluation, is_published
 from ..problems.suites import NAMES, load_suite, question_sha256
 from ..records import Fault, Ladder, Problem, Recipe, Status, Verdict
 from ..sandbox.pool import TaskPool, generate_with_retry
 from ..scoring.grading import verify_in_tags, verify_texts
 from ..tasks.catalogue import restore_json_entry
+from ..tasks.facts import has_few_questions
 from ..util.progress import with_progress
 from ..util.values import group_by, replace_surrogates, shorten
 from .entry_relations import Relations, learn_relations
@@ -125,14 +126,12 @@ async def check_rows(
     rows: Sequence[Any],
     pool: TaskPool,
     ladders: Mapping[str, Ladder],
-    evaluated: EvaluationSet,
 ) -> CheckedRows:
     """Check rows of NeMo Gym, verl, or any with a recipe or an entry.
 
     Args:
         rows: objects, or their JSON text.
         ladders: of all tasks.
-        evaluated: whose questions no row may ask.
     """
     source = _Source(pool, ladders)
     known_rows = await with_progress([source.known(row) for row in rows], "rows")
@@ -155,7 +154,7 @@ async def check_rows(
                 row_findings.append((kind, detail))
         if row.fault is not None:
             row_findings.append((row.fault.kind.value, row.fault.detail))
-        row_findings += await _contamination(row, suites, evaluated)
+        row_findings += _contamination(row, suites)
         first_number = first_numbers.setdefault((task, row.question), number)
         if first_number < number:
             row_findings.append(("repeat", f"asks what row {first_number} asks"))
@@ -177,19 +176,21 @@ def _questions_of_suites() -> dict[tuple[str, str], str]:
     return suites
 
 
-async def _contamination(
-    row: KnownRow, suites: Mapping[tuple[str, str], str], evaluated: EvaluationSet
+def _contamination(
+    row: KnownRow, suites: Mapping[tuple[str, str], str]
 ) -> list[tuple[str, str]]:
-    """Return whether a row asks what is evaluated."""
+    """Return whether a row asks what training must not ask."""
+    if has_few_questions(row.recipe):
+        return []
     task = row.recipe.task
     suite = suites.get((task, question_sha256(row.question)[:8]))
     if suite is not None:
         return [("evaluation", f"in the suite {suite}")]
-    if row.recipe.is_evaluation:
-        return [("evaluation", "its seed is never trained on")]
-    held_out = await evaluated.held_out(task)
-    if not held_out.isdisjoint(HeldOut.of(task, row.question, row.answer)):
-        return [("evaluation", "in the evaluation set of these settings")]
+    identity = identity_of(task, row.question, row.answer)
+    if is_published(identity):
+        return [("evaluation", "a copy of an item of a published suite")]
+    if belongs_to_evaluation(identity):
+        return [("evaluation", "its question belongs to evaluation")]
     return []
 
 

@@ -256,3 +256,51 @@ def all_level_floors() -> Mapping[str, tuple[Floors, ...]]:
         task: tuple(map(_read_floors, levels))
         for task, levels in json.loads(text)["floors"].items()
     }
+
+
+FEW_QUESTIONS: Mapping[str, tuple[int | None, ...]] = MappingProxyType(
+    {
+        "syllogism": (0, 1),
+        "tower_of_hanoi": (None, 0, 1, 2, 3, 4, 5, 6),
+    }
+)
+"""Levels with fewer than 40 different questions, by task; None is the default configuration. From
+research/distinct_items.csv, whose column `items` counts them."""
+
+FEW_QUESTIONS_OF_PAPER: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "sentence_reordering": {
+            "max_words_in_sentence": 50,
+            "min_words_in_sentence": 20,
+        },
+        "syllogism": {
+            "allow_all": True,
+            "allow_no": True,
+            "allow_some": False,
+            "allow_some_not": False,
+        },
+        "tower_of_hanoi": {
+            "max_disks": 10,
+            "max_pegs": 4,
+            "min_disks": 5,
+            "min_pegs": 3,
+        },
+    }
+)
+"""The same of the parameters in the suite paper-hard: 10, 27 and 12 different questions."""
+
+
+def has_few_questions(recipe: Recipe) -> bool | None:
+    """Return whether a level has few questions, by its parameters; None if that isn't known."""
+    ladder = stored_snapshot()["ladders"].get(recipe.task)
+    if ladder is None:
+        return None
+    if recipe.parameters == FEW_QUESTIONS_OF_PAPER.get(recipe.task):
+        return True
+    small_levels = FEW_QUESTIONS.get(recipe.task, ())
+    if not recipe.parameters:
+        return None in small_levels
+    for level, parameters in enumerate(ladder["levels"]):
+        if parameters == recipe.parameters:
+            return level in small_levels
+    return None

@@ -12,7 +12,7 @@ from pyarrow import parquet
 
 from reasoning_gym_environment.commands.problems import main, require_levels
 from reasoning_gym_environment.errors import ConfigurationError, FixableError
-from reasoning_gym_environment.problems.seeds import evaluation_seed
+from reasoning_gym_environment.problems.split import belongs_to_evaluation
 
 SMALL = ["--env.task_processes", "1", "--count", "12"]
 COINS = [
@@ -23,7 +23,6 @@ COINS = [
     "--env.system_prompt",
     "direct",
 ]
-HELD_OUT = ["--env.eval_difficulties", "0", "--env.num_eval_samples_per_task", "20"]
 
 
 def rows_of(path: Path) -> list[dict[str, Any]]:
@@ -40,17 +39,18 @@ def test_problems_are_printed_for_people(capsys: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.mark.processes
-def test_demonstrations_leave_out_what_has_no_oracle_and_what_is_evaluated(
+def test_demonstrations_leave_out_what_has_no_oracle_and_what_evaluation_asks(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "sft.jsonl"
     tasks = ["--env.include_tasks", "coin_flip,rush_hour", "--levels", "0,1"]
-    assert main([*SMALL, *tasks, *HELD_OUT, "--demonstrations", "-o", str(out)]) == 0
+    assert main([*SMALL, *tasks, "--demonstrations", "-o", str(out)]) == 0
     rows = rows_of(out)
     recipes = [json.loads(row["recipe"]) for row in rows]
     made = [(recipe["task"], recipe["level"]) for recipe in recipes]
     assert made == [("coin_flip", level) for level in (0, 1) for _ in range(12)]
-    assert not any(recipe["seed"] % 2 for recipe in recipes)
+    questions = [row["messages"][-2]["content"] for row in rows]
+    assert not any(map(belongs_to_evaluation, questions))
     roles = {message["role"] for row in rows for message in row["messages"]}
     assert roles == {"system", "user", "assistant"}
     said = capsys.readouterr().out.splitlines()
@@ -58,7 +58,6 @@ def test_demonstrations_leave_out_what_has_no_oracle_and_what_is_evaluated(
         f"24 demonstrations of 1 tasks in {out}",
         "skipped tasks without a single oracle: rush_hour",
     ]
-    assert said[2].endswith(" whose questions are in the evaluation set")
     with pytest.raises(FixableError, match=r"sft\.jsonl exists; --force replaces it"):
         main([*SMALL, *tasks, "-o", str(out)])
 
@@ -111,7 +110,7 @@ def test_rows_are_at_the_levels_that_teach_the_evaluated_model(
         "".join(sample.line() for sample in samples)
     )
     tasks = "coin_flip,gcd,lcm,number_sorting,leg_counting"
-    options = ["--env.include_tasks", tasks, "--env.num_eval_samples_per_task", "1"]
+    options = ["--env.include_tasks", tasks]
     source = ["--from-evaluation", str(evaluation)]
     options += [*source, "--target", "0.65", "--format", "verl"]
     assert main([*SMALL, *options, "-o", str(out)]) == 0
@@ -153,11 +152,9 @@ def test_evaluation_items_for_nemo_gym_have_the_messages_and_the_recipe(
     options = ["--split", "eval", "--format", "nemo-gym", "-o", str(out)]
     assert main([*SMALL, *COINS, *options]) == 0
     rows = rows_of(out)
-    seeds = [json.loads(row["recipe"])["seed"] for row in rows]
-    first = [evaluation_seed(123, "coin_flip", index, 0) for index in range(12)]
-    # A seed whose question is there already is drawn again.
-    assert sum(seed in first for seed in seeds) >= 9
-    assert len({row["question"] for row in rows}) == 12
+    # Level 0 has few questions, and evaluation a quarter of them.
+    assert 12 >= len({row["question"] for row in rows}) == len(rows) > 8
+    assert all(belongs_to_evaluation(row["question"]) for row in rows)
     for row in rows:
         system, user = row["responses_create_params"]["input"]
         assert (system["role"], user["content"]) == ("system", row["question"])
@@ -234,22 +231,24 @@ def test_training_rows_at_a_level_ask_nothing_of_its_evaluation_file(
 ) -> None:
     held_out, out = tmp_path / "eval.jsonl", tmp_path / "train.jsonl"
     options = ["prime_factorization", "--levels", "0", "--env.task_processes", "1"]
-    evaluation = ["--split", "eval", "--count", "30", "-o", str(held_out)]
+    evaluation = ["--split", "eval", "--count", "10", "-o", str(held_out)]
     assert main([*options, *evaluation]) == 0
-    assert (
-        capsys.readouterr()
-        .out.splitlines()[1]
-        .startswith(
-            "training holds out only 5 of the 30 items of a level: train with "
-            "--env.num_eval_samples_per_task 30"
-        )
-    )
-    training = ["--count", "300", "--env.num_eval_samples_per_task", "30"]
-    assert main([*options, *training, "-o", str(out)]) == 0
+    assert main([*options, "--count", "300", "-o", str(out)]) == 0
     evaluated = {row["question"] for row in rows_of(held_out)}
-    assert len(evaluated) == 30
+    assert len(evaluated) == 10
     assert evaluated.isdisjoint(row["question"] for row in rows_of(out))
     assert "few questions: " in capsys.readouterr().out
+
+
+@pytest.mark.processes
+def test_levels_that_training_asks_too_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["tower_of_hanoi", "coin_flip", "--levels", "0", "--count", "4"]
+    options += ["--split", "eval", "--env.task_processes", "1"]
+    assert main([*options, "-o", str(tmp_path / "eval.jsonl")]) == 0
+    named = "few questions, which training asks too: tower_of_hanoi 0"
+    assert named in capsys.readouterr().out.splitlines()
 
 
 @pytest.mark.processes

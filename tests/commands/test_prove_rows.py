@@ -3,6 +3,7 @@
 import asyncio
 import json
 import pickle
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from reasoning_gym_environment.errors import FixableError
 from reasoning_gym_environment.inference.prompts import build_messages
 from reasoning_gym_environment.integrations.nemo_gym import nemo_gym_row
 from reasoning_gym_environment.problems.seeds import evaluation_recipes
+from reasoning_gym_environment.problems.split import SplitProblems
 from reasoning_gym_environment.problems.suites import load_suite
 from reasoning_gym_environment.records import Problem, Recipe
 from reasoning_gym_environment.sandbox.pool import TaskPool
@@ -24,7 +26,7 @@ from reasoning_gym_environment.storage.export import verl_row
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-CONFIG = EnvironmentSettings(num_eval_samples_per_task=1, task_processes=1)
+CONFIG = EnvironmentSettings(task_processes=1)
 
 
 def entry(
@@ -48,11 +50,12 @@ def asked_as(problem: Problem, layout: str) -> dict[str, Any]:
 async def test_faults_evaluation_questions_and_repeats_are_named(
     pool: TaskPool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    split = SplitProblems(pool.generate, Counter(), skip_faulty_items=True)
     train, held_out = [
-        await pool.generate(Recipe(task="gcd", seed=seed)) for seed in (4, 5)
+        await split.make(Recipe(task="gcd", seed=seed)) for seed in (4, 5)
     ]
-    recipes = evaluation_recipes(123, ["gcd", "letter_jumble"], 1)
-    evaluated, jumbled = [await pool.generate(recipe) for recipe in recipes]
+    recipes = evaluation_recipes(9, ["gcd", "letter_jumble"], 1)
+    evaluated, jumbled = [await split.make(recipe) for recipe in recipes]
     entry_of = pickle.loads(jumbled.entry) | {"question": "Unscramble it \ud800"}
     suite = next(
         recipe for recipe, _, _ in load_suite("small").items() if recipe.task == "gcd"
@@ -140,9 +143,7 @@ async def test_an_entry_whose_check_takes_too_long_is_named() -> None:
     slow = entry(
         "propositional_logic", "Which follows?", premises=[letters], example_answer="A"
     )
-    config = CONFIG.model_copy(
-        update={"generation_timeout": 1.0, "num_eval_samples_per_task": 0}
-    )
+    config = CONFIG.model_copy(update={"generation_timeout": 1.0})
     [found] = (await checked_rows([json.dumps(slow)], config)).findings
     assert found.detail.endswith("its entry can't be checked (no reply within 1 s)")
 
@@ -150,9 +151,9 @@ async def test_an_entry_whose_check_takes_too_long_is_named() -> None:
 async def test_parquet_without_findings(
     pool: TaskPool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    split = SplitProblems(pool.generate, Counter(), skip_faulty_items=True)
     rows = [
-        asked_as(await pool.generate(Recipe(task="gcd", seed=n)), "verl")
-        for n in (4, 6)
+        asked_as(await split.make(Recipe(task="gcd", seed=n)), "verl") for n in (4, 6)
     ]
     file = tmp_path / "rows.parquet"
     parquet.write_table(pyarrow.Table.from_pylist(rows), file)

@@ -34,10 +34,7 @@ from reasoning_gym_environment.evaluation.tables import evaluation_table
 from reasoning_gym_environment.inference.dialects import SamplingParams
 from reasoning_gym_environment.inference.errors import NO_ROOM, InferenceError
 from reasoning_gym_environment.inference.prompts import Prompt, build_messages
-from reasoning_gym_environment.problems.held_out import question_hash
 from reasoning_gym_environment.problems.seeds import evaluation_recipes
-from reasoning_gym_environment.problems.sets import make_problems, training_recipes
-from reasoning_gym_environment.problems.stream import skip_faulty
 from reasoning_gym_environment.records import (
     Completion,
     Ladder,
@@ -48,7 +45,6 @@ from reasoning_gym_environment.records import (
 )
 from reasoning_gym_environment.sandbox.pool import TaskPool
 from reasoning_gym_environment.scoring.grading import ScoringSettings
-from reasoning_gym_environment.tasks.facts import DISGUISES_ITS_ANSWER
 from reasoning_gym_environment.util.progress import with_progress
 
 LADDER = ({"max_value": 10}, {"max_value": 20}, {"max_value": 30})
@@ -207,52 +203,22 @@ async def test_items_at_a_difficulty_are_made_of_its_levels(
     assert "having no levels: coin_flip" in caplog.text
 
 
-async def test_a_tasks_questions_are_generated_on_demand_and_only_once() -> None:
+async def test_items_are_generated_on_demand_and_only_once() -> None:
     source = Numbered()
     made = EvaluationSet(
         source.generate, plan("gcd", "coin_flip", per_task=2, difficulties=[0.5])
     )
     assert (len(made), source.made) == (6, 0)
-    assert await made.held_out("gcd") == {
-        question_hash(str(number)) for number in range(4)
-    }
-    assert await made.held_out("gcd") == await made.held_out("gcd")
-    assert source.made == 4
     problems = [item.problem for item in await made.items()]
     tasks = ["gcd", "gcd", "coin_flip", "coin_flip", "gcd", "gcd"]
     assert [problem.recipe.task for problem in problems] == tasks
-    assert [problem.question for problem in problems] == ["0", "1", "4", "5", "2", "3"]
+    assert [problem.question for problem in problems] == ["0", "1", "2", "3", "4", "5"]
+    assert source.made == 6
+    assert [item.problem for item in await made.items()] == problems
     assert source.made == 6
 
 
-async def test_a_disguised_answer_is_held_out_with_its_question() -> None:
-    made = EvaluationSet(
-        Numbered().generate, plan("sentence_reordering", "gcd", per_task=1)
-    )
-    shuffled = await made.held_out("sentence_reordering")
-    assert shuffled == {question_hash("0"), question_hash("1")}  # the oracle is 1
-    assert await made.held_out("gcd") == {question_hash("1")}
-
-
-async def test_no_level_is_emptied_by_the_disguised_answers_held_out(
-    pool: TaskPool,
-) -> None:
-    generate, ladders = skip_faulty(pool.generate, Counter()), await pool.ladders()
-    for task in DISGUISES_ITS_ANSWER:
-        levels = {task: ladders[task].levels}
-        planned = plan(task, per_task=20, difficulties=[0.0, 0.5, 1.0], ladders=levels)
-        held_out = await EvaluationSet(generate, planned).held_out(task)
-        for level, parameters in enumerate(levels[task]):
-            recipes = training_recipes(5, task, level, parameters)
-            counts: Counter[str] = Counter()
-            count = functools.partial(counts.update, "x")
-            await make_problems(
-                generate, recipes, 20, held_out=held_out, on_held_out=count
-            )
-            assert counts["x"] <= 20, (task, level)
-
-
-async def test_an_item_that_is_made_later_is_held_out_then() -> None:
+async def test_an_item_that_could_not_be_made_is_made_later() -> None:
     source, works = Numbered(), False
 
     async def generate(recipe: Recipe) -> Problem:
@@ -261,17 +227,15 @@ async def test_an_item_that_is_made_later_is_held_out_then() -> None:
         return await source.generate(recipe)
 
     made = EvaluationSet(generate, plan("gcd", "lcm", per_task=1))
-    assert await made.held_out("gcd") == frozenset()
     assert len(await made.items()) == 1
     works = True
     assert len(await made.items()) == 2
-    assert len(await made.held_out("gcd")) == 1
 
 
 async def test_an_item_is_generated_though_its_first_caller_is_cancelled() -> None:
     source = Numbered()
     made = EvaluationSet(source.generate, plan("gcd", per_task=2))
-    asking = asyncio.create_task(made.held_out("gcd"))
+    asking = asyncio.create_task(made.items())
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     asking.cancel()

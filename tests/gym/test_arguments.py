@@ -94,7 +94,7 @@ MISTAKES: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
     ),
     ("problems", ("gcd",), {"count": -1}, "count must be an integer ≥ 0, got -1"),
     ("problems", ("gcd",), {"count": 2.0}, "count must be an integer ≥ 0, got 2.0"),
-    ("problems", ("gcd",), {"seed": None}, "seed must be an integer, got None"),
+    ("problems", ("gcd",), {"seed": "1"}, "seed must be an integer, got '1'"),
     (
         "problems",
         ("gcd",),

@@ -46,9 +46,8 @@ def gym() -> Iterator[ReasoningGym]:
 
 def test_held_out_problems_are_those_of_evaluate(gym: ReasoningGym) -> None:
     problems = evaluation_problems(gym, ["lcm", "gcd"], per_task=2, seed=3)
-    assert [problem.recipe for problem in problems] == evaluation_recipes(
-        3, ["gcd", "lcm"], 2
-    )
+    recipes = evaluation_recipes(3, ["gcd", "lcm"], 2)
+    assert problems == [gym.problem(recipe, split="eval") for recipe in recipes]
 
 
 def test_categories_expand_to_their_tasks(gym: ReasoningGym) -> None:
@@ -69,8 +68,9 @@ def test_a_difficulty_between_two_levels_asks_what_evaluate_asks(
         gym, ["chain_sum"], per_task=20, difficulty=0.44, seed=3
     )
     assert {problem.recipe.level for problem in problems} == {4, 5}
+    asked = [gym.problem(recipe, split="eval") for recipe, _ in planned]
     assert {problem.recipe.seed for problem in problems} == {
-        recipe.seed for recipe, _ in planned
+        problem.recipe.seed for problem in asked
     }
 
 

@@ -4,12 +4,8 @@ from collections import Counter
 
 import pytest
 
-from reasoning_gym_environment.evaluation.planning import EvaluationSet, planned_recipes
-from reasoning_gym_environment.problems.held_out import HeldOut, hold_out_questions
-from reasoning_gym_environment.problems.identity import IDENTITIES
+from reasoning_gym_environment.problems.identity import IDENTITIES, identity_of
 from reasoning_gym_environment.problems.seeds import training_seed
-from reasoning_gym_environment.problems.sets import make_problems, training_recipes
-from reasoning_gym_environment.problems.stream import skip_faulty
 from reasoning_gym_environment.records import Recipe
 from reasoning_gym_environment.sandbox.pool import TaskPool
 from reasoning_gym_environment.tasks.facts import known_categories
@@ -57,6 +53,30 @@ CASES = [
         "Find the value of b in the equation: 10*b + 10 = 70",
         "Find the value of b in the equation: 10*b + 10 = 80",
     ),
+    (
+        "syllogism",
+        "1. All cats are dogs\n2. No dogs are birds\nDoes it logically follow that:\n"
+        "All cats are birds?",
+        "1. All tigers are ants\n2. No ants are men\nDoes it logically follow that:\n"
+        "All tigers are men?",
+        "1. All tigers are ants\n2. No ants are men\nDoes it logically follow that:\n"
+        "All men are tigers?",
+    ),
+    (
+        "tower_of_hanoi",
+        "a Tower of Hanoi with 3 disks and 4 pegs. Move all disks from Peg 1 to Peg 2",
+        "a Tower of Hanoi with 3 disks and 4 pegs. Move all disks from Peg 3 to Peg 1",
+        "a Tower of Hanoi with 4 disks and 4 pegs. Move all disks from Peg 1 to Peg 2",
+    ),
+    (
+        "family_relationships",
+        "John is married to Isabella. They have a child called Edward.\nWhat is Isabella to "
+        "Edward?",
+        "Henry is married to Karen. They have a child called Sebastian.\nWhat is Karen to "
+        "Sebastian?",
+        "Henry is married to Karen. They have a child called Sebastian.\nWhat is Henry to "
+        "Sebastian?",
+    ),
     ("fraction_simplification", r"$\frac{6}{32}$", "$6/32$", "$32/6$"),
     (
         "cryptarithm",
@@ -80,12 +100,19 @@ CASES = [
 
 
 @pytest.mark.parametrize(("task", "item", "copy", "other"), CASES)
-async def test_a_copy_of_a_reserved_question_is_held_out_and_another_item_is_not(
+def test_copies_have_one_identity_and_another_item_has_another(
     task: str, item: str, copy: str, other: str
 ) -> None:
-    held_out = await hold_out_questions({item})(task)
-    assert HeldOut.of(task, copy, None) & held_out
-    assert not HeldOut.of(task, other, None) & held_out
+    identity, of_copy, of_other = [
+        identity_of(task, question, "1") for question in (item, copy, other)
+    ]
+    assert identity == of_copy != of_other
+
+
+def test_a_disguised_answer_identifies_its_item() -> None:
+    assert identity_of("caesar_cipher", "KHOOR", "HELLO") == "HELLO"
+    assert identity_of("caesar_cipher", "KHOOR", None) == "KHOOR"
+    assert identity_of("sudoku", "KHOOR", "HELLO") == "KHOOR"
 
 
 def test_small_graphs_are_known_by_their_names() -> None:
@@ -107,29 +134,3 @@ async def test_each_rule_reads_the_questions_of_its_task(pool: TaskPool) -> None
             known[identity(problem.question) or ""] += 1
         assert len(known) > 3, task
         assert known[""] < 8, task
-
-
-@pytest.mark.asyncio(loop_scope="session")
-async def test_training_rows_hold_no_copy_of_an_evaluation_item(pool: TaskPool) -> None:
-    generate = skip_faulty(pool.generate, Counter())
-    for task in ("gcd", "jugs"):
-        levels = (await pool.ladders())[task].levels
-        planned = planned_recipes(
-            tasks=[task],
-            ladders={task: levels},
-            eval_seed=5,
-            num_eval_samples_per_task=20,
-            eval_difficulties=[0.0],
-        )
-        evaluation = EvaluationSet(generate, planned)
-        items = [item.problem for item in await evaluation.items()]
-        rows = await make_problems(
-            generate,
-            training_recipes(0, task, 0, levels[0]),
-            150,
-            held_out=await evaluation.held_out(task),
-        )
-        identities = [
-            {IDENTITIES[task](one.question) for one in ones} for ones in (items, rows)
-        ]
-        assert identities[0].isdisjoint(identities[1])

@@ -3,14 +3,13 @@
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 
 import pytest
 import pytest_asyncio
 
 from reasoning_gym_environment.errors import GenerationError, PoolClosedError
-from reasoning_gym_environment.problems.held_out import HeldOut, hold_out_questions
 from reasoning_gym_environment.problems.sampler import Sampler
 from reasoning_gym_environment.problems.stream import (
     MAX_FAILED,
@@ -50,17 +49,8 @@ async def make_stream(pool: TaskPool) -> AsyncIterator[MakeStream]:
         source: Sampler | None = None,
         *,
         prefetch: int = 4,
-        held_out: Collection[str] = (),
-        counts: Counter[str] | None = None,
     ) -> RecipeStream:
-        counts = Counter() if counts is None else counts
-        stream = RecipeStream(
-            source or sampler(),
-            pool.generate,
-            prefetch=prefetch,
-            held_out=hold_out_questions(held_out),
-            counts=counts,
-        )
+        stream = RecipeStream(source or sampler(), pool.generate, prefetch=prefetch)
         streams.append(stream)
         return stream
 
@@ -165,67 +155,6 @@ async def test_an_item_that_cannot_be_made_is_counted_and_skipped(
     assert "Skipping an item that can't be generated: no_such_task" in caplog.text
 
 
-async def test_an_evaluation_question_is_redrawn_and_counted(
-    make_stream: MakeStream,
-) -> None:
-    stream = make_stream()
-    problems = [await stream.next_problem() for _ in range(6)]
-    held_out = {
-        problems[0].question,
-        problems[3].question,
-    }
-    counts: Counter[str] = Counter()
-    without = make_stream(held_out=held_out, counts=counts)
-    left = [p.recipe for p in problems if p.question not in held_out]
-    assert await take(without, len(left)) == left
-    assert counts["sampling/evaluation_questions_redrawn"] == 6 - len(left) >= 2
-
-
-async def test_an_item_with_a_disguised_evaluation_answer_is_redrawn_and_counted(
-    make_stream: MakeStream,
-) -> None:
-    shuffled = {"sentence_reordering": 1.0}
-    stream = make_stream(sampler(shuffled))
-    first = await stream.next_problem()
-    assert first.oracle is not None
-    counts: Counter[str] = Counter()
-    without = make_stream(sampler(shuffled), held_out={first.oracle}, counts=counts)
-    assert (await without.next_problem()).oracle != first.oracle
-    assert counts["sampling/evaluation_questions_redrawn"] >= 1
-
-
-async def test_held_out_questions_are_requested_for_drawn_tasks(pool: TaskPool) -> None:
-    asked: list[str] = []
-
-    async def held_out(task: str) -> HeldOut:
-        asked.append(task)
-        return HeldOut()
-
-    stream = RecipeStream(
-        sampler(), pool.generate, prefetch=2, held_out=held_out, counts=Counter()
-    )
-    assert await take(stream, 1) == drawn(1)
-    stream.cancel()
-    assert len(asked) in (2, 3)
-    assert asked == [recipe.task for recipe in drawn(len(asked))]
-
-
-async def test_a_problem_waits_only_for_its_own_tasks_questions(pool: TaskPool) -> None:
-    first, *_ = drawn(1)
-    never = asyncio.Event()
-
-    async def held_out(task: str) -> HeldOut:
-        if task != first.task:
-            await never.wait()
-        return HeldOut()
-
-    stream = RecipeStream(
-        sampler(), pool.generate, prefetch=8, held_out=held_out, counts=Counter()
-    )
-    assert await take(stream, 1) == [first]
-    stream.cancel()
-
-
 async def test_cancelled_callers_lose_no_problem(make_stream: MakeStream) -> None:
     stream = make_stream(prefetch=3)
     for _ in range(3):
@@ -263,28 +192,9 @@ async def test_a_stream_gives_up_if_no_item_can_be_made(
         await stream.next_problem()
 
 
-async def test_a_stream_gives_up_if_all_questions_are_in_the_evaluation_set() -> None:
-    async def generate(recipe: Recipe) -> Problem:
-        return Problem(recipe=recipe, question="one", oracle="1", entry=b"")
-
-    held_out = hold_out_questions({"one"})
-    stream = RecipeStream(
-        sampler(), generate, prefetch=9, held_out=held_out, counts=Counter()
-    )
-    with pytest.raises(GenerationError, match=f"{MAX_SKIPPED} items in a row"):
-        await stream.next_problem()
-    stream.cancel()
-
-
 async def test_a_stream_raises_if_the_pool_is_closed() -> None:
     async with closed_pool() as pool:
-        stream = RecipeStream(
-            sampler(),
-            pool.generate,
-            prefetch=2,
-            held_out=hold_out_questions(()),
-            counts=Counter(),
-        )
+        stream = RecipeStream(sampler(), pool.generate, prefetch=2)
         with pytest.raises(PoolClosedError):
             await stream.next_problem()
         stream.cancel()

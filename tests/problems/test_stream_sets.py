@@ -1,4 +1,4 @@
-"""A set has the first problems that can be made and are not in the evaluation set."""
+"""A set has the first problems that can be made; an evaluation set, different ones."""
 
 import asyncio
 import itertools
@@ -14,7 +14,6 @@ from reasoning_gym_environment.errors import (
     GenerationTimeoutError,
 )
 from reasoning_gym_environment.problems.cache import ProblemCache
-from reasoning_gym_environment.problems.held_out import HeldOut, question_hash
 from reasoning_gym_environment.problems.repeats import (
     RepeatedQuestions,
     repeat_warnings,
@@ -64,35 +63,13 @@ async def test_twenty_failures_in_a_row_raise() -> None:
     assert len(await make_problems(Pool(fails=range(19)).generate, recipes(), 1)) == 1
 
 
-async def test_evaluation_questions_are_left_out_and_counted() -> None:
+async def test_each_problem_that_is_made_is_told() -> None:
     counts: Counter[str] = Counter()
-    made = await make_problems(
-        Pool().generate,
-        recipes(),
-        4,
-        held_out=HeldOut({question_hash("1"), question_hash("3")}),
-        on_held_out=lambda: counts.update(["held out"]),
-        on_made=lambda: counts.update(["made"]),
+    pool = Pool(fails=range(2, 4))
+    await make_problems(
+        pool.generate, recipes(), 4, on_made=lambda: counts.update(["made"])
     )
-    assert [problem.question for problem in made] == ["0", "2", "4", "5"]
-    assert counts == {"held out": 2, "made": 4}
-
-
-async def test_a_set_without_questions_outside_the_evaluation_set_raises() -> None:
-    held_out = HeldOut(question_hash(str(n)) for n in range(1000))
-    with pytest.raises(ConfigurationError) as error:
-        await make_problems(Pool().generate, recipes(), 1, held_out=held_out)
-    assert str(error.value) == (
-        "1000 items in a row can't be made: gcd: the question, a copy of it or the text that it "
-        "disguises is in the evaluation set: use fewer evaluation items, or levels with more "
-        "questions"
-    )
-
-
-async def test_a_small_task_gives_the_questions_outside_the_evaluation_set() -> None:
-    held_out = HeldOut(question_hash(str(n)) for n in range(999))
-    made = await make_problems(Pool().generate, recipes(), 2, held_out=held_out)
-    assert [problem.question for problem in made] == ["999", "1000"]
+    assert counts == {"made": 4}
 
 
 class Large:
@@ -197,10 +174,9 @@ async def test_a_distinct_set_ends_where_there_is_no_other_question() -> None:
     assert pool.made == 40 + MAX_REPEATS, "only the first repeat is drawn again"
 
 
-async def test_a_distinct_set_asks_nothing_that_is_held_out() -> None:
-    held_out = HeldOut({question_hash("0"), question_hash("1")})
+async def test_a_distinct_set_asks_nothing_that_was_asked_before() -> None:
     [made] = await make_distinct(
-        Modulo(97).generate, [Recipe(task="gcd", seed=1)], held_out=held_out
+        Modulo(97).generate, [Recipe(task="gcd", seed=1)], asked={"0", "1"}
     )
     assert isinstance(made, Problem)
     assert made.question not in {"0", "1"}

@@ -8,8 +8,8 @@ import pytest
 
 from reasoning_gym_environment.errors import ConfigurationError
 from reasoning_gym_environment.problems import repeats
-from reasoning_gym_environment.problems.held_out import hold_out_questions
 from reasoning_gym_environment.problems.options import TaskOptions
+from reasoning_gym_environment.problems.split import SplitProblems
 from reasoning_gym_environment.problems.training import TrainingProblems
 from reasoning_gym_environment.sandbox.pool import TaskPool
 
@@ -28,11 +28,11 @@ async def started(
         counts,
         tasks=[task],
         seed=1,
-        skip_faulty_items=True,
+        split=SplitProblems(pool.generate, counts, skip_faulty_items=True),
         max_token_length=1000,
     )
     await problems.prepare(with_ladders=False)
-    problems.start_stream("a", prefetch=1, held_out=hold_out_questions(()))
+    problems.start_stream("a", prefetch=1)
     return problems
 
 

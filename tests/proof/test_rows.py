@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from reasoning_gym_environment.commands._evaluation_items import evaluation_set
 from reasoning_gym_environment.inference.prompts import build_messages
 from reasoning_gym_environment.integrations.nemo_gym import nemo_gym_row
 from reasoning_gym_environment.integrations.shared import problem_row
@@ -14,7 +13,6 @@ from reasoning_gym_environment.proof.row_reading import read_row
 from reasoning_gym_environment.proof.rows import CheckedRows, check_rows
 from reasoning_gym_environment.records import Problem, Recipe
 from reasoning_gym_environment.sandbox.pool import TaskPool
-from reasoning_gym_environment.settings import EnvironmentSettings
 from reasoning_gym_environment.storage.export import skyrl_row, verl_row
 from reasoning_gym_environment.tasks.catalogue import bundled_snapshot
 
@@ -28,8 +26,7 @@ async def checked(pool: TaskPool, rows: list[Any]) -> CheckedRows:
     snapshot = bundled_snapshot()
     assert snapshot is not None
     ladders = {task: ladder.levels for task, ladder in snapshot.ladders.items()}
-    config = EnvironmentSettings(num_eval_samples_per_task=1)
-    return await check_rows(rows, pool, ladders, evaluation_set(pool, config, ladders))
+    return await check_rows(rows, pool, ladders)
 
 
 async def made(pool: TaskPool, task: str, seed: int = SEED) -> Problem:
