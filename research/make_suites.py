@@ -63,7 +63,7 @@ from reasoning_gym_environment.util.values import group_by
 from .leaderboard.published import read_published
 
 SEED = 2026
-VERSIONS = {"small": 2, "medium": 2, "full": 2, "paper-easy": 2, "paper-hard": 2}
+VERSIONS = {"small": 3, "medium": 3, "full": 3, "paper-easy": 2, "paper-hard": 2}
 PACKAGES = ("reasoning-gym", "reasoning-gym-environment")
 SETTINGS = {
     "system_prompt": (

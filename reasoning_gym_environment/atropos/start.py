@@ -6,6 +6,7 @@ import gc
 import logging
 
 from ..errors import ConfigurationError
+from ..problems.split import known_small_levels
 from ..util.logs import SecretRedactor, ensure_handler
 from ..util.outages import require_reachable
 from .hooks import Patience
@@ -65,6 +66,12 @@ async def start_parts(
     gc.freeze()  # collecting all that Atropos imports stalls the loop for 80 ms
     items = f", {len(evaluation.set)} evaluation items" if evaluates else ""
     logger.info("Set up: %d tasks%s, run %s", len(selected.categories), items, run_id)
+    small_levels = known_small_levels(selected.categories)
+    if small_levels:
+        logger.info(
+            "Few questions, which training and evaluation both ask: %s",
+            ", ".join(small_levels),
+        )
 
 
 def _require_tokens_and_signal(parts: Parts) -> None:

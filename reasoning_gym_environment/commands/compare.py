@@ -31,6 +31,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse(arguments)
     before = read_results(options.before)
     after = read_results(options.after)
+    require_one_rule(before, after)
     settings = before.differing(after)
     missing_items = {"before": before.missing_items, "after": after.missing_items}
     versions = {"before": before.library_versions, "after": after.library_versions}
@@ -85,6 +86,18 @@ def _without(results: EvaluationResults, items: Collection[str]) -> EvaluationRe
     """Return results without the samples of some items, named by their keys."""
     samples = tuple(s for s in results.samples if s.item_key not in items)
     return replace(results, samples=samples)
+
+
+def require_one_rule(before: EvaluationResults, after: EvaluationResults) -> None:
+    """Raise FixableError if what decides the side of a question differs."""
+    rules = [before.split_rule, after.split_rule]
+    if None in rules or rules[0] == rules[1]:
+        return
+    raise FixableError(
+        f"{before.path} was drawn by the rule {rules[0]}, {after.path} by the rule {rules[1]}: "
+        "only by the rule question does training ask nothing of the evaluation; evaluate again "
+        "what was drawn by the other"
+    )
 
 
 def require_comparable(before: EvaluationResults, after: EvaluationResults) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..inference.dialects import SamplingParams
+from ..problems.split import SPLIT_RULE
 from ..problems.suites import Suite
 from ..scoring.grading import ScoringSettings
 from .options import EvaluationOptions
@@ -44,12 +45,15 @@ class EvaluationSettings:
             for name in EvaluationOptions.model_fields
             if name != "eval_step"  # which stands beside the results
         }
+        # The items of a suite are in its file.
+        rule = {"split_rule": SPLIT_RULE} if self.suite is None else {}
         return {
             **self.scoring.to_json(),
             **options,
             **self.conditions,
             "skip_faulty_items": self.skip_faulty_items,
             "limit": self.limit,
+            **rule,
         }
 
     @property

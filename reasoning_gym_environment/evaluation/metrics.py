@@ -7,6 +7,7 @@ same names below `difficulty/<d>/`.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
@@ -190,6 +191,10 @@ class EvaluationReport:
         difficulties: of the samples at each difficulty, in ascending order.
         few_questions: number of questions of what has no more, such as "coin_flip at difficulty 0".
         missing_items: what the set lacks, since it could not be made.
+        also_trained_on: the numbers of items of levels that training asks too, by name.
+        without_trained: of the samples at all difficulties, without those; None where all are left,
+            or none is.
+        with_trained: the same with them.
     """
 
     attempts: int
@@ -197,6 +202,9 @@ class EvaluationReport:
     difficulties: Mapping[float, Breakdown] = field(default_factory=dict)
     few_questions: Mapping[str, int] = field(default_factory=dict)
     missing_items: Sequence[MissingItem] = ()
+    also_trained_on: Mapping[str, int] = field(default_factory=dict)
+    without_trained: Slice | None = None
+    with_trained: Slice | None = None
 
     @property
     def coverage(self) -> Coverage:
@@ -214,6 +222,12 @@ class EvaluationReport:
         numbers = self.default.numbers() if self.default else {}
         for difficulty, part in self.difficulties.items():
             numbers |= _below(f"difficulty/{difficulty:g}", part.numbers())
+        for name, items in (
+            ("with_trained", self.with_trained),
+            ("without_trained", self.without_trained),
+        ):
+            if items is not None:
+                numbers |= _below(name, items.numbers())
         return _below("eval", numbers)
 
     def curves(self) -> Numbers:
@@ -235,11 +249,23 @@ def evaluation_report(
     """Calculate the metrics of an evaluation's samples."""
     parts = group_by(lambda sample: sample.difficulty, samples)
     named = sorted(difficulty for difficulty in parts if difficulty is not None)
+    trained = Counter(_level_of(s) for s in samples if s.also_trained_on)
+    untrained = [sample for sample in samples if not sample.also_trained_on]
+    is_mixed = 0 < len(untrained) < len(samples)
     return EvaluationReport(
         attempts=baselines.attempts,
         default=_breakdown(parts[None], baselines) if None in parts else None,
         difficulties={d: _breakdown(parts[d], baselines) for d in named},
+        also_trained_on=dict(sorted(trained.items())),
+        with_trained=_slice(samples, baselines) if is_mixed else None,
+        without_trained=_slice(untrained, baselines) if is_mixed else None,
     )
+
+
+def _level_of(sample: StoredGroup) -> str:
+    """Return the name of a sample's level."""
+    level = sample.recipe.level
+    return sample.task if level is None else f"{sample.task} {level:g}"
 
 
 def _breakdown(samples: Sequence[StoredGroup], baselines: Baselines) -> Breakdown:

@@ -333,6 +333,7 @@ class Evaluation:
             "headline": headline(self.report),
             "few_questions": dict(self.report.few_questions),
             "missing_items": [item.to_json() for item in self.report.missing_items],
+            "also_trained_on": dict(self.report.also_trained_on),
             "config_general": {
                 "model_name": self.settings.model,
                 "total_evaluation_time_seconds": str(seconds),

@@ -40,6 +40,9 @@ SAMPLES = "samples.jsonl"
 METRICS = "metrics.json"
 PARTIAL_SAMPLES = "samples.partial.jsonl"
 
+RULE_BEFORE = "seed"
+"""The `split_rule` of evaluations that don't name theirs: seeds decided, and not questions."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -215,6 +218,13 @@ class EvaluationResults:
     def library_versions(self) -> list[str]:
         """The versions of reasoning-gym that made the items, sorted."""
         return sorted({sample.library_version for sample in self.samples})
+
+    @property
+    def split_rule(self) -> str | None:
+        """What decided the side of its questions; None of a suite, or without settings."""
+        if "eval_seed" not in self.settings or self.settings.get("suite"):
+            return None
+        return str(self.settings.get("split_rule", RULE_BEFORE))
 
     def differing(self, results: EvaluationResults) -> dict[str, tuple[Any, Any]]:
         """Return the settings known of both that differ, with both values."""

@@ -96,6 +96,23 @@ def _table_rows(report: EvaluationReport) -> Iterator[Sequence[str]]:
         yield ""
     for name, number in report.few_questions.items():
         yield f"{name} has only {number} questions: each is asked once"
+    if report.also_trained_on:
+        yield from ("", *_trained_rows(report))
+
+
+def _trained_rows(report: EvaluationReport) -> Iterator[str]:
+    """Yield which items training asks too, and the solved share with and without them."""
+    levels = ", ".join(
+        f"{name} ({items})" for name, items in report.also_trained_on.items()
+    )
+    yield f"also trained on: {levels}"
+    shares = [
+        part.value("solved")
+        for part in (report.with_trained, report.without_trained)
+        if part is not None
+    ]
+    if len(shares) == 2 and None not in shares:
+        yield f"solved of all items {shares[0]:.1%}, without these {shares[1]:.1%}"
 
 
 def missing_lines(subject: str, items: Sequence[Mapping[str, Any]]) -> Iterator[str]:

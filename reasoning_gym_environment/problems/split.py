@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -20,7 +20,7 @@ from typing import Literal
 from ..errors import GenerationError, GenerationTimeoutError
 from ..records import Problem, Recipe, recipe_key
 from ..sandbox.pool import Generate
-from ..tasks.facts import has_few_questions
+from ..tasks.facts import FEW_QUESTIONS, has_few_questions
 from ..util.concurrency import gather_or_cancel
 from .identity import identity_of, problem_identity
 from .seeds import hash_bits, redrawn_seed, training_seed
@@ -156,6 +156,16 @@ class SmallLevels:
 def level_name(recipe: Recipe) -> str:
     """Return what a recipe's level is called in messages."""
     return recipe.task if recipe.level is None else f"{recipe.task} {recipe.level}"
+
+
+def known_small_levels(tasks: Collection[str]) -> list[str]:
+    """Return the names of the library's levels that aren't split, of these tasks."""
+    return [
+        level_name(Recipe(task=task, seed=0, level=level))
+        for task, levels in FEW_QUESTIONS.items()
+        if task in tasks
+        for level in levels
+    ]
 
 
 class SplitProblems:

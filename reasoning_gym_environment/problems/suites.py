@@ -186,7 +186,7 @@ def earlier_file(name: Any, version: Any) -> str | None:
     """Return the file of a suite's earlier version in the repository; None for any other suite.
 
     Example:
-        >>> earlier_file("small", 1), earlier_file("small", 2), earlier_file("own", 1)
+        >>> earlier_file("small", 1), earlier_file("small", 3), earlier_file("own", 1)
         ('research/leaderboard/suites/small@1.json', None, None)
     """
     if name not in NAMES:

@@ -21,7 +21,12 @@ from .options import TaskOptions
 from .repeats import RepeatedQuestions
 from .sampler import Sampler, SamplerState, count_group
 from .selection import Selection, select
-from .split import NOTHING_RESERVED, ReservedQuestions, SplitProblems
+from .split import (
+    NOTHING_RESERVED,
+    SPLIT_RULE,
+    ReservedQuestions,
+    SplitProblems,
+)
 from .stream import MAX_SKIPPED, RecipeStream, Skip, first_usable
 
 logger = logging.getLogger(__name__)
@@ -31,12 +36,16 @@ LEAST_TOO_LONG = 5
 
 
 class StreamState(Struct):
-    """The stored state of a run's stream; prompt_room rows are (task, level, fits, questions)."""
+    """The stored state of a run's stream; prompt_room rows are (task, level, fits, questions).
+
+    A state without `split_rule` is of before questions decided their split.
+    """
 
     sampler: SamplerState
     ahead: list[Any]
     prompt_room: list[tuple[str, Count, bool, Count]]
     max_token_length: Count | UnsetType = UNSET
+    split_rule: str = ""
 
 
 def require_stream_state(state: Any) -> None:
@@ -308,6 +317,7 @@ class TrainingProblems:
         handed_out = [*unfinished, *self._in_check]
         return {
             **state,
+            "split_rule": SPLIT_RULE,
             **({} if budget is None else {"max_token_length": budget}),
             "ahead": [p.recipe.to_json() for p in handed_out] + state["ahead"],
             "prompt_room": [[*key, count] for key, count in self._questions.items()],
@@ -337,6 +347,11 @@ class TrainingProblems:
         ]
         sampler = state["sampler"]
         self._sampler.require_own(sampler)
+        if state.get("split_rule") != SPLIT_RULE:
+            logger.warning(
+                "This state was saved before questions decided their split: the run may have "
+                "trained on evaluation's questions so far; from now on it asks none of them"
+            )
         if drawn and not ahead:
             tasks = ", ".join(sorted({recipe.task for recipe in drawn})[:5])
             raise ValueError(

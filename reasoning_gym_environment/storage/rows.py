@@ -168,6 +168,7 @@ class StoredGroup(Struct, frozen=True, kw_only=True):
         time: when it was written, ISO 8601 in UTC.
         asked_again: whether its run had asked the problem before.
         source, chance: of its problem, if its task is a user's own.
+        also_trained_on: whether training asks the questions of this sample's level too.
         sampled_at: the key `difficulty` of evaluation samples, in [0, 1]; None for the library's
             default configuration.
         other: keys that this version doesn't know.
@@ -189,6 +190,7 @@ class StoredGroup(Struct, frozen=True, kw_only=True):
     asked_again: bool = False
     source: str = ""
     chance: Number | None = None
+    also_trained_on: bool = False
     sampled_at: Number | UnsetType | None = field(default=UNSET, name="difficulty")
     other: dict[str, Any] = field(default_factory=dict, name="(other)")
     file: Path | None = field(default=None, name="(file)")
@@ -255,6 +257,7 @@ class StoredGroup(Struct, frozen=True, kw_only=True):
             asked_again=problem.replayed,
             source=problem.source,
             chance=problem.constant_baseline,
+            also_trained_on=problem.also_trained_on,
             other=unknown_keys,
             **fields,
         )
@@ -286,6 +289,7 @@ class StoredGroup(Struct, frozen=True, kw_only=True):
             "time",
             "asked_again",
             "source",
+            "also_trained_on",
         )
         for key in names:
             if not row[key]:

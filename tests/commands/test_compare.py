@@ -92,3 +92,18 @@ def test_faulty_items_can_be_left_out(
         compare.main([sound, faulty, "--without-faulty-items"])
     assert compare.main([sound, sound, "--without-faulty-items"]) == 0
     assert "0 faulty items left out" in capsys.readouterr().out
+
+
+def test_evaluations_of_two_split_rules_are_not_mixed(tmp_path: Path) -> None:
+    rules: dict[str, dict[str, Any]] = {
+        "old": {},
+        "new": {"split_rule": "question"},
+    }
+    for name, rule in rules.items():
+        samples(tmp_path / name)
+        settings = {"settings": {"eval_seed": 123, **rule}}
+        (tmp_path / name / "run.json").write_text(json.dumps(settings))
+    folders = [str(tmp_path / name) for name in ("old", "new")]
+    with pytest.raises(FixableError, match=r"old was drawn by the rule seed.*question"):
+        compare.main(folders)
+    assert compare.main([folders[0], folders[0]]) == 0

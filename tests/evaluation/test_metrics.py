@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from evaluation_values import item, outcome, sample
+from evaluation_values import item, outcome, sample, sampled
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -351,3 +351,15 @@ def test_items_that_ask_the_same_question_are_one_cluster() -> None:
     assert (numbers["eval/items"], numbers["eval/solved"]) == (8, 0.5)
     # Of five questions: 1/8 * sqrt(5/4 * (1/4 + 1/4)); of eight items it would be 0.189.
     assert numbers["eval/solved_stderr"] == pytest.approx(0.0988, abs=1e-4)
+
+
+def test_items_that_training_asks_too_are_named_and_left_out_of_a_second_mean() -> None:
+    trained = replace(sampled("tower_of_hanoi", 0, 1.0), also_trained_on=True)
+    others = [sampled("gcd", 0, 0.0), sampled("gcd", 0, 1.0, seed=5)]
+    mixed = measured(trained, *others, attempts=1)
+    assert mixed.also_trained_on == {"tower_of_hanoi 0": 1}
+    numbers = mixed.numbers()
+    assert numbers["eval/with_trained/solved"] == pytest.approx(2 / 3)
+    assert numbers["eval/without_trained/solved"] == 0.5
+    assert "also trained on: tower_of_hanoi 0 (1)" in evaluation_table(mixed)
+    assert measured(*others, attempts=1).without_trained is None

@@ -108,3 +108,17 @@ async def test_a_stream_tells_of_a_task_with_few_questions(
     assert "Few questions: 4 of the first 20 problems of gcd at its default differ" in (
         caplog.text
     )
+
+
+async def test_a_state_from_before_the_split_by_question_continues_with_a_line(
+    pool: TaskPool, caplog: pytest.LogCaptureFixture
+) -> None:
+    problems = await started(pool, Counter(), task="gcd")
+    state = problems.state_dict([])
+    problems.load_state_dict(state)
+    assert "before questions decided" not in caplog.text
+    del state["split_rule"]
+    problems.load_state_dict(state)
+    assert "before questions decided" in caplog.text
+    assert (await problems.next()).recipe.task == "gcd"
+    problems.close()
