@@ -8,9 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from reasoning_gym_environment import AsyncReasoningGym
 from reasoning_gym_environment.errors import GenerationError, GenerationTimeoutError
+from reasoning_gym_environment.evaluation.planning import EvaluationSet, planned_recipes
 from reasoning_gym_environment.problems.identity import problem_identity
-from reasoning_gym_environment.problems.seeds import evaluation_seed, training_seed
+from reasoning_gym_environment.problems.seeds import (
+    EVAL_SEED,
+    evaluation_seed,
+    training_seed,
+)
 from reasoning_gym_environment.problems.split import (
     COUNTED_DRAWS,
     LEAST_QUESTIONS,
@@ -260,3 +266,29 @@ async def test_a_redrawn_item_that_takes_too_long_ends_the_draw() -> None:
     )
     late = [result for result in results if isinstance(result, GenerationTimeoutError)]
     assert len(late) > 60 / 5
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_gym_asks_for_evaluation_what_evaluate_asks(pool: TaskPool) -> None:
+    tasks = ["caesar_cipher", "gcd", "tower_of_hanoi"]
+    ladders = {task: (await pool.ladders())[task].levels for task in tasks}
+    planned = planned_recipes(
+        tasks=tasks,
+        ladders=ladders,
+        eval_seed=EVAL_SEED,
+        num_eval_samples_per_task=6,
+        eval_difficulties=[0.0],
+    )
+    split = SplitProblems(pool.generate, Counter(), skip_faulty_items=True)
+    items = await EvaluationSet(split.make, planned).items()
+    async with AsyncReasoningGym(processes=1) as gym:
+        for task in tasks:
+            for level in (None, 0):
+                asked = [
+                    item.problem
+                    for item in items
+                    if (item.problem.recipe.task, item.problem.recipe.level)
+                    == (task, level)
+                ]
+                of_gym = await gym.problems(task, level=level, count=6, split="eval")
+                assert asked == of_gym
