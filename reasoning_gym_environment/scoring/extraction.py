@@ -15,18 +15,19 @@ from typing import NamedTuple
 from ..records import Fault, FaultKind, Status
 from .channels import Tag, find_tags, split_thought
 
-_PAIRED = re.compile(r"\*\*|\$\$?")
-_POWER = re.compile(r"(?<=[\w)])\*\*(?=[\w(-])")
-"""What isn't the end of bold text, as in `**x**2 + 1**`."""
+_PAIRED = re.compile(r"\*{1,3}|__|\$\$?")
+_OPERATOR = re.compile(r"(?<=[\w)])\*{1,2}(?=[\w(-])")
+"""What isn't the end of bold or italic text, as in `**x**2 + 1**`."""
 _FENCE = re.compile(r"```(?:[\w+-]*\n)?")
 _LEAD = re.compile(
     r"\*\*WORDS\s*:\s*\*\*|\*\*WORDS\*\*\s*:|WORDS\s*:|WORDS\s+is\b\s*:?".replace(
-        "WORDS", r"(?:the\s+)?(?:final\s+)?answer"
+        "WORDS", r"(?:the\s+)?(?:final\s+)?(?:answer|result)"
     ),
     re.IGNORECASE,
 )
 """What introduces an answer, such as `The final answer is:`."""
-
+_BULLET = re.compile(r"[•‣◦*]\s+")
+_BRACED = re.compile(r"\\(?:boxed|text|textbf|mathrm|mathbf)\{")
 
 _ANSWER = ("<answer>", "</answer>")
 
@@ -159,7 +160,7 @@ def less_formatted(answer: str) -> list[str]:
 
 def _spans(answer: str) -> Iterator[tuple[int, int]]:
     """Yield the span within the outermost mark, within the next one, and so on."""
-    closings = _closing_braces(answer) if "\\boxed{" in answer else {}
+    closings = _closing_braces(answer) if _BRACED.search(answer) else {}
     span = _trimmed(answer, 0, len(answer))
     while (inner := _inside(answer, *span, closings)) != span:
         yield (span := inner)
@@ -173,8 +174,7 @@ def _inside(
 ) -> tuple[int, int]:
     """Return the span within its outermost mark, or the span itself if that leaves nothing."""
     inner = begin, end
-    box = "\\boxed{"
-    lead = _LEAD.match(text, begin, end)
+    lead = _LEAD.match(text, begin, end) or _BULLET.match(text, begin, end)
     if lead:
         inner = lead.end(), end
     elif fence := _FENCE.match(text, begin, end):
@@ -184,11 +184,10 @@ def _inside(
     elif text.startswith(("\\(", "\\["), begin, end):
         closing = "\\)" if text[begin + 1] == "(" else "\\]"
         inner = _between(text, begin, end, text[begin : begin + 2], closing)
-    elif (
-        text.startswith(box, begin, end)
-        and closings.get(begin + len(box) - 1) == end - 1
-    ):
-        inner = begin + len(box), end - 1
+    elif (braced := _BRACED.match(text, begin, end)) and closings.get(
+        braced.end() - 1
+    ) == end - 1:
+        inner = braced.end(), end - 1
     # A full stop after a word. (So none follows another, which keeps it linear.)
     if inner == (begin, end) and re.fullmatch(
         r"[^\s.]\.", text[max(begin, end - 2) : end]
@@ -208,8 +207,8 @@ def _between(
     """Return the span between two marks if the first closing one ends the text."""
     start = begin + len(opening)
     stop = text.find(closing, start, end)
-    while closing == "**" and _POWER.match(text, stop, end):
-        stop = text.find(closing, stop + 2, end)
+    while operator := _OPERATOR.match(text, stop, end):
+        stop = text.find(closing, operator.end(), end)
     return (start, stop) if stop == end - len(closing) else (begin, end)
 
 

@@ -19,7 +19,9 @@ from ..records import (
     Status,
     Verdict,
 )
+from ..tasks.facts import ladder_heights
 from ..util.concurrency import run_in_thread_if_large
+from .characters import plain_answer
 from .extraction import extract_answer, in_tags, less_formatted
 from .notation import readable_form
 
@@ -215,7 +217,10 @@ async def verify_texts(
     extractions = await run_in_thread_if_large(
         lambda: [extract_answer(text) for text in texts], tokens=_tokens(texts)
     )
-    answers = [e.answer for e in extractions if e.answer is not None]
+    given = [e.answer for e in extractions if e.answer is not None]
+    answers = await run_in_thread_if_large(
+        lambda: _plain_answers(problem.recipe.task, given), tokens=_tokens(given)
+    )
     verdicts = await verifier.verify(problem, answers)
     if answer_tolerance:
         verdicts = await _verify_without_formatting(
@@ -260,6 +265,13 @@ async def verify_in_tags(
         any_form=any_form,
     )
     return [verdict for _, verdict in judged]
+
+
+def _plain_answers(task: str, answers: Sequence[str]) -> list[str]:
+    """Return answers in plain characters; those to a user's task as they are."""
+    if task not in ladder_heights():
+        return [*answers]
+    return [plain_answer(task, answer) for answer in answers]
 
 
 def _tokens(texts: Sequence[str]) -> int:

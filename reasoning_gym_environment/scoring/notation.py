@@ -15,6 +15,7 @@ import re
 from decimal import Decimal
 
 from ..tasks.facts import PLAIN_NUMBERS, ladder_heights
+from .characters import plain_answer, plain_characters
 from .extraction import less_formatted, strip_formatting
 
 _NUMBER = re.compile(
@@ -35,15 +36,21 @@ _LATEX_SIGNS = {
     r"\right": "",
     r"\dfrac": r"\frac",
     r"\tfrac": r"\frac",
+    r"\cfrac": r"\frac",
 }
-_LATEX_FRACTION = re.compile(r"\\[dt]?frac\s*{\s*(\d+)\s*}\s*{\s*(\d+)\s*}")
+_LATEX_FRACTION = re.compile(r"\\[cdt]?frac\s*{\s*(\d+)\s*}\s*{\s*(\d+)\s*}")
 _POWER_OF_A_HALF = re.compile(
     r"(?:(?P<above>\d{1,99})\s*/\s*2|\(1/2\))\s*(?:\^|\*\*)\s*{?(?P<exponent>\d{1,3})}?",
     re.ASCII,
 )
 _DEGREES = re.compile(r"\s*(°|\^\\circ|\^\{\s*\\circ\s*\}|\\degree)\s*$")
 _VARIABLE_X = re.compile(r"(?<![A-Za-z])X(?![A-Za-z])")
-_SIGNS = str.maketrans(f"{_TIMES}·⋅÷\N{MINUS SIGN}[]", "***/-()")
+_SIGNS = str.maketrans(f"{_TIMES}·⋅÷[]", "***/()")
+_NAMED = re.compile(r"([A-Za-z])\s*=\s*([^=]+)")
+_DASHED = re.compile(r"-\s+(?=[A-Za-z]{2})")
+_JSON_ANSWER = re.compile(r'\{\s*"answer"\s*:(.*)\}', re.DOTALL)
+_TABLE_RULE = re.compile(r"(:?-{2,}:?)?")
+"""A cell of the line below a table's head, or of an empty head."""
 
 
 def readable_form(
@@ -60,15 +67,19 @@ def readable_form(
         >>> readable_form("puzzle24", "Make 24 using 6, 4", "6 ÷ 4 = 24", "4*6")
         '6 / 4'
     """
+    if task not in ladder_heights():
+        # A verifier that isn't the library's may judge notation.
+        forms = [answer.strip(), *less_formatted(answer)]
+        return oracle if oracle is not None and oracle in forms else answer
+    answer = plain_answer(task, answer)
     if oracle is None:  # the verifier judges, except formatting
-        is_own = task not in ladder_heights()
-        return answer if is_own else _unquoted(strip_formatting(answer))
+        return _unquoted(_without_wrappers(task, question, answer, ""))
     if answer.strip() == oracle.strip() or len(answer) > 4 * len(oracle) + 1000:
         return answer
     forms = [answer.strip(), *less_formatted(answer)]
-    # A verifier that isn't the library's may judge notation.
-    if task not in ladder_heights():
-        return oracle if oracle in forms else answer
+    unwrapped = _without_wrappers(task, question, answer, oracle)
+    if unwrapped != forms[-1]:
+        forms.append(unwrapped)
     if any(_is_same(task, question, form, oracle) for form in forms):
         return oracle
     # A string of JSON has quotes of its own.
@@ -76,6 +87,60 @@ def readable_form(
     text = _with_plain_signs(task, question, text)
     is_integral = task in ("simple_integration", "intermediate_integration")
     return _with_plain_names(text, oracle) if is_integral else text
+
+
+def _without_wrappers(task: str, question: str, answer: str, oracle: str) -> str:
+    r"""Return an answer without formatting, a bullet, a name, JSON and a table around it.
+
+    Example:
+        >>> _without_wrappers("gcd", "", '{"answer": "**x = 42**"}', "42")
+        '42'
+        >>> _without_wrappers("rotate_matrix", "", "| 1 | 2 |\n|--|--|\n| 3 | 4 |", "1 2\n3 4")
+        '1 2\n3 4'
+    """
+    text = strip_formatting(answer)
+    if task == "codeio":  # its labels are any JSON
+        return text
+    text = strip_formatting(_answer_of_json(text))
+    if re.match("[A-Za-z]{2}", oracle) and "(" not in oracle:
+        text = _DASHED.sub("", text, count=1) if _DASHED.match(text) else text
+    named = _NAMED.fullmatch(text)
+    if named and (
+        task != "simple_equations" or re.search(rf"\b{named[1]}\b", question)
+    ):
+        text = strip_formatting(named[2])
+    if "\n" in oracle and "\n\n" not in oracle:
+        text = _plain_grid(text, oracle)
+    return text
+
+
+def _answer_of_json(text: str) -> str:
+    """Return the value of an object with the one key `answer`; another text as it is."""
+    object_of_json = _JSON_ANSWER.fullmatch(text)
+    if not object_of_json:
+        return text
+    try:
+        pairs = json.loads(text, object_pairs_hook=list)
+    except (ValueError, RecursionError):
+        return text
+    if len(pairs) != 1:  # another key, or the same one again
+        return text
+    [(_, value)] = pairs
+    return value if isinstance(value, str) else object_of_json[1].strip()
+
+
+def _plain_grid(text: str, oracle: str) -> str:
+    """Return rows without blank lines, and the cells of a Markdown table as the oracle has them."""
+    rows = [line.strip() for line in text.split("\n") if line.strip()]
+    if not all(len(row) > 1 and row[0] == row[-1] == "|" for row in rows):
+        return "\n".join(rows)
+    blank = " " if " " in oracle else ""
+    table = [[cell.strip() for cell in row[1:-1].split("|")] for row in rows]
+    return "\n".join(
+        blank.join(cells)
+        for cells in table
+        if not all(map(_TABLE_RULE.fullmatch, cells))
+    )
 
 
 def _is_same(task: str, question: str, text: str, oracle: str) -> bool:
@@ -87,15 +152,14 @@ def _is_same(task: str, question: str, text: str, oracle: str) -> bool:
     fraction = _LATEX_FRACTION.fullmatch(text)
     if fraction:
         text = f"{fraction[1]}/{fraction[2]}"
-    name = re.match(r"([a-z])\s*=", text)
-    if task == "simple_equations" and name and re.search(rf"\b{name[1]}\b", question):
-        text = text[name.end() :]
     if task in PLAIN_NUMBERS and is_same_number(text, oracle):
         return True
+    if task == "gsm_symbolic":
+        return is_amount(text, question, oracle)
     if task == "codeio":  # all within a string of JSON counts: blanks, commas, signs
         text = text.lower() if oracle in ("true", "false") else text
         return text == oracle or _is_same_json(text, oracle)
-    text = _unquoted(text).replace("\N{MINUS SIGN}", "-")
+    text = _unquoted(text)
     text = re.sub(r"(?<=\d)\s*/\s*(?=\d)", "/", text)
     text = re.sub(r"(?<=[A-Za-z]),\s*(?=\w)|(?<=\w),\s*(?=[A-Za-z])", ", ", text)
     if task == "base_conversion" or _WORD.fullmatch(oracle.lower()):
@@ -114,12 +178,13 @@ def _unquoted(text: str) -> str:
     """Return a text without the one pair of quotes around it.
 
     Example:
-        >>> _unquoted('"0, 1.13"'), _unquoted("`4` or `5`")
-        ('0, 1.13', '`4` or `5`')
+        >>> _unquoted('"0, 1.13"'), _unquoted("`4` or `5`"), _unquoted('"["a"]"')
+        ('0, 1.13', '`4` or `5`', '["a"]')
     """
     quote = text[:1]
     is_quoted = quote in ("'", '"', "`") and text.endswith(quote)
-    if not is_quoted or text.count(quote) != 2:
+    is_json = text[1:2] + text[-2:-1] in ("[]", "{}")
+    if not is_quoted or (text.count(quote) != 2 and not is_json):
         return text
     return text[1:-1].strip() or text
 
@@ -160,7 +225,9 @@ def _with_plain_signs(task: str, question: str, text: str) -> str:
             return text
         case "n_queens":
             return "\n".join(line.strip() for line in text.split("\n"))
-        case "group_anagrams" | "palindrome_partitioning" if '"' not in text:
+        case "group_anagrams" | "jugs" | "knight_swap" | "palindrome_partitioning" if (
+            '"' not in text
+        ):
             return text.replace("'", '"')  # a list as Python writes it
         case "coin_flip":
             return _plain_probability(text)
@@ -243,6 +310,75 @@ def is_angle(text: str, exact: float) -> bool:
     return abs(value - exact) <= 0.5 * 10.0**-places + 1e-9
 
 
+_CURRENCY = r"(?:US)?\\?\$|[€£¥₹]|\b(?:USD|EUR|GBP|dollars?|euros?)\b"
+_AMOUNT = re.compile(
+    rf"(?P<sign>-?) ?(?:{_CURRENCY})? ?(?P<number>{_NUMBER.pattern}) ?(?:{_CURRENCY})?"
+    r"(?:(?P<unit> ?/? ?[a-z][a-z' /-]{0,99})!?)?\.?",  # `384!` is a factorial
+    re.IGNORECASE | re.ASCII,
+)
+_LATEX_TEXT = re.compile(r"\\(?:text|mathrm)\{([^{}]*)\}")
+_JOINING_WORD = re.compile("an?|each|every|in|left|of|per|the|total")
+_MEASURE = re.compile(
+    "cent|penn(y|ie)|second|minute|hour|day|week|month|year|inch(e)?|foot|feet|yard|mile"
+    "|(milli|centi|kilo)?meter|(kilo)?gram|ounce|pound|ton|(milli)?liter|pint|quart|gallon"
+)
+"""Units that convert into one another: a question that names several asks for one of them."""
+
+_CHANGING_WORD = re.compile(
+    "and|or|but|to|than|times?|by|minus|plus|less|twice|double|triple|squared|cubed"
+    "|half|halve|third|quarter|dozen|hundred|thousand|(m|b)illion|percent(age)?"
+    "|one|two|three|four|five|six|seven|eight|nine|ten"
+)
+"""Words that make another number of the one before them, even words of the question."""
+
+
+def is_amount(answer: str, question: str, oracle: str) -> bool:
+    """Return whether an answer to a word problem is one number, equal to the oracle.
+
+    The number stands alone, with a currency or a unit, or is the right side of the last equation.
+    A unit has words of the question alone, and is one that the question asks for.
+
+    Example:
+        >>> asked = "How many eggs does she eat in two days?"
+        >>> [is_amount(text, asked, "384") for text in ("192 + 192 = 384", "384 eggs", "$384")]
+        [True, True, True]
+        >>> [is_amount(text, asked, "384") for text in ("384 + 6 = 390", "384 dozen", "< 384")]
+        [False, False, False]
+    """
+    text = strip_formatting(answer)
+    left_side, equals, right_side = text.rpartition("=")
+    if equals:
+        if left_side.rstrip().endswith(("<", ">", "!", "~", "\\")):
+            return False
+        text = strip_formatting(right_side)
+    text = _LATEX_TEXT.sub(r" \1", text.replace("\\ ", " "))
+    amount = _AMOUNT.fullmatch(" ".join(_unquoted(text).strip("()").split()))
+    if amount is None or not _is_unit(amount["unit"] or "", question):
+        return False
+    return is_same_number(amount["sign"] + amount["number"], oracle)
+
+
+def _is_unit(text: str, question: str) -> bool:
+    """Return whether words after a number name what the question counts."""
+    words_asked = _words(question)
+    sentences = re.findall(r"[^.?!]*[?]", question)
+    measures_asked = _words(sentences[-1] if sentences else question)
+    for word in _words(text):
+        if _CHANGING_WORD.fullmatch(word):
+            return False
+        if _JOINING_WORD.fullmatch(word):
+            continue
+        is_measure = _MEASURE.fullmatch(word)
+        if word not in (measures_asked if is_measure else words_asked):
+            return False
+    return True
+
+
+def _words(text: str) -> set[str]:
+    """Return the words of a text in lower case, without the `s` of plurals."""
+    return {word.removesuffix("s") for word in re.findall("[a-z]+", text.lower())}
+
+
 def is_same_number(answer: str, oracle: str) -> bool:
     """Return whether both are one number and equal, whatever their forms.
 
@@ -261,7 +397,7 @@ def is_same_number(answer: str, oracle: str) -> bool:
 
 def _read_number(text: str) -> Decimal | None:
     """Return the exact value of a number of ordinary size, None for any other text."""
-    text = text.strip().replace("\N{MINUS SIGN}", "-")
+    text = plain_characters(text.strip())
     if len(text) > 1000 or not _NUMBER.fullmatch(text):
         return None
     return Decimal(text.replace(",", ""))

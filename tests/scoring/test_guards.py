@@ -189,6 +189,8 @@ def test_no_guard_lowers_a_right_answer_however_it_is_written(
         assert GUARDS[task](right, entry) == 1.0
         is_number = right.removeprefix("-").replace(".", "").isdigit()
         for spelling in SPELLINGS + (NUMBER_SPELLINGS if is_number else ()):
+            if "." in right and spelling.endswith("0"):
+                continue  # `1.5.0` is no number
             assert_lowers_no_right_answer(items, task, spelling.format(right), entry)
         for _, answer in answers_of("legitimate", task):
             assert_lowers_no_right_answer(items, task, written(answer, entry), entry)

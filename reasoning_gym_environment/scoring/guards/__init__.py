@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from ..characters import plain_answer
 from .algebra import antiderivative, complex_number, polynomial, real_solutions
 from .algorithmic import (
     given_numbers,
@@ -38,7 +39,7 @@ from .games import made_number, number_grid, possible_moves, same_characters
 from .geometry import exact_angle
 from .logic import conclusion, roles
 from .oracle import (
-    first_number,
+    amount,
     is_denied,
     literal,
     longer_fraction,
@@ -66,6 +67,7 @@ def max_score(task: str, answer: str, entry: Mapping[str, Any]) -> float:
     oracle = entry["answer"]
     if answer == oracle:
         return 1.0
+    answer = plain_answer(task, answer)
     words = (
         *("codeio", "emoji_mystery", "figlet_font", "game_of_life_halting"),
         *("letter_jumble", "spell_backward", "word_ladder"),
@@ -96,7 +98,7 @@ _TASKS: Mapping[Guard, str] = {
     longer_move: "tsumego",
     one_object: "codeio",
     longer_fraction: "fraction_simplification",
-    first_number: "gsm_symbolic",
+    amount: "gsm_symbolic",
     complex_number: "complex_arithmetic",
     given_numbers: "number_sorting",
     decimal_digits: "decimal_arithmetic",

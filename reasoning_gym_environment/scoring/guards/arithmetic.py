@@ -68,7 +68,7 @@ def duration(answer: str, entry: Mapping[str, Any]) -> float:
 
 def _is_negative(text: str) -> bool:
     """Return whether a duration has a minus sign, in days or hours."""
-    return re.search(r"(^|,)\s*[-\u2212]", text) is not None
+    return re.search(r"(^|,)\s*-", text) is not None
 
 
 _DAYS = re.compile(r"d(ays?)?\b(?!.*\bor\b)\D*", re.IGNORECASE | re.DOTALL)

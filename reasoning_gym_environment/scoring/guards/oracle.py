@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..extraction import strip_formatting
-from ..notation import is_same_number
+from ..notation import is_amount, is_same_number
 
 
 def longer_text(answer: str, entry: Mapping[str, Any]) -> float:
@@ -121,28 +121,41 @@ def longer_fraction(answer: str, entry: Mapping[str, Any]) -> float:
 
 
 _NEGATED = re.compile(
-    r"(?<![\w.)])[-\u2212]\s*\(*\s*$|\b(?:minus|negative)\s+\(*$", re.IGNORECASE
+    r"(?<![\w.)])-\s*\(*\s*$|\b(?:minus|negative)\s+\(*$", re.IGNORECASE
 )
 """What makes the number after it negative."""
 
-_CHANGED = re.compile(r"!$|\s*[*/^\u00d7\u00f7]\s*\(*\d")
-"""What makes the number before it another one: a factorial, or an operator and a number."""
+_CHANGING_BEFORE = re.compile(
+    r"(?:[±∓√∛∜<>≤≥]|\\(?:pm|mp|sqrt|leq?|geq?|lt|gt)\b|\bsqrt)\s*[({]*\s*$"
+)
+"""What makes another number of the one after it: `±7`, `√7`, `< 7`."""
+
+_CHANGING_AFTER = re.compile(
+    r"\s*(?:\\?%|[‰²³±]|\\pm\b|(?:k|m|bn|percent|per cent|(?:hundred|thousand|million|billion"
+    r"|trillion|dozen|lakh|crore)s?|squared|cubed|factorial|and a half)\b)|!(?!\w)",
+    re.IGNORECASE,
+)
+"""What makes another number of the one before it: `7 %`, `7!`, `7 thousand`."""
 
 
-def first_number(answer: str, entry: Mapping[str, Any]) -> float:
-    """Refuse what changes the number: the verifier reads the first one of a text without more.
+def changes_number(before: str, after: str) -> bool:
+    """Return whether the text around a number changes its value.
 
     An exclamation mark at the end of a sentence is none of a factorial.
+
+    Example:
+        >>> changes_number("±", ""), changes_number("", "!"), changes_number("It is ", "!")
+        (True, True, False)
     """
-    number = re.search(r"\d+(?:,\d{3})*(?:\.\d+)?", answer)
-    if number is None:
-        return 1.0
-    before = answer[: number.start()]
-    after = answer[number.end() :].rstrip()
-    if _NEGATED.search(before) and float(entry["answer"]) > 0:
-        return 0.0
+    after = after.rstrip()
     is_sentence = after.startswith("!") and any(map(str.isalpha, before))
-    return 0.0 if _CHANGED.match(after) and not is_sentence else 1.0
+    is_changed = _CHANGING_AFTER.match(after) is not None and not is_sentence
+    return is_changed or _CHANGING_BEFORE.search(before) is not None
+
+
+def amount(answer: str, entry: Mapping[str, Any]) -> float:
+    """Refuse all but one number, alone or with its unit: the verifier reads the first one."""
+    return 1.0 if is_amount(answer, entry["question"], entry["answer"]) else 0.01
 
 
 def _longer(answer: str, oracle: str) -> float:
@@ -151,13 +164,16 @@ def _longer(answer: str, oracle: str) -> float:
     if strip_formatting(answer) == oracle or is_same_number(answer, oracle):
         return 1.0
     before, _, after = answer.partition(oracle)
-    joined = (
-        before[-1:].isalnum() or after[:1].isalnum() or before.endswith(("-", "\u2212"))
-    )
+    joined = before[-1:].isalnum() or after[:1].isalnum() or before.endswith("-")
+    is_number = oracle[-1:].isdigit()
     is_negated = oracle[:1].isdigit() and _NEGATED.search(before)
+    is_changed = is_number and changes_number(before, after)
     return (
         0.0
-        if joined or is_negated or _offers_more(before + " " + after, oracle)
+        if joined
+        or is_negated
+        or is_changed
+        or _offers_more(before + " " + after, oracle)
         else 1.0
     )
 
