@@ -67,17 +67,21 @@ def readable_form(
         >>> readable_form("puzzle24", "Make 24 using 6, 4", "6 ÷ 4 = 24", "4*6")
         '6 / 4'
     """
-    if task not in ladder_heights():
-        # A verifier that isn't the library's may judge notation.
-        forms = [answer.strip(), *less_formatted(answer)]
-        return oracle if oracle is not None and oracle in forms else answer
-    answer = plain_answer(task, answer)
+    is_own = task not in ladder_heights()
+    if not is_own:
+        answer = plain_answer(task, answer)
     if oracle is None:  # the verifier judges, except formatting
-        return _unquoted(_without_wrappers(task, question, answer, ""))
+        if is_own:
+            return answer
+        text = strip_formatting(answer)
+        return _unquoted(_without_wrappers(task, question, text, ""))
     if answer.strip() == oracle.strip() or len(answer) > 4 * len(oracle) + 1000:
         return answer
     forms = [answer.strip(), *less_formatted(answer)]
-    unwrapped = _without_wrappers(task, question, answer, oracle)
+    # A verifier that isn't the library's may judge notation.
+    if is_own:
+        return oracle if oracle in forms else answer
+    unwrapped = _without_wrappers(task, question, forms[-1], oracle)
     if unwrapped != forms[-1]:
         forms.append(unwrapped)
     if any(_is_same(task, question, form, oracle) for form in forms):
@@ -89,8 +93,8 @@ def readable_form(
     return _with_plain_names(text, oracle) if is_integral else text
 
 
-def _without_wrappers(task: str, question: str, answer: str, oracle: str) -> str:
-    r"""Return an answer without formatting, a bullet, a name, JSON and a table around it.
+def _without_wrappers(task: str, question: str, text: str, oracle: str) -> str:
+    r"""Return a text without a bullet, a name, JSON and a table around it.
 
     Example:
         >>> _without_wrappers("gcd", "", '{"answer": "**x = 42**"}', "42")
@@ -98,20 +102,26 @@ def _without_wrappers(task: str, question: str, answer: str, oracle: str) -> str
         >>> _without_wrappers("rotate_matrix", "", "| 1 | 2 |\n|--|--|\n| 3 | 4 |", "1 2\n3 4")
         '1 2\n3 4'
     """
-    text = strip_formatting(answer)
     if task == "codeio":  # its labels are any JSON
         return text
-    text = strip_formatting(_answer_of_json(text))
+    value = _answer_of_json(text)
+    if value != text:
+        text = strip_formatting(value)
     if re.match("[A-Za-z]{2}", oracle) and "(" not in oracle:
         text = _DASHED.sub("", text, count=1) if _DASHED.match(text) else text
     named = _NAMED.fullmatch(text)
-    if named and (
-        task != "simple_equations" or re.search(rf"\b{named[1]}\b", question)
-    ):
+    # Without a label, `P = Q` may be a statement.
+    if named and oracle and _may_name(task, question, named[1]):
         text = strip_formatting(named[2])
     if "\n" in oracle and "\n\n" not in oracle:
         text = _plain_grid(text, oracle)
     return text
+
+
+def _may_name(task: str, question: str, name: str) -> bool:
+    """Return whether a letter may stand for the answer; an equation asks for its own variable."""
+    asks_for_a_name = task == "simple_equations"
+    return not asks_for_a_name or re.search(rf"\b{name}\b", question) is not None
 
 
 def _answer_of_json(text: str) -> str:
@@ -325,7 +335,7 @@ _MEASURE = re.compile(
 """Units that convert into one another: a question that names several asks for one of them."""
 
 _CHANGING_WORD = re.compile(
-    "and|or|but|to|than|times?|by|minus|plus|less|twice|double|triple|squared|cubed"
+    "no|not|never|and|or|but|to|than|times?|by|minus|plus|less|twice|double|triple|squared|cubed"
     "|half|halve|third|quarter|dozen|hundred|thousand|(m|b)illion|percent(age)?"
     "|one|two|three|four|five|six|seven|eight|nine|ten"
 )
@@ -348,7 +358,7 @@ def is_amount(answer: str, question: str, oracle: str) -> bool:
     text = strip_formatting(answer)
     left_side, equals, right_side = text.rpartition("=")
     if equals:
-        if left_side.rstrip().endswith(("<", ">", "!", "~", "\\")):
+        if not _is_working(left_side, question):
             return False
         text = strip_formatting(right_side)
     text = _LATEX_TEXT.sub(r" \1", text.replace("\\ ", " "))
@@ -356,6 +366,18 @@ def is_amount(answer: str, question: str, oracle: str) -> bool:
     if amount is None or not _is_unit(amount["unit"] or "", question):
         return False
     return is_same_number(amount["sign"] + amount["number"], oracle)
+
+
+def _is_working(text: str, question: str) -> bool:
+    """Return whether a text before an equals sign is arithmetic, with names of the question."""
+    text = re.sub(
+        r"\\(?:times|cdot|div|[cdt]?frac|left|right|text|mathrm|[$%,;])", " ", text
+    )
+    if not re.fullmatch(rf"[\w\s.,;:+*/{_TIMES}·⋅÷()^%$€£¥₹={{}}-]*", text):
+        return False
+    allowed = _words(question) | {"so", "then", "thu", "therefore", "total", "answer"}
+    words = {word for word in _words(text) if len(word) > 1}
+    return words <= allowed and words.isdisjoint({"no", "not", "never"})
 
 
 def _is_unit(text: str, question: str) -> bool:
