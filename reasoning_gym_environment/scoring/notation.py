@@ -335,7 +335,7 @@ _MEASURE = re.compile(
 """Units that convert into one another: a question that names several asks for one of them."""
 
 _CHANGING_WORD = re.compile(
-    "no|not|never|and|or|but|to|than|times?|by|minus|plus|less|twice|double|triple|squared|cubed"
+    "no|not|never|and|or|but|to|than|times?|by|minus?|plus?|less?|twice|double|triple|squared|cubed"
     "|half|halve|third|quarter|dozen|hundred|thousand|(m|b)illion|percent(age)?"
     "|one|two|three|four|five|six|seven|eight|nine|ten"
 )

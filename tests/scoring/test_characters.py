@@ -25,7 +25,10 @@ from reasoning_gym_environment.tasks.ladders import build_ladders
 
 ALL_TASKS = sorted(known_categories())
 CASES = json.loads((Path(__file__).parent / "writing_cases.json").read_text("utf-8"))
-LOOKALIKES = "\u2212\u2013\u2011\u00a0\u202f\u2009\u200b\u200f\ufeff\u201c\u2019\u3002\u0663\uff14\uff0c"
+LOOKALIKES = (
+    "\u2212\u2013\u2011\u00a0\u202f\u2009\u200b\u200f"
+    "\ufeff\u201c\u2019\u3002\u0663\uff14\uff0c"
+)
 ODD_TEXT = st.text(f"01234,.'{{}}\\- aé{LOOKALIKES}", max_size=14)
 SEEDS = 4
 
