@@ -48,11 +48,6 @@ def _table_rows(report: EvaluationReport) -> Iterator[Sequence[str]]:
     def rows(slices: Iterable[tuple[str, Slice]]) -> Iterator[list[str]]:
         return (_row(f"  {name}", part, k) for name, part in slices)
 
-    def success(entry: tuple[str, Slice]) -> list[float]:
-        values = (entry[1].value("solved"), entry[1].value("score"))
-        # Tasks without a value come last.
-        return [2.0 if value is None else value for value in values]
-
     default = report.default
     k = report.attempts
     if report.coverage.missing:
@@ -78,26 +73,37 @@ def _table_rows(report: EvaluationReport) -> Iterator[Sequence[str]]:
         yield from ("", "by source", *rows(default.sources.items()))
     if default:
         yield from ("", "by category", *rows(default.categories.items()))
-    tasks = sorted(default.tasks.items() if default else (), key=success)
-    if len(tasks) <= 2 * MAX_TASKS:
-        yield from ("", "tasks, worst first", *rows(tasks))
-    else:
-        worst = [entry for entry in tasks if success(entry)[0] < 1][:MAX_TASKS]
-        best = [entry for entry in reversed(tasks) if 0 < success(entry)[0] <= 1][
-            :MAX_TASKS
-        ]
-        yield from (
-            ("", f"worst {len(worst)} of {len(tasks)} tasks", *rows(worst))
-            if worst
-            else ()
-        )
-        yield from ("", f"best {len(best)}", *rows(best)) if best else ()
+    yield from _task_rows(default.tasks if default else {}, k)
     if report.few_questions:
         yield ""
     for name, number in report.few_questions.items():
         yield f"{name} has only {number} questions: each is asked once"
     if report.also_trained_on:
         yield from ("", *_trained_rows(report))
+
+
+def _task_rows(tasks: Mapping[str, Slice], k: int) -> Iterator[Sequence[str]]:
+    """Yield the rows of all tasks, or of the worst and the best where there are many."""
+
+    def success(entry: tuple[str, Slice]) -> list[float]:
+        values = (entry[1].value("solved"), entry[1].value("score"))
+        # Tasks without a value come last.
+        return [2.0 if value is None else value for value in values]
+
+    entries = sorted(tasks.items(), key=success)
+    worst = [entry for entry in entries if success(entry)[0] < 1][:MAX_TASKS]
+    best = [entry for entry in reversed(entries) if 0 < success(entry)[0] <= 1]
+    sections = {
+        f"worst {len(worst)} of {len(entries)} tasks": worst,
+        f"best {len(best[:MAX_TASKS])}": best[:MAX_TASKS],
+    }
+    if len(entries) <= 2 * MAX_TASKS:
+        sections = {"tasks, worst first": entries}
+    for title, shown in sections.items():
+        if shown:
+            yield from ("", title)
+        for name, part in shown:
+            yield _row(f"  {name}", part, k)
 
 
 def _trained_rows(report: EvaluationReport) -> Iterator[str]:
