@@ -303,18 +303,20 @@ class InferenceClient:
         self, path: str, body: Mapping[str, Any], split: str
     ) -> dict[str, Any]:
         """Return the reply of an OpenAI endpoint to a request's JSON, or raise InferenceError."""
-        replies: list[dict[str, Any]] = []
 
-        async def ask(server: ServerClient, n: int) -> list[dict[str, Any]]:
+        async def ask(
+            server: ServerClient, n: int
+        ) -> list[tuple[dict[str, Any], dict[str, Any]]]:
             of_server = {**body, "n": n, "model": server.config.model_name}
-            replies.append(await server.reply(path, of_server))
-            return list(replies[-1]["choices"])
+            reply = await server.reply(path, of_server)
+            return [(reply, choice) for choice in reply["choices"]]
 
         choices = await self._gather(ask, body.get("n") or 1, split)
+        replies = list({id(reply): reply for reply, _ in choices}.values())
         merged = dict(replies[0])
         merged["choices"] = []
         # Each reply has numbered its own from 0.
-        for index, choice in enumerate(choices):
+        for index, (_, choice) in enumerate(choices):
             merged["choices"].append({**choice, "index": index})
         usages = [
             reply["usage"] for reply in replies if isinstance(reply.get("usage"), dict)

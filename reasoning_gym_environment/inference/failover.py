@@ -11,7 +11,8 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from typing import TypeVar
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Any, TypeVar
 
 from ..util.log_throttle import THROTTLE, throttled
 from ..util.outages import Outage
@@ -72,12 +73,22 @@ class Backend:
             self.cool()
 
     def start(
-        self, request: Callable[[ServerClient], Coroutine[None, None, T]], split: str
+        self,
+        request: Callable[[ServerClient], Coroutine[None, None, T]],
+        split: str,
+        *,
+        has_place: bool = False,
     ) -> asyncio.Task[T]:
-        """Return a task that sends a request and returns its reply; record how it ends."""
+        """Return a task that sends a request and returns its reply; record how it ends.
+
+        Args:
+            has_place: whether the request shares the place of one that this server may have lost,
+                since such requests may hold all places.
+        """
         # at once, since the next request goes to the least busy server
         self.in_flight += 1
-        task = asyncio.create_task(self._send(request, split))
+        place = nullcontext() if has_place else self.server.admit(split)
+        task = asyncio.create_task(self._send(request, place))
         task.add_done_callback(self._end_request)
         return task
 
@@ -85,12 +96,14 @@ class Backend:
         self.in_flight -= 1
 
     async def _send(
-        self, request: Callable[[ServerClient], Coroutine[None, None, T]], split: str
+        self,
+        request: Callable[[ServerClient], Coroutine[None, None, T]],
+        place: AbstractAsyncContextManager[Any],
     ) -> T:
         server = self.server
         try:
             # before the request's clock starts: waiting for either is not the server's time
-            async with server.admit(split), server.rate_limit.turn():
+            async with place, server.rate_limit.turn():
                 sent = asyncio.ensure_future(request(server))
                 answer = await self.liveness.reply(sent)
         except RequestTimeoutError:
@@ -225,7 +238,8 @@ class Failover:
                     continue
                 other = self._other_server(backend, began)
                 if other is not None:
-                    waiting.add(other.start(request, split))
+                    is_same = other is backend
+                    waiting.add(other.start(request, split, has_place=is_same))
         finally:
             if first in waiting and backend.liveness.is_silent:
                 backend.cool()  # others wait for the result of a single trial

@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -23,10 +22,11 @@ class Server:
     def __init__(self, name: str, down: set[str]) -> None:
         self.config = SimpleNamespace(base_url=name, timeout=600.0)
         self.rate_limit = RateLimit(name)
+        self.places = asyncio.Semaphore(8)
         self._down = down
 
-    def admit(self, split: str) -> nullcontext[None]:
-        return nullcontext()
+    def admit(self, split: str) -> asyncio.Semaphore:
+        return self.places
 
     async def is_alive(self) -> bool:
         return self.config.base_url not in self._down
@@ -207,7 +207,10 @@ async def test_a_silent_server_gets_no_new_requests_while_another_answers() -> N
     assert servers.asked["a"] == 1
 
 
-async def test_a_swallowed_request_is_asked_once_more_when_its_server_is_back() -> None:
+async def test_swallowed_requests_are_asked_once_more_when_their_server_is_back() -> (
+    None
+):
+    """They hold all of its places."""
     servers = SilentServers("a")
     servers.silence("a")
     swallowed = [servers.send() for _ in range(8)]
