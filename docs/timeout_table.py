@@ -98,23 +98,27 @@ TIMEOUTS: dict[Key, tuple[str, str]] = {
         WALL,
         "an inference server's reply to a probe at the start",
     ),
-    ("inference/failover.py", "silence_timeout"): (
+    ("inference/liveness.py", "SILENT_SECONDS"): (
         WALL,
-        "an inference server without a sign of life",
+        "an inference server's answer, before others get all new requests",
     ),
     ("inference/failover.py", "COOLING_SECONDS"): (
         WALL,
         "a failed inference server that others replace",
     ),
-    ("inference/failover.py", "outage_timeout"): (
-        WALL,
-        "an outage of all inference servers while a request waits",
-    ),
     ("inference/rate_limit.py", "patience"): (
         WALL,
         "nothing but refusals for too many requests",
     ),
-    ("inference/servers.py", "TCPConnector(keepalive_timeout)"): (
+    ("util/keep_alive.py", "IDLE_SECONDS"): (
+        WALL,
+        "a silent connection, before the kernel asks for the other end",
+    ),
+    ("util/keep_alive.py", "INTERVAL_SECONDS"): (
+        WALL,
+        "the other end's answer to the kernel, three times",
+    ),
+    ("inference/servers.py", "connector(keepalive_timeout)"): (
         WALL,
         "an idle connection to an inference server",
     ),
@@ -178,8 +182,15 @@ NO_TIMEOUTS: dict[Key, str] = {
     ("atropos/run.py", "POLL_SECONDS"): "an interval",
     ("gym/asynchronous.py", "generation_timeout"): "the option's",
     ("gym/asynchronous.py", "verify_timeout"): "the option's",
-    ("inference/failover.py", "check_seconds"): "an interval",
-    ("inference/failover.py", "quiet_seconds"): "when a log begins",
+    ("inference/liveness.py", "CHECK_SECONDS"): "an interval",
+    (
+        "inference/liveness.py",
+        "QUIET_SECONDS",
+    ): "when a server is asked for a sign of life",
+    (
+        "inference/liveness.py",
+        "STEADY_SECONDS",
+    ): "how long a server must answer to be back",
     ("proof/clock.py", "REFRESH_SECONDS"): "an interval",
     ("report/health.py", "GROUP_SECONDS"): "when a page warns",
     ("report/health.py", "PAST_SECONDS"): "when a page warns",
