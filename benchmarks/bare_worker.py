@@ -37,6 +37,7 @@ def main(path: str) -> None:
                 entry=problem.entry,
                 answers=tuple(answers),
                 timeout=5.0,
+                patience=20.0,
                 group_timeout=120.0,
             )
             host.verify(request, silent)
