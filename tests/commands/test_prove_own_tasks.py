@@ -39,7 +39,7 @@ FAULTS = {
     "five_points": ("solvable", "the verifier must return a score in [0, 1], got 5"),
     "closing_tag_in_label": ("solvable", "an item's own answer is several_answers"),
     "ten_questions": ("levels", "only 10 distinct questions of 200"),
-    "half_for_anything": ("not_payable", "solves 100%, mean score 0.50"),
+    "half_for_anything": ("not_payable", "half credit on 100%, mean score 0.50"),
 }
 """By task, the check that names its fault, and in which words."""
 
