@@ -37,13 +37,12 @@ async def test_a_verifier_and_a_generator_that_work_for_two_seconds_are_not_hurr
     recipe = Recipe(task="slow", seed=3)
     async with TaskPool(settings, Counter()) as pool:
         idle = await pool.generate(recipe)
-        [right] = await pool.verify(idle, [idle.oracle or ""])
         begin = time.monotonic()
-        with busy_processes(3 * processors()):
+        with busy_processes(processors()):
             busy = await pool.generate(recipe)
             [verdict] = await pool.verify(busy, [busy.oracle or ""])
         seconds = time.monotonic() - begin
-    assert right.status is verdict.status is Status.SOLVED
+    assert verdict.status is Status.SOLVED
     assert (busy.question, pickle.loads(busy.entry)) == (
         idle.question,
         pickle.loads(idle.entry),
@@ -54,7 +53,7 @@ async def test_a_verifier_and_a_generator_that_work_for_two_seconds_are_not_hurr
 
 async def test_the_import_of_a_verifiers_modules_is_not_the_answers_time() -> None:
     modules = find_modules([str(MODULE)])
-    settings = PoolSettings(processes=1, verify_timeout=1.0, modules=modules)
+    settings = PoolSettings(processes=1, verify_timeout=0.5, modules=modules)
     async with TaskPool(settings, Counter()) as pool:
         problem = await pool.generate(Recipe(task="late", seed=3))
         verdicts = await pool.verify(problem, ["1", "2"])
@@ -66,7 +65,7 @@ def test_what_the_machine_starves_twice_is_unscored_and_holds_up_no_other_call(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(functions, "FIRST_TRY_SECONDS", 3.0)
-    monkeypatch.setattr(worker_groups, "SECOND_TRY_SECONDS", 4.0)
+    monkeypatch.setattr(worker_groups, "SECOND_TRY_SECONDS", 3.0)
     with (
         contain(contained_functions.works, timeout=3, processes=1) as reward,
         busy_processes(8 * processors()),
@@ -81,11 +80,11 @@ def test_what_the_machine_starves_twice_is_unscored_and_holds_up_no_other_call(
 async def test_a_second_try_is_alone_and_delays_no_other_group(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(functions, "FIRST_TRY_SECONDS", 3.0)
-    reward = contain(contained_functions.works, timeout=3, processes=1)
+    monkeypatch.setattr(functions, "FIRST_TRY_SECONDS", 1.5)
+    reward = contain(contained_functions.works, timeout=2, processes=1)
     with reward, busy_processes(3 * processors()):
         await reward.score_async("x", ["works", 0.0, 1])
-        starved = asyncio.create_task(reward.score_async("x", ["works", 2.0, 1]))
+        starved = asyncio.create_task(reward.score_async("x", ["works", 1.0, 1]))
         others = []
         while not starved.done():
             others.append(await reward.score_async("x", ["works", 0.0, 1]))
@@ -95,7 +94,7 @@ async def test_a_second_try_is_alone_and_delays_no_other_group(
 
 
 @pytest.mark.parametrize(
-    "data", [["waits", 60, 1], ["works", 60, 1], ["works", 60, 40]], ids=str
+    "data", [["waits", 60, 1], ["works", 60, 1], ["works", 60, 8]], ids=str
 )
 def test_no_answer_masks_itself_by_waiting_or_by_a_crowd_of_threads(
     data: list[object],
