@@ -10,9 +10,23 @@ import pytest
 
 TASKS = Path(__file__).resolve().with_name("one_level_tasks.py")
 COUNT = 40
-QUICK = "not_payable__anything_1"
+TWO_LEVELS = """
+from reasoning_gym_environment import task
+
+
+def score(answer, data):
+    return float(data[1] == 1 or answer == data[0])
+
+
+@task(levels=2, verifier=score)
+def not_payable__anything_1(random, level):
+    number = random.randrange(10 ** (level + 4), 10 ** (level + 5))
+    return f"Add one to {number}.", str(number + 1), [str(number + 1), level]
+"""
+"""As `not_payable__anything_1` of TASKS, with fewer levels to prove."""
 ONE_OF_EACH_CHECK = (
     "levels__refused_3",
+    "not_payable__anything_1",
     "reproducible__hash_seed_2",
     "solvable__solver_2",
     "not_payable__many_3",
@@ -24,11 +38,13 @@ ONE_OF_EACH_CHECK = (
 pytestmark = pytest.mark.processes
 
 
-def prove(folder: Path, *options: str) -> dict[str, dict[str, Any]]:
+def prove(
+    folder: Path, *options: str, module: Path = TASKS
+) -> dict[str, dict[str, Any]]:
     """The results of tasks, by name, from the command."""
     command = [
         *(sys.executable, "-m", "reasoning_gym_environment", "prove", *options),
-        *("--task-modules", str(TASKS), "-o", str(folder / "proof.json"), "--json"),
+        *("--task-modules", str(module), "-o", str(folder / "proof.json"), "--json"),
         *("--env.generation_timeout", "2"),
     ]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -49,9 +65,10 @@ def require_its_level(task: str, result: dict[str, Any]) -> None:
 
 
 def test_a_fault_of_one_level_is_named_with_its_level(tmp_path: Path) -> None:
-    proved = prove(tmp_path, QUICK, "--items", "10")
-    assert proved.keys() == {QUICK}
-    require_its_level(QUICK, proved[QUICK])
+    module = tmp_path / "two_levels.py"
+    module.write_text(TWO_LEVELS)
+    [(task, result)] = prove(tmp_path, "--all", "--items", "10", module=module).items()
+    require_its_level(task, result)
 
 
 @pytest.mark.nightly
