@@ -364,7 +364,7 @@ async def test_a_reasoning_parser_does_not_change_what_is_trained_on(
                     "<|im_start|>assistant\n<think>"
                 )
                 text = tokenizer.decode(tokens[prompt:], skip_special_tokens=True)
-                assert text == group["messages"][row][-1]["content"]
+                assert "<think>" + text == group["messages"][row][-1]["content"]
             check_logprobs(group, temperature=0.7, another=1.0)
         unknown = {"tokenizer_name": "", "max_token_length": 200}
         given = options(url, "openai", tmp_path, model=thinking_model, **unknown)
