@@ -98,9 +98,13 @@ TIMEOUTS: dict[Key, tuple[str, str]] = {
         WALL,
         "an inference server's reply to a probe at the start",
     ),
-    ("inference/liveness.py", "SILENT_SECONDS"): (
+    ("inference/liveness.py", "LONG_SILENCE"): (
         WALL,
-        "an inference server's answer, before others get all new requests",
+        "an inference server's silence before the log says so; it ends no request",
+    ),
+    ("util/keep_alive.py", "IDLE_SECONDS"): (
+        WALL,
+        "a silent connection, before the kernel asks its other end three times in 30 s",
     ),
     ("inference/failover.py", "COOLING_SECONDS"): (
         WALL,
@@ -109,14 +113,6 @@ TIMEOUTS: dict[Key, tuple[str, str]] = {
     ("inference/rate_limit.py", "patience"): (
         WALL,
         "nothing but refusals for too many requests",
-    ),
-    ("util/keep_alive.py", "IDLE_SECONDS"): (
-        WALL,
-        "a silent connection, before the kernel asks for the other end",
-    ),
-    ("util/keep_alive.py", "INTERVAL_SECONDS"): (
-        WALL,
-        "the other end's answer to the kernel, three times",
     ),
     ("inference/servers.py", "connector(keepalive_timeout)"): (
         WALL,
@@ -187,10 +183,8 @@ NO_TIMEOUTS: dict[Key, str] = {
         "inference/liveness.py",
         "QUIET_SECONDS",
     ): "when a server is asked for a sign of life",
-    (
-        "inference/liveness.py",
-        "STEADY_SECONDS",
-    ): "how long a server must answer to be back",
+    ("inference/liveness.py", "SILENT_SECONDS"): "when other servers come first",
+    ("inference/liveness.py", "STEADY_SECONDS"): "when a silent server counts as back",
     ("proof/clock.py", "REFRESH_SECONDS"): "an interval",
     ("report/health.py", "GROUP_SECONDS"): "when a page warns",
     ("report/health.py", "PAST_SECONDS"): "when a page warns",
@@ -215,6 +209,7 @@ NO_TIMEOUTS: dict[Key, str] = {
     ("storage/run_record.py", "RECORD_SECONDS"): "an interval",
     ("util/concurrency.py", "SWITCH_SECONDS"): "an interval",
     ("util/concurrency.py", "wait(timeout)"): "an interval",
+    ("util/keep_alive.py", "INTERVAL_SECONDS"): "an interval",
 }
 """What is only named like a timeout, and what it is."""
 

@@ -7,7 +7,7 @@ import logging
 import math
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from ..util.log_throttle import LOG_INTERVAL, THROTTLE, throttled
 from .errors import RequestTimeoutError
@@ -35,6 +35,25 @@ STEADY_SECONDS = 10.0
 generates answers for a moment only, between two generations."""
 
 
+class SilenceTimes(NamedTuple):
+    """The seconds of silence that matter; tests shorten them.
+
+    Attributes:
+        quiet: as QUIET_SECONDS.
+        silent: as SILENT_SECONDS.
+        long: as LONG_SILENCE.
+        steady: as STEADY_SECONDS.
+    """
+
+    quiet: float = QUIET_SECONDS
+    silent: float = SILENT_SECONDS
+    long: float = LONG_SILENCE
+    steady: float = STEADY_SECONDS
+
+
+DEFAULT_TIMES = SilenceTimes()
+
+
 class Liveness:
     """Awaits the replies of one server, and knows since when it is silent.
 
@@ -48,16 +67,20 @@ class Liveness:
     check_seconds = CHECK_SECONDS
 
     def __init__(
-        self, server: ServerClient, clock: Callable[[], float] = time.monotonic
+        self,
+        server: ServerClient,
+        clock: Callable[[], float] = time.monotonic,
+        times: SilenceTimes = DEFAULT_TIMES,
     ) -> None:
         self._server = server
+        self._times = times
         self._clock = clock
         self._started: dict[object, float] = {}
         self._last_sign = -math.inf
         self._last_check = -math.inf
         self._answering_since = -math.inf
         self._long_silence_ended = -math.inf
-        self._next_report = LONG_SILENCE
+        self._next_report = self._times.long
 
     async def reply(self, request: asyncio.Future[T]) -> T:
         """Await the reply to a request; raise RequestTimeoutError at the server's `timeout`."""
@@ -87,22 +110,22 @@ class Liveness:
     @property
     def is_silent(self) -> bool:
         """Whether requests wait, and the server has answered nothing for SILENT_SECONDS."""
-        return self.silence >= SILENT_SECONDS
+        return self.silence >= self._times.silent
 
     @property
     def is_steady(self) -> bool:
         """Whether the server is not silent, and has not been within STEADY_SECONDS."""
         answering = self._clock() - self._answering_since
-        return not self.is_silent and answering >= STEADY_SECONDS
+        return not self.is_silent and answering >= self._times.steady
 
     def may_have_lost(self, started: float) -> bool:
         """Return whether a request from then has waited through a long silence."""
-        return self.silence >= LONG_SILENCE or started < self._long_silence_ended
+        return self.silence >= self._times.long or started < self._long_silence_ended
 
     @property
     def waiting(self) -> str:
         """Say which server has been silent for a minute, and what waits; empty if none has."""
-        if self.silence < LONG_SILENCE:
+        if self.silence < self._times.long:
             return ""
         count = len(self._started)
         requests = "1 request waits" if count == 1 else f"{count} requests wait"
@@ -115,7 +138,10 @@ class Liveness:
     async def _check_alive(self) -> None:
         """Ask a quiet server for a sign of life; log a silence of a minute, then ever less."""
         now = self._clock()
-        if self.silence < QUIET_SECONDS or now - self._last_check < QUIET_SECONDS:
+        if (
+            self.silence < self._times.quiet
+            or now - self._last_check < self._times.quiet
+        ):
             return
         self._last_check = now
         if await self._server.is_alive():
@@ -134,16 +160,16 @@ class Liveness:
         """Record that the server has answered just now."""
         now = self._clock()
         silence = self.silence
-        if silence >= SILENT_SECONDS:
+        if silence >= self._times.silent:
             self._answering_since = now
-        if silence >= LONG_SILENCE:
+        if silence >= self._times.long:
             self._long_silence_ended = now
             logger.warning(
                 "The inference server at %s answers again, after %.0f s",
                 self._server.config.base_url,
                 silence,
             )
-        self._next_report = LONG_SILENCE
+        self._next_report = self._times.long
         self._last_sign = now
 
     def _log_long_waits(self, started: float) -> None:
