@@ -271,7 +271,7 @@ async def run_commands_on_rows(recorder: Recorder) -> None:
     await recorder.run(
         "show", "show", "--limit", "0", "--where", "reward:0..0.5", *dumps
     )
-    await recorder.run("rescore", "rescore", "--env.answer_tolerance", "true", *dumps)
+    await recorder.run("rescore", "rescore", "--env.score_mode", "library", *dumps)
     recorder.keep_files("rescored", "dumps-*/*.rescored.jsonl")
     for form in ("sft", "dpo", "records", "nemo-gym", "verl", "skyrl"):
         await recorder.run(

@@ -222,6 +222,7 @@ class Verdict:
         score: in [0, 1], or in the bounds of a contained function; None with status UNSCORED.
         detail: an explanation for people; may be empty.
         seconds: time spent in the verifier.
+        form_score: of a right answer in the verifier's notation; None for one that is written so.
         raw_score, tagged_score: of the bare answer and of `<answer>answer</answer>`;
             None for a form that was not tried or not finished.
         errors: for how many of the two forms the verifier raised.
@@ -231,9 +232,15 @@ class Verdict:
     status: Status
     detail: str = ""
     seconds: float = 0.0
+    form_score: float | None = None
     raw_score: float | None = None
     tagged_score: float | None = None
     errors: int = 0
+
+    @property
+    def credit(self) -> float | None:
+        """What the answer earns: the verifier's score, however a right answer is written."""
+        return self.score if self.form_score is None else self.form_score
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -241,9 +248,9 @@ class Score:
     """The score of one completion, for a trainer: in Python, and as JSON over HTTP.
 
     Attributes:
-        score: in [0, 1], of the better of the bare and the tagged answer, or in the bounds of a
-            contained function. None if scoring failed on our side: leave the completion out, do
-            not count it as 0.
+        score: in [0, 1], of the better of the bare and the tagged answer, however a right answer
+            is written, or in the bounds of a contained function. None if scoring failed on our
+            side: leave the completion out, do not count it as 0.
         status: what happened; solved means that the answer is right.
         answer: the text between the answer tags; None unless there is exactly one.
         detail: an explanation for people; may be empty.
@@ -260,7 +267,7 @@ class Score:
     def of(cls, verdict: Verdict, answer: str | None = None) -> Score:
         """Return the score of a completion whose answer got this verdict."""
         return cls(
-            score=verdict.score,
+            score=verdict.credit,
             status=verdict.status,
             answer=answer,
             detail=verdict.detail,

@@ -125,6 +125,9 @@ RETIRED_OPTIONS: Mapping[str, Mapping[str, RetiredOption]] = {
             ignored=False,
         ),
         "custom_thinking_prompt": RetiredOption("set system_prompt", ignored=True),
+        "answer_tolerance": RetiredOption(
+            "a right answer earns full credit however it is written", ignored=True
+        ),
     },
     SERVER: {
         "health_check": RetiredOption("servers are checked at the start", ignored=True),
@@ -286,8 +289,9 @@ class EnvironmentSettings(EvaluationOptions, AtroposEnvironment, TaskOptions):
     )
     score_mode: ScoreMode = option(
         "partial",
-        "Reward before the length penalty: partial (the verifier's score), threshold (0 below "
-        f"solved_threshold, default {ATROPOS_SOLVED_SCORE}) or binary (1 at full credit, else 0).",
+        "Reward before the length penalty: partial (1 if solved, else the verifier's score), "
+        "library (always the verifier's score, as upstream), threshold (0 below solved_threshold, "
+        f"default {ATROPOS_SOLVED_SCORE}) or binary (1 at full credit, else 0).",
         heading="Scoring",
     )
     solved_threshold: float | None = option(
@@ -296,10 +300,6 @@ class EnvironmentSettings(EvaluationOptions, AtroposEnvironment, TaskOptions):
         f"Upstream's is {ATROPOS_SOLVED_SCORE}.",
         gt=0,
         le=1,
-    )
-    answer_tolerance: bool = option(
-        False,
-        "Remove bold, $, boxed, code fences or a full stop around an answer where that earns more.",
     )
     length_penalty_start: float = option(
         0.75,
@@ -595,6 +595,7 @@ def add_settings(parser: ArgumentParser, *names: str) -> None:
     for setting in list_options():
         if setting.name in {f"{ENV}.{name}" for name in (*workers, *names)}:
             add_option(parser, setting)
+    add_retired_options(parser)
 
 
 def read_environment(options: Namespace) -> EnvironmentSettings:
@@ -642,7 +643,7 @@ def build_settings(given: Given, defaults: Settings) -> Settings:
 def with_suite(env: Mapping[str, Any], suite: Suite) -> dict[str, Any]:
     """Return given settings with a suite's own, and warn of each that it overrides."""
     options = {"max_token_length": suite.settings.max_token_length, **env}
-    held = {"answer_tolerance", "complexity_mode", "difficulty", "eval_difficulties"}
+    held = {"complexity_mode", "difficulty", "eval_difficulties"}
     held |= {
         "exclude_tasks",
         "skip_faulty_items",
@@ -724,7 +725,6 @@ def scoring_settings(env: EnvironmentSettings) -> ScoringSettings:
         max_token_length=env.max_token_length,
         score_mode=env.score_mode,
         solved_threshold=env.solved_threshold,
-        answer_tolerance=env.answer_tolerance,
         length_penalty_start=env.length_penalty_start,
         verify_timeout=env.verify_timeout,
     )

@@ -50,8 +50,8 @@ TASKS = f"{PARTLY_FAULTY},{WITHOUT_FAULTS}"
 """Chosen before the first run: items of the first four are partly faulty, none of the others. The
 latter fit the model's context, and the cold start solves some of their items."""
 
-OURS = {"score_mode": "partial"}
-"""The environment's own default, as which upstream scores too."""
+OURS = {"score_mode": "library"}
+"""Upstream's rewards."""
 
 ARMS: dict[str, dict[str, Any]] = {
     UPSTREAM: {},

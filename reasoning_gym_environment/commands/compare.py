@@ -101,7 +101,7 @@ def require_one_rule(before: EvaluationResults, after: EvaluationResults) -> Non
 
 
 def require_comparable(before: EvaluationResults, after: EvaluationResults) -> None:
-    """Raise FixableError if different scores count as solved, or the suites differ."""
+    """Raise FixableError if the rules of scoring or the suites differ."""
     rules = [
         results.settings.get("solved_threshold", ATROPOS_SOLVED_SCORE)
         for results in (before, after)
@@ -115,6 +115,15 @@ def require_comparable(before: EvaluationResults, after: EvaluationResults) -> N
             f"{before.path} counts {solved_before} as solved, {after.path} {solved_after}: "
             "`rescore` one of them, and compare with what it writes"
         )
+    versions_before = {s.item_key: s.scoring_version for s in before.samples}
+    for sample in after.samples:
+        version = versions_before.get(sample.item_key, sample.scoring_version)
+        if version != sample.scoring_version:
+            raise FixableError(
+                f"{before.path} was scored by version {version} of the rules, {after.path} by "
+                f"version {sample.scoring_version}: `rescore` the older one, and compare with "
+                "what it writes"
+            )
     suites = [results.settings.get("suite") for results in (before, after)]
     if suites[0] != suites[1]:
         suite_before, suite_after = (

@@ -44,7 +44,6 @@ def main(arguments: Sequence[str]) -> int:
         raise FixableError(f"{where}: cannot listen ({error})") from error
     gym = ReasoningGym(
         processes=env.task_processes,
-        answer_tolerance=env.answer_tolerance,
         skip_faulty_items=env.skip_faulty_items,
         require_containment=env.require_containment,
         task_modules=env.task_modules,
@@ -116,7 +115,6 @@ def build_parser() -> Parser:
     environment_options = (
         "include_tasks",
         "seed",
-        "answer_tolerance",
         "skip_faulty_items",
     )
     add_settings(

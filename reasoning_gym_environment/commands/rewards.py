@@ -8,7 +8,7 @@ import logging
 import os
 import secrets
 import sys
-from argparse import ArgumentTypeError
+from argparse import SUPPRESS, ArgumentTypeError
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
         options.streams.mkdir(parents=True, exist_ok=True)
     gym = AsyncReasoningGym(
         processes=options.processes,
-        answer_tolerance=options.answer_tolerance,
+        answer_tolerance=options.answer_tolerance or None,
         skip_faulty_items=not options.keep_faulty_items,
         require_containment=options.require_containment,
         task_modules=options.task_modules,
@@ -111,7 +111,6 @@ def build_parser() -> Parser:
     add_task_modules(parser)
     _add_contained_functions(parser)
     for name, about in (
-        ("answer-tolerance", "as env.answer_tolerance"),
         (
             "keep-faulty-items",
             "streams also ask items that env.skip_faulty_items leaves out",
@@ -119,6 +118,8 @@ def build_parser() -> Parser:
         ("require-containment", "refuse to start where the sandbox is incomplete"),
     ):
         parser.flag(f"--{name}", about)
+    # Scripts of earlier versions give it; the gym says that it has no effect.
+    parser.flag("--answer-tolerance", SUPPRESS)
     return parser
 
 

@@ -108,8 +108,6 @@ class AsyncReasoningGym:
 
     Args:
         processes: number of generators, and of verifier hosts; by default half the cores.
-        answer_tolerance: whether to strip formatting (bold, a box, a full stop) from an answer
-            that is right without it.
         solved_threshold: score from which an answer is solved; None is each task's own: full credit
             but where less is right.
         skip_faulty_items: whether to draw again where an item's label is known to be false, or its
@@ -121,6 +119,7 @@ class AsyncReasoningGym:
         task_modules: modules with tasks of your own, by importable name or path.
         task_environment: names of environment variables that these modules see.
         start_worker: starts a worker process of the library, in place of the default.
+        answer_tolerance: has no effect; logged where it is set.
 
     Attributes:
         counts: skipped items, restarted workers and similar events.
@@ -136,7 +135,6 @@ class AsyncReasoningGym:
         self,
         *,
         processes: Processes = None,
-        answer_tolerance: bool = False,
         solved_threshold: Annotated[Number | None, Field(gt=0, le=1)] = None,
         skip_faulty_items: bool = True,
         generation_timeout: Seconds = 10.0,
@@ -145,7 +143,13 @@ class AsyncReasoningGym:
         task_modules: Modules = (),
         task_environment: Annotated[Iterable[str], AS_LIST] = (),
         start_worker: StartWorker | None = None,
+        answer_tolerance: bool | None = None,
     ) -> None:
+        if answer_tolerance is not None:
+            logger.warning(
+                "answer_tolerance has no effect: a right answer earns full credit however it is "
+                "written"
+            )
         self._settings = PoolSettings(
             processes=processes or default_processes(),
             generation_timeout=generation_timeout,
@@ -155,7 +159,6 @@ class AsyncReasoningGym:
             modules=find_modules(list(task_modules)),
             task_environment=list(task_environment),
         )
-        self._answer_tolerance = answer_tolerance
         self._skip_faulty_items = skip_faulty_items
         self._loop: asyncio.AbstractEventLoop | None = None
         create = partial(TaskPool, self._settings, start_worker=start_worker)
@@ -359,7 +362,6 @@ class AsyncReasoningGym:
             made,
             completions,
             await self._workers(),
-            answer_tolerance=self._answer_tolerance,
             any_form=self._settings.solved_threshold is None,
         )
         return [Score.of(verdict, answer) for answer, verdict in judged]

@@ -187,7 +187,6 @@ async def demonstration_row(
         problem,
         [text],
         verifier,
-        answer_tolerance=False,
         any_form=True,
     )
     if verdict.status is not Status.SOLVED:
@@ -197,5 +196,5 @@ async def demonstration_row(
         "messages": [*messages, {"role": "assistant", "content": text}],
         "task": problem.recipe.task,
         "recipe": recipe_text(problem.recipe),
-        "score": verdict.score,
+        "score": verdict.credit,
     }

@@ -362,7 +362,6 @@ async def _wrong_answers(
         problem,
         content.demonstrations,
         pool,
-        answer_tolerance=False,
         any_form=True,
     )
     pairs += [

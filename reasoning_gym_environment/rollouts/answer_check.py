@@ -34,8 +34,7 @@ _FAULTS = MappingProxyType(
             "have no answer between <answer> and </answer>",
             "train it on demonstrations first (`export --format sft` makes them from rollouts of a "
             "model that answers); another system_prompt; another chat template, if this one opens "
-            "a thought that the prompt asks for again (docs/inference.md); answer_tolerance, if "
-            "the tags hold the answer in another form.",
+            "a thought that the prompt asks for again (docs/inference.md).",
         ),
     }
 )

@@ -22,7 +22,7 @@ from ..records import (
 from ..tasks.facts import ladder_heights
 from ..util.concurrency import run_in_thread_if_large
 from .characters import plain_answer
-from .extraction import extract_answer, in_tags, less_formatted
+from .extraction import extract_answer, in_tags
 from .notation import readable_form
 
 
@@ -47,8 +47,16 @@ def length_factor(length: int, max_length: int, start: float) -> float:
 logger = logging.getLogger(__name__)
 
 
-ScoreMode = Literal["partial", "threshold", "binary"]
+ScoreMode = Literal["partial", "library", "threshold", "binary"]
 """How partial credit enters the reward."""
+
+SCORING_VERSION = 2
+"""Of the rules by which an answer is solved and paid; rows without one have version 1."""
+
+
+def _credit(mode: ScoreMode, verdict: Verdict) -> float | None:
+    """Return what an answer earns before its partial credit is looked at."""
+    return verdict.score if mode == "library" else verdict.credit
 
 
 def apply_mode(mode: ScoreMode, score: float, threshold: float) -> float:
@@ -76,17 +84,18 @@ def shape_rewards(
     others, and the trainer is told to drop its advantage. The group's mean stays as it is; its
     standard deviation falls, so a trainer that divides by it gives the others larger advantages.
     """
-    penalized = all(v.score is not None and v.score >= threshold for v in verdicts)
+    credits = [_credit(mode, verdict) for verdict in verdicts]
+    penalized = all(credit is not None and credit >= threshold for credit in credits)
     known_scores = [
-        apply_mode(mode, v.score, threshold) for v in verdicts if v.score is not None
+        apply_mode(mode, credit, threshold) for credit in credits if credit is not None
     ]
     neutral = sum(known_scores) / len(known_scores) if known_scores else 0.0
     rewards = []
-    for verdict, length in zip(verdicts, lengths, strict=True):
+    for credit, length in zip(credits, lengths, strict=True):
         factor = length_factor(length, max_length, penalty_start) if penalized else 1.0
         score = neutral
-        if verdict.score is not None:
-            score = apply_mode(mode, verdict.score, threshold)
+        if credit is not None:
+            score = apply_mode(mode, credit, threshold)
         rewards.append(Reward(value=score * factor, length_factor=factor))
     return rewards
 
@@ -121,13 +130,12 @@ class ScoringSettings:
     max_token_length: int
     score_mode: ScoreMode = "partial"
     solved_threshold: float | None = None
-    answer_tolerance: bool = False
     length_penalty_start: float = 0.75
     verify_timeout: float = 5.0
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON under the settings' names."""
-        return asdict(self)
+        """Return plain JSON under the settings' names, with the version of the rules."""
+        return {"scoring_version": SCORING_VERSION, **asdict(self)}
 
 
 class Grade(NamedTuple):
@@ -182,7 +190,6 @@ async def grade_texts(
         problem,
         texts,
         verifier,
-        answer_tolerance=settings.answer_tolerance,
         any_form=settings.solved_threshold is None,
     )
     rewards = shape_rewards(
@@ -204,15 +211,13 @@ async def verify_texts(
     texts: Sequence[str],
     verifier: Verifier,
     *,
-    answer_tolerance: bool,
     any_form: bool,
 ) -> list[tuple[str | None, Verdict]]:
     """Extract and verify the answer of each text, in order.
 
     Args:
-        answer_tolerance: whether to verify answers without surrounding formatting as well, and
-            to pay right answers in another form in full.
-        any_form: whether right answers in another form are solved, whatever the verifier pays.
+        any_form: whether right answers in another form are solved and paid, whatever the verifier
+            gives them.
     """
     extractions = await run_in_thread_if_large(
         lambda: [extract_answer(text) for text in texts], tokens=_tokens(texts)
@@ -222,14 +227,8 @@ async def verify_texts(
         lambda: _plain_answers(problem.recipe.task, given), tokens=_tokens(given)
     )
     verdicts = await verifier.verify(problem, answers)
-    if answer_tolerance:
-        verdicts = await _verify_without_formatting(
-            problem, answers, verdicts, verifier
-        )
     if any_form:
-        verdicts = await _solve_other_forms(
-            problem, answers, verdicts, verifier, pay=answer_tolerance
-        )
+        verdicts = await _solve_other_forms(problem, answers, verdicts, verifier)
     next_verdicts = iter(verdicts)
     judged: list[tuple[str | None, Verdict]] = []
     for extraction in extractions:
@@ -261,7 +260,6 @@ async def verify_in_tags(
         problem,
         [in_tags(answer) for answer in answers],
         verifier,
-        answer_tolerance=False,
         any_form=any_form,
     )
     return [verdict for _, verdict in judged]
@@ -279,64 +277,25 @@ def _tokens(texts: Sequence[str]) -> int:
     return sum(map(len, texts)) // 4
 
 
-async def _verify_without_formatting(
-    problem: Problem,
-    answers: Sequence[str],
-    verdicts: Sequence[Verdict],
-    verifier: Verifier,
-) -> list[Verdict]:
-    """Verify answers short of full credit again, each time without one more mark of formatting.
-
-    Keeps the best verdict. A mark may belong to the answer: some right ones end in a full stop.
-    """
-    forms = await run_in_thread_if_large(
-        lambda: [
-            less_formatted(answer) if verdict.score != 1 else []
-            for answer, verdict in zip(answers, verdicts, strict=True)
-        ],
-        tokens=_tokens(answers),
-    )
-    unmarked_forms = list(
-        dict.fromkeys(form for forms_of_answer in forms for form in forms_of_answer)
-    )
-    tolerated = dict(
-        zip(unmarked_forms, await verifier.verify(problem, unmarked_forms), strict=True)
-    )
-    return [
-        max(
-            [verdict, *(tolerated[form] for form in forms_of_answer)],
-            key=lambda v: v.score or 0.0,
-        )
-        for forms_of_answer, verdict in zip(forms, verdicts, strict=True)
-    ]
-
-
 async def _solve_other_forms(
     problem: Problem,
     answers: Sequence[str],
     verdicts: Sequence[Verdict],
     verifier: Verifier,
-    *,
-    pay: bool,
 ) -> list[Verdict]:
     """Return the verdicts, solved where an answer is right but for its form.
 
-    Such an answer gets full credit if that is to be paid. A verifier that refuses the label itself
-    is trusted: the label is broken.
+    Such an answer earns what the verifier gives it in its own notation: full credit, but at the
+    bound of a task. A verifier that refuses the label itself is trusted: the label is broken.
     """
     task = problem.recipe.task
     oracle = problem.oracle
 
     def form_of(answer: str, verdict: Verdict) -> str:
-        if verdict.status not in (Status.WRONG, Status.REJECTED, Status.VERIFIER_ERROR):
+        judged = (Status.WRONG, Status.REJECTED, Status.VERIFIER_ERROR, Status.SOLVED)
+        if verdict.status not in judged or verdict.score == 1.0:
             return answer
-        form = readable_form(task, problem.question, answer, oracle)
-        # With tolerance, an answer without its formatting has been verified already.
-        return (
-            answer
-            if pay and form != oracle and form in less_formatted(answer)
-            else form
-        )
+        return readable_form(task, problem.question, answer, oracle)
 
     forms = await run_in_thread_if_large(
         lambda: [*map(form_of, answers, verdicts)], tokens=_tokens(answers)
@@ -353,14 +312,21 @@ async def _solve_other_forms(
         if form == answer:
             judged.append(verdict)
             continue
-        if form == oracle or verdicts_by_form[form].status is Status.SOLVED:
-            verdict = replace(
+        if form == oracle:
+            credit = 1.0
+        elif verdicts_by_form[form].status is Status.SOLVED:
+            credit = verdicts_by_form[form].score or 0.0
+        else:
+            judged.append(verdict)
+            continue
+        judged.append(
+            replace(
                 verdict,
                 status=Status.SOLVED,
-                score=1.0 if pay else verdict.score,
+                form_score=max(credit, verdict.score or 0.0),
                 detail="right, in another form",
             )
-        judged.append(verdict)
+        )
     return judged
 
 

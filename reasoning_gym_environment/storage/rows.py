@@ -364,6 +364,12 @@ class StoredGroup(Struct, frozen=True, kw_only=True):
         return threshold
 
     @property
+    def scoring_version(self) -> int:
+        """The version of the rules that scored it; see `scoring.grading.SCORING_VERSION`."""
+        version: int = self.scoring.get("scoring_version", 1)
+        return version
+
+    @property
     def library_version(self) -> str:
         """The version of reasoning-gym that made the problem, as far as the row tells."""
         version = self.recipe.library_version or self.library_versions.get(LIBRARY)

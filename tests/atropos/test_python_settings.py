@@ -18,7 +18,7 @@ from reasoning_gym_environment.util.settings_file import read_file
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("score_mode", "Binary", "must be one of partial, threshold, binary"),
+        ("score_mode", "Binary", "must be one of partial, library, threshold, binary"),
         ("complexity_mode", "Curriculum", "must be one of random, curriculum, fixed"),
         ("temperature", -1, "must be a number ≥ 0, got -1"),
         ("solved_threshold", 7, "must be a number > 0 and ≤ 1, got 7"),

@@ -82,6 +82,15 @@ def test_what_a_set_lacks_is_named_and_the_rest_compared(
         compare.main([whole, lacking])
 
 
+def test_two_versions_of_the_rules_are_not_mixed(tmp_path: Path) -> None:
+    rule: dict[str, Any] = {"solved_threshold": None}
+    older = samples(tmp_path / "older", {"scoring": rule})
+    newer = samples(tmp_path / "newer", {"scoring": {**rule, "scoring_version": 2}})
+    with pytest.raises(FixableError, match=r"older was .* version 1 .* `rescore`"):
+        compare.main([older, newer])
+    assert compare.main([newer, newer]) == 0
+
+
 def test_faulty_items_can_be_left_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

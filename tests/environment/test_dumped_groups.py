@@ -118,9 +118,9 @@ async def test_a_row_says_which_run_made_it_and_how_to_make_its_problem_again(
     assert row["oracle"] == problem.oracle
     assert row["run"] == dumping.run_id
     assert row["scoring"] == {
+        "scoring_version": 2,
         "score_mode": "partial",
         "solved_threshold": None,
-        "answer_tolerance": False,
         "length_penalty_start": 0.75,
         "max_token_length": dumping.config.max_token_length,
         "verify_timeout": 5.0,

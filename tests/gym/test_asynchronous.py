@@ -360,12 +360,12 @@ async def test_solved_means_right_whatever_the_verifier_pays(
             True,
         ]
         assert 0.5 <= (wrong.score or 0.0) < 1.0
-        assert (other_form.score or 0.0) < 1.0
+        assert other_form.score == 1.0
         assert (await upstream.score(problem, f"<answer>{near}</answer>")).solved
 
 
-async def test_with_tolerance_a_right_number_in_another_form_is_paid_in_full(
-    stock: WorkerStock,
+async def test_a_right_number_in_another_form_is_paid_in_full(
+    stock: WorkerStock, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with AsyncReasoningGym(
         processes=1, start_worker=stock.lend, answer_tolerance=True
@@ -373,6 +373,7 @@ async def test_with_tolerance_a_right_number_in_another_form_is_paid_in_full(
         [problem] = await gym.problems("chain_sum")
         score = await gym.score(problem, f"<answer>{problem.oracle}.00</answer>")
         assert (score.score, score.solved) == (1.0, True)
+        assert [m for m in caplog.messages if "answer_tolerance has no effect" in m]
         wrong = await gym.score(problem, f"<answer>{problem.oracle}.01</answer>")
         assert not wrong.solved
 

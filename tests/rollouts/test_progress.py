@@ -193,8 +193,7 @@ def test_one_warning_follows_50_groups_without_answers(
         "  The answer is 1.\n"
         "Ways out: train it on demonstrations first (`export --format sft` makes them from "
         "rollouts of a model that answers); another system_prompt; another chat template, if "
-        "this one opens a thought that the prompt asks for again (docs/inference.md); "
-        "answer_tolerance, if the tags hold the answer in another form."
+        "this one opens a thought that the prompt asks for again (docs/inference.md)."
     )
 
 

@@ -180,14 +180,11 @@ async def test_other_signs_cost_no_verdict_and_buy_none(
     for expressions, solved in ((RIGHT[task], True), (WRONG[task], False)):
         answers = [str(eval(text, known)) for text in expressions]
         texts = [f"<answer>{answer}</answer>" for answer in answers if answer != oracle]
-        for pay in (False, True):
-            graded = await verify_texts(
-                problem, texts, pool, answer_tolerance=pay, any_form=True
-            )
-            for answer, verdict in graded:
-                assert (verdict.status is Status.SOLVED) == solved, answer
-                assert verdict.status is not Status.VERIFIER_ERROR
-                assert not (solved and pay) or verdict.score == 1.0
+        graded = await verify_texts(problem, texts, pool, any_form=True)
+        for answer, verdict in graded:
+            assert (verdict.status is Status.SOLVED) == solved, answer
+            assert verdict.status is not Status.VERIFIER_ERROR
+            assert not solved or verdict.credit == 1.0
 
 
 async def require_solved(
@@ -195,9 +192,7 @@ async def require_solved(
 ) -> None:
     """Verify answers in tags, and compare which of them solve the problem."""
     texts = [f"<answer>{answer}</answer>" for answer in solved]
-    graded = await verify_texts(
-        problem, texts, pool, answer_tolerance=False, any_form=True
-    )
+    graded = await verify_texts(problem, texts, pool, any_form=True)
     found = [verdict.status is Status.SOLVED for _, verdict in graded]
     assert found == [*solved.values()], graded
 
@@ -258,12 +253,8 @@ async def test_no_text_is_verified_twice(answer: str, times: int) -> None:
     recipe = Recipe(task="sudoku", seed=1)
     problem = Problem(recipe=recipe, question="", oracle="1 2", entry=b"")
     texts = [f"<answer>{answer.format(n)}</answer>" for n in range(16)]
-    for tolerance in (False, True):
-        seen.clear()
-        await verify_texts(
-            problem, texts, Refusing(), answer_tolerance=tolerance, any_form=True
-        )
-        assert len(seen) == len(set(seen)) == 16 * times
+    await verify_texts(problem, texts, Refusing(), any_form=True)
+    assert len(seen) == len(set(seen)) == 16 * times
 
 
 async def test_formatting_costs_no_verdict_where_several_answers_are_right(

@@ -99,23 +99,52 @@ async def test_scores_format_violations_and_each_answer_are_logged_for_debugging
     )
 
 
-async def test_tolerance_takes_off_form_that_costs_a_right_answer_its_credit(
+async def test_a_solved_answer_earns_full_credit_but_in_the_librarys_mode(
     pool: TaskPool, problem: Problem
 ) -> None:
-    strict, tolerant = (
-        ScoringSettings(
-            max_token_length=1000, length_penalty_start=0.75, answer_tolerance=tolerant
-        )
-        for tolerant in (False, True)
-    )
     for form in ("**{}**", "${}$", "\\boxed{{{}}}", "{}.", "Answer: {}"):
         texts = (form.format(problem.oracle), "**wrong**")
         completions = [completion(f"<answer>{text}</answer>") for text in texts]
-        before = await grade(problem, completions, pool, strict)
-        after = await grade(problem, completions, pool, tolerant)
-        assert (before.attempts[0].verdict.score or 0.0) < 1.0, form
-        assert after.attempts[0].verdict.score == 1.0, form
-        assert after.attempts[1].verdict.status is before.attempts[1].verdict.status
+        earned = {
+            mode: await grade(
+                problem,
+                completions,
+                pool,
+                ScoringSettings(max_token_length=1000, score_mode=mode),
+            )
+            for mode in get_args(ScoreMode)
+        }
+        right, wrong = earned["library"].attempts
+        assert (right.verdict.score or 0.0) < 1.0, form
+        assert earned["library"].rewards == (right.verdict.score, wrong.verdict.score)
+        for mode in ("partial", "threshold", "binary"):
+            assert earned[mode].rewards[0] == 1.0, (form, mode)
+            assert earned[mode].attempts[0].verdict.score == right.verdict.score
+        assert earned["partial"].rewards[1] == wrong.verdict.score
+
+
+async def test_with_a_threshold_every_answer_earns_the_librarys_number(
+    pool: TaskPool, problem: Problem
+) -> None:
+    settings = ScoringSettings(max_token_length=1000, solved_threshold=0.5)
+    group = await grade(
+        problem, [completion(f"<answer>**{problem.oracle}**</answer>")], pool, settings
+    )
+    [attempt] = group.attempts
+    assert group.rewards == (attempt.verdict.score,)
+    assert group.rewards[0] < 1.0
+
+
+async def test_an_answer_at_a_tasks_bound_earns_its_share_however_it_is_written(
+    pool: TaskPool,
+) -> None:
+    problem = await pool.generate(Recipe(task="propositional_logic", seed=5))
+    texts = [f"<answer>{form}</answer>" for form in ("P ∧ ¬S", "**P ∧ ¬S**")]
+    settings = ScoringSettings(max_token_length=1000)
+    group = await grade(problem, [*map(completion, texts)], pool, settings)
+    assert group.solved == 2
+    bare, bold = group.rewards
+    assert bare == bold == group.attempts[0].verdict.score
 
 
 @pytest.mark.parametrize(
@@ -148,11 +177,10 @@ async def test_a_right_answer_that_has_marks_of_its_own_is_solved_in_other_marks
     completions = [
         completion(f"<answer>{form.format(problem.oracle)}</answer>") for form in forms
     ]
-    for tolerant in (False, True):
-        settings = ScoringSettings(max_token_length=1000, answer_tolerance=tolerant)
-        group = await grade(problem, completions, pool, settings)
-        assert group.solved == len(forms)
-        assert not tolerant or group.rewards == (1.0,) * len(forms)
+    settings = ScoringSettings(max_token_length=1000)
+    group = await grade(problem, completions, pool, settings)
+    assert group.solved == len(forms)
+    assert group.rewards == (1.0,) * len(forms)
 
 
 async def test_bare_answers_have_the_verdicts_of_the_completions_that_give_them(

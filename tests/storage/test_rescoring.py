@@ -190,17 +190,16 @@ async def test_another_score_mode_is_a_reason_for_changes(
     assert (row_of(result)["scoring"], row.get("scoring")) == (binary.to_json(), None)
 
 
-async def test_tolerance_applies_to_stored_answers(
+async def test_full_credit_for_a_right_answer_applies_to_stored_ones(
     pool: TaskPool, gcd: Problem
 ) -> None:
     row = await trained(pool, gcd, "<answer>**{}**</answer>")
-    tolerant = ScoringSettings(
-        max_token_length=100, length_penalty_start=0.75, answer_tolerance=True
-    )
-    [result] = await again(pool, row, settings=tolerant)
-    assert row["rollouts"][0]["score"] < 1.0
-    assert row_of(result)["rollouts"][0]["score"] == 1.0
-    assert [change.reason for change in result.changes] == [REASONS["raw_score"]]
+    library = ScoringSettings(max_token_length=100, score_mode="library")
+    [result] = await again(pool, row, settings=library)
+    [before], [after] = row["rollouts"], row_of(result)["rollouts"]
+    assert (before["score"], after["score"]) == (1.0, after["raw_score"])
+    assert before["raw_score"] == after["raw_score"] < 1.0
+    assert [change.reason for change in result.changes] == [REASONS["score"]]
 
 
 async def test_the_length_penalty_goes_by_the_stored_lengths(

@@ -4,7 +4,6 @@ const RESCORING = [
   "max_token_length",
   "score_mode",
   "solved_threshold",
-  "answer_tolerance",
   "length_penalty_start",
   "verify_timeout",
 ];
