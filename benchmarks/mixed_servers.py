@@ -123,7 +123,8 @@ class EarlyHeaders(Server):
         reply = asyncio.ensure_future(super()._completion(request))
         while not (await asyncio.wait({reply}, timeout=0.5))[0]:
             await response.write(b"\n")
-        await response.write(reply.result().body)
+        body: Any = reply.result().body  # aiohttp's type also has bodies that stream
+        await response.write(body)
         return response
 
     async def _work(self) -> None:
@@ -187,7 +188,7 @@ KINDS = (UnknownWords, Boxes, EarlyHeaders, Blocking, Deaf, Slow, Refusing)
 async def run(minutes: float, folder: Path) -> None:
     """Run `serve`, and print what came of it."""
     tokenizer = build_tokenizer(folder / "tokenizer")
-    servers = [kind(tokenizer) for kind in KINDS]
+    servers: list[Server] = [kind(tokenizer) for kind in KINDS]
     for server in servers:
         server.begin()
     async with ApiServer() as api:

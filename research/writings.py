@@ -265,7 +265,9 @@ def right_answer(problem: Problem) -> str | None:
     if problem.oracle:
         return problem.oracle.strip()
     metadata = pickle.loads(problem.entry)["metadata"]
-    example = metadata.get("example_answer") or metadata.get("example_correct_answer")
+    example: str | None = metadata.get("example_answer") or metadata.get(
+        "example_correct_answer"
+    )
     if example is None and "possible_answer" in metadata:
         example = json.dumps(
             {str(k): v for k, v in metadata["possible_answer"].items()}

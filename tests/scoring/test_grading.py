@@ -1,11 +1,14 @@
 """A group keeps its order, and each completion gets the verdict on its own answer."""
 
+from typing import get_args
+
 import pytest
 from group_values import completion
 
 from reasoning_gym_environment.records import GroupResult, Problem, Recipe, Status
 from reasoning_gym_environment.sandbox.pool import TaskPool
 from reasoning_gym_environment.scoring.grading import (
+    ScoreMode,
     ScoringSettings,
     grade,
     verify_in_tags,

@@ -125,7 +125,7 @@ async def test_scores_that_were_tampered_with_are_restored(
     assert result.before.oracle != result.after.oracle
     assert {change.reason for change in result.changes} == {REASONS["answer"]}
     headline, *lines = describe_changes(result.changes)
-    assert headline.startswith("6 of 6 scores changed, 1 up, 5 down; mean 0.900 -> ")
+    assert headline.startswith("6 of 6 scores changed, 2 up, 4 down; mean 0.900 -> ")
     assert lines[:3] == ["reasons:", f"  6  {REASONS['answer']}", "statuses:"]
     assert "  2  solved -> wrong" in lines
     assert lines[-2:] == ["tasks:", f"  gcd: {headline}"]
