@@ -1,6 +1,7 @@
 """Where a client sends its requests, over how many connections, and how long it waits."""
 
 import asyncio
+import json
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -176,3 +177,34 @@ async def test_a_reply_put_together_of_several_has_the_usage_of_all() -> None:
         "completion_tokens": 3,
         "total_tokens": 6,
     }
+
+
+async def test_replies_that_stall_after_their_headers_delay_no_others() -> None:
+    """As those of a server that sends blank lines at once, and computes meanwhile."""
+    stalled, release = 0, asyncio.Event()
+    choice = {"message": {"content": "4"}, "finish_reason": "stop"}
+
+    async def reply(request: web.Request) -> web.StreamResponse:
+        nonlocal stalled
+        await request.read()
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        await response.prepare(request)
+        await response.write(b"\n\n")
+        if stalled < 4:
+            stalled += 1
+            await release.wait()
+        await response.write(json.dumps({"choices": [choice]}).encode())
+        return response
+
+    async with serving([web.post("/v1/chat/completions", reply)]) as url:
+        asking = client("openai", f"{url}/v1", timeout=60)
+        one = replace(REQUEST, n=1)
+        slow = [asyncio.create_task(asking.sample(one)) for _ in range(4)]
+        while stalled < 4:
+            await asyncio.sleep(0.01)
+        others = asyncio.gather(*(asking.sample(one) for _ in range(12)))
+        assert len(await asyncio.wait_for(others, timeout=30)) == 12
+        assert not any(task.done() for task in slow)
+        release.set()
+        assert len(await asyncio.gather(*slow)) == 4
+        await asking.close()

@@ -1,6 +1,5 @@
 """Connections to servers are watched by the kernel."""
 
-import socket
 from pathlib import Path
 
 import pytest
@@ -27,21 +26,6 @@ def timer_of(request: web.Request) -> tuple[str, float]:
             kind, _, ticks = fields[5].partition(":")
             return kind, int(ticks, 16) / 100
     raise LookupError(port)
-
-
-async def test_a_connections_socket_has_the_options() -> None:
-    connector = keep_alive.connector()
-    opened = connector._socket_factory(  # type: ignore[misc]  # no public way to one
-        (socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 1))
-    )
-    with opened:
-        tcp = socket.IPPROTO_TCP
-        assert opened.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
-        assert opened.getsockopt(tcp, socket.TCP_KEEPINTVL) == 10
-        assert opened.getsockopt(tcp, socket.TCP_KEEPCNT) == 3
-        if hasattr(socket, "TCP_USER_TIMEOUT"):
-            assert opened.getsockopt(tcp, socket.TCP_USER_TIMEOUT) == 60_000
-    await connector.close()
 
 
 @in_linux
