@@ -63,6 +63,7 @@ from reasoning_gym_environment.util.concurrency import (
     gather_or_cancel,
     graceful_shutdown,
 )
+from reasoning_gym_environment.util.log_throttle import LOG_PAUSES, LogPauses
 from reasoning_gym_environment.util.logs import exit_status
 
 
@@ -144,7 +145,7 @@ class ReasoningGymEnv(BaseEnv):
         self._command = ""
         self._suite: Suite | None = None
         self._limit: int | None = None
-        self._progress_interval = 10.0
+        self._log_pauses = LOG_PAUSES
         self._run: Run | None = None
         for option in LIVE_OPTIONS:
             if getattr(config, option):  # else the host's own level stays
@@ -229,8 +230,8 @@ class ReasoningGymEnv(BaseEnv):
         self._limit = limit
 
     def log_progress_every(self, seconds: float) -> None:
-        """Log a progress line at this interval; before `setup`."""
-        self._progress_interval = seconds
+        """Log a progress line at this interval, even while nothing happens; before `setup`."""
+        self._log_pauses = LogPauses(first=seconds, longest=seconds)
 
     def _make_run(self) -> Run:
         """Complete the settings, which can't change from now on, and make the run of them."""
@@ -251,7 +252,7 @@ class ReasoningGymEnv(BaseEnv):
             self.server,
             self.tokenizer,
             run_id=self.run_id,
-            progress_interval=self._progress_interval,
+            log_pauses=self._log_pauses,
             start_worker=self._start_worker,
         )
         for server in self.server.servers:

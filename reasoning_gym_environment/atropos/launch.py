@@ -132,7 +132,7 @@ def run(
             if watch is not None:
                 logger.info("Watch the run at %s", watch.url())
             live = sys.stderr.isatty() and not options.json_logs
-            launch(loaded, command, settings, progress_interval=1.0 if live else 10.0)
+            launch(loaded, command, settings, live=live)
     except FixableError as error:
         error.args = (redactor.clean(str(error)),)
         raise
@@ -257,9 +257,16 @@ def launch(
     command: str,
     settings: Settings,
     *,
-    progress_interval: float = 10.0,
+    live: bool = False,
 ) -> None:
-    """Run a command until it is done; raises FixableError if it can't start or continue."""
+    """Run a command until it is done.
+
+    Args:
+        live: whether the progress line stays at the bottom of a terminal, and changes there.
+
+    Raises:
+        FixableError: it can't start or continue.
+    """
     from .config import ServerConfig, as_config
 
     config = as_config(settings.env, env_class.env_config_cls)
@@ -295,7 +302,8 @@ def launch(
     )
     flags = settings.flags
     env = env_class(config, servers, slurm=flags.slurm, testing=flags.testing)
-    env.log_progress_every(progress_interval)
+    if live:
+        env.log_progress_every(1.0)
     env.choose_evaluation(suite=settings.suite, limit=flags.limit)
     sys.setswitchinterval(SWITCH_SECONDS)
     asyncio.run(getattr(env, COMMANDS[command].method)())

@@ -23,6 +23,7 @@ from ..scoring.grading import ScoringSettings
 from ..settings import Settings, pool_settings, scoring_settings
 from ..storage.dumps import DumpWriter
 from ..storage.run_record import RunRecorder
+from ..util.log_throttle import LogPauses
 from ..util.logs import SecretRedactor
 from . import output
 from .api_client import ApiClient
@@ -55,7 +56,7 @@ class Parts:
     Attributes:
         servers: Atropos's server manager, which shares its places among environments by weight.
         groups_file: Atropos's own file of groups; None unless it is configured.
-        progress_interval: seconds between progress lines.
+        log_pauses: between progress lines, and lines about waits.
     """
 
     dumps: DumpWriter
@@ -66,7 +67,7 @@ class Parts:
     pool: TaskPool
     problems: TrainingProblems
     progress: ProgressReporter
-    progress_interval: float
+    log_pauses: LogPauses
     record: RunRecorder
     sampling: SamplingParams
     scoring: ScoringSettings
@@ -110,7 +111,7 @@ def make_parts(
     tokenizer: Any,
     *,
     run_id: str,
-    progress_interval: float,
+    log_pauses: LogPauses,
     start_worker: StartWorker | None,
 ) -> Parts:
     """Return the parts of a run, of which none has started, and create `data_path_to_save_groups`.
@@ -119,7 +120,7 @@ def make_parts(
         settings: all of them, complete.
         servers: Atropos's server manager.
         tokenizer: with its chat template; None at chat endpoints.
-        progress_interval: seconds between progress lines.
+        log_pauses: between progress lines, and lines about waits.
         start_worker: starts a worker process; None for the pool's own way.
 
     Raises:
@@ -138,7 +139,7 @@ def make_parts(
     problems = training_problems(config, pool, counts, split)
     inference = inference_client(config, servers, tokenizer)
     evaluated = evaluation_settings(settings, model=inference.model, run_id=run_id)
-    trainer = trainer_api(config, progress_interval)
+    trainer = trainer_api(config, log_pauses)
     dumps = dump_writer(config, run_id, counts)
 
     def reasons_to_wait() -> list[str]:
@@ -157,7 +158,7 @@ def make_parts(
             waiting=reasons_to_wait,
             mask_incomplete=config.mask_too_long_completions,
         ),
-        progress_interval=progress_interval,
+        log_pauses=log_pauses,
         record=RunRecorder(
             Path(config.data_dumps_dir),
             run_id,
@@ -211,7 +212,7 @@ def inference_client(
     )
 
 
-def trainer_api(config: ReasoningGymEnvConfig, progress_interval: float) -> TrainerApi:
+def trainer_api(config: ReasoningGymEnvConfig, log_pauses: LogPauses) -> TrainerApi:
     """Return the client of the trainer's API, which has not registered yet."""
     share = BatchShare(
         group_size=config.group_size,
@@ -219,7 +220,7 @@ def trainer_api(config: ReasoningGymEnvConfig, progress_interval: float) -> Trai
         min_batch_allocation=config.min_batch_allocation,
     )
     client = ApiClient(config.rollout_server_url)
-    return TrainerApi(client, share, wait_log_interval=progress_interval)
+    return TrainerApi(client, share, log_pauses=log_pauses)
 
 
 def dump_writer(

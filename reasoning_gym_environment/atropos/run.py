@@ -226,7 +226,7 @@ class Run:
     async def serve(self) -> None:
         """Feed the trainer until training ends; raises FixableError if that is not possible."""
         parts = self.parts
-        async with parts.progress.logging_every(self.parts.progress_interval):
+        async with parts.progress.logging_every(self.parts.log_pauses):
             if self._config.use_wandb:
                 about = await parts.trainer.wandb_run()
                 output.start_wandb(
@@ -401,7 +401,7 @@ class Run:
         """Collect groups into files; fewer if there are no more items."""
         state = self.state
         progress = self.parts.progress
-        async with progress.logging_every(self.parts.progress_interval):
+        async with progress.logging_every(self.parts.log_pauses):
             if self._config.use_wandb:
                 output.start_wandb(self._config, state.run_id)
             groups_per_report = self._groups_per_report()

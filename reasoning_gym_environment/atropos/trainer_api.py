@@ -23,7 +23,7 @@ from typing import Any
 from ..errors import ConfigurationError, FixableError
 from ..rollouts.progress import progress_logger
 from ..util.concurrency import LARGE, run_in_thread_if_large
-from ..util.log_throttle import LOG_INTERVAL, throttled
+from ..util.log_throttle import LOG_INTERVAL, LOG_PAUSES, LogPauses, Reminders
 from .api_client import (
     TRANSIENT,
     ApiClient,
@@ -85,6 +85,7 @@ class TrainerApi:
 
     Args:
         share: what the environment asks of the batches.
+        log_pauses: between lines about the wait for a trainer.
 
     Attributes:
         client: sends the requests.
@@ -96,13 +97,13 @@ class TrainerApi:
         client: ApiClient,
         share: BatchShare,
         *,
-        wait_log_interval: float = 10.0,
+        log_pauses: LogPauses = LOG_PAUSES,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.client = client
         self.waiting = ""
         self._share = share
-        self._wait_log_interval = wait_log_interval
+        self._log_pauses = log_pauses
         self._clock = clock
         self._step: int | None = None  # at the last `status`
         self._step_since = 0.0
@@ -175,19 +176,20 @@ class TrainerApi:
     ) -> dict[str, Any]:
         """Repeat a registration or question until there is a trainer; log the wait."""
         began = self._clock()
+        reminders = Reminders(self._log_pauses, clock=self._clock)
         while True:
             reply = await ask()
             if reply.get("status") == "success" or reply.get("project") is not None:
                 return reply
             url = self.client.url
-            progress_logger.warning(
-                "Waiting for a trainer, %.0f s: start it with the Atropos API at %s; to try "
-                "without one, run `reasoning-gym-environment demo --trainer-only %s`",
-                self._clock() - began,
-                url,
-                url,
-                extra=throttled(url, interval=self._wait_log_interval),
-            )
+            if reminders.is_due():
+                progress_logger.info(
+                    "Waiting for a trainer, %.0f s: start it with the Atropos API at %s; to try "
+                    "without one, run `reasoning-gym-environment demo --trainer-only %s`",
+                    self._clock() - began,
+                    url,
+                    url,
+                )
             await asyncio.sleep(1)
 
     # Processes that were killed.

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import aiohttp
 
 from ..errors import ConfigurationError
-from ..util.log_throttle import THROTTLE, throttled
+from ..util.log_throttle import LOG_PAUSES, THROTTLE, Reminders
 from ..util.outages import UnreachableError, logging_wait
 from ..util.retries import Retry, RetryPolicy
 from .dialects import (
@@ -115,6 +115,7 @@ async def negotiate(
     UnreachableError if none answers in time.
     """
     retry = Retry(RetryPolicy(seconds=seconds))
+    reminders = Reminders(LOG_PAUSES)
     # Of several servers, one may work while another limits the rate.
     patience = seconds if len(servers) > 1 else math.inf
     while True:
@@ -128,12 +129,9 @@ async def negotiate(
         if len(failures) < len(results):
             break
         seconds_left = retry.seconds_left
-        if seconds_left > 0:
-            logger.warning(
-                "The start waits: %s; trying for another %.0f s",
-                outage,
-                seconds_left,
-                extra=throttled(interval=10.0),
+        if seconds_left > 0 and reminders.is_due():
+            logger.info(
+                "The start waits: %s; trying for another %.0f s", outage, seconds_left
             )
         if not await retry.wait():
             raise UnreachableError(

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..records import GroupResult, Signal, Status
 from ..storage.rows import StoredGroup
-from ..util.log_throttle import LOG_INTERVAL, THROTTLE
+from ..util.log_throttle import LOG_INTERVAL, LogPauses, Reminders
 from .accounting import COLLECTED, NOT_COLLECTED, Statistics
 from .answer_check import GROUPS, NEARLY_ALL, AnswerCheck
 from .changes import DriftCheck
@@ -25,7 +25,6 @@ logger = logging.getLogger(__name__)
 
 progress_logger = logging.getLogger(f"{__name__}.line")
 """Logs the progress line; a terminal shows its last message below all others."""
-progress_logger.addFilter(THROTTLE)
 
 
 def signal_line(means: Means, prefix: str = "") -> str:
@@ -197,16 +196,28 @@ class ProgressReporter:
         return "; ".join(reasons)
 
     @asynccontextmanager
-    async def logging_every(self, seconds: float) -> AsyncIterator[None]:
-        """Log a line at this interval during the body, starting with the first group or wait."""
+    async def logging_every(self, pauses: LogPauses) -> AsyncIterator[None]:
+        """Log lines during the body, starting with the first group or wait.
+
+        They come after the first of the pauses, and after longer ones while no group is finished.
+        """
 
         async def log_forever() -> None:
+            reminders = Reminders(pauses)
+            groups = self._groups
             while True:
-                await asyncio.sleep(seconds)
+                await asyncio.sleep(pauses.first)
                 self.warn_of_useless_rows()
+                if self._groups != groups:
+                    groups = self._groups
+                    reminders = Reminders(pauses)
+                if not reminders.is_due():
+                    continue
                 line = self.line()
                 if line:
                     progress_logger.info("%s", line)
+                else:  # nothing to wait for yet
+                    reminders = Reminders(pauses)
 
         task = asyncio.ensure_future(log_forever())
         try:

@@ -1,12 +1,15 @@
-"""Messages that are logged once per interval, however often their cause occurs."""
+"""Messages that are logged once per interval, and lines about waits that come ever more rarely."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+from .retries import RetryPolicy
 
 LOG_INTERVAL = 60.0
 """Seconds between two equal messages, unless a call names others."""
@@ -79,3 +82,48 @@ class ThrottleFilter(logging.Filter):
 
 THROTTLE = ThrottleFilter()
 """The filter of the package's loggers. A host's handlers get what it lets pass."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LogPauses:
+    """Seconds between two lines about the same wait: the first pause, and the longest."""
+
+    first: float = 10.0
+    longest: float = 300.0
+
+    def growing(self) -> Iterator[float]:
+        """Yield the pauses, each twice as long as the last one, without end."""
+        policy = RetryPolicy(
+            first_pause=self.first, growth=2.0, longest_pause=self.longest
+        )
+        return policy.pauses()
+
+
+LOG_PAUSES = LogPauses()
+"""In a log. On a terminal, where a line changes in its place, they don't grow."""
+
+
+class Reminders:
+    """When to log a line about a wait: at once, and then after pauses that double.
+
+    Example:
+        >>> seconds = iter([0, 0, 9, 10, 29, 30]).__next__
+        >>> reminders = Reminders(LogPauses(first=10), clock=seconds)
+        >>> [reminders.is_due() for _ in range(5)]
+        [True, False, True, False, True]
+    """
+
+    def __init__(
+        self, pauses: LogPauses, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._pauses = pauses.growing()
+        self._clock = clock
+        self._due_at = clock()
+
+    def is_due(self) -> bool:
+        """Return whether to log a line now; the next pause begins with it."""
+        now = self._clock()
+        if now < self._due_at:
+            return False
+        self._due_at = now + next(self._pauses)
+        return True

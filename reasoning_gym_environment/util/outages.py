@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ..errors import TRY_AGAIN, ConfigurationError, FixableError
-from .log_throttle import THROTTLE, throttled
+from .log_throttle import LOG_PAUSES, THROTTLE, LogPauses, Reminders, throttled
 from .retries import Retry, RetryPolicy
 
 logger = logging.getLogger(__name__)
@@ -128,8 +128,8 @@ class Outage:
 
 
 @contextlib.contextmanager
-def logging_wait(what: str, *, interval: float = 10.0) -> Iterator[None]:
-    """Log every `interval` seconds how long the block has waited for something.
+def logging_wait(what: str, pauses: LogPauses = LOG_PAUSES) -> Iterator[None]:
+    """Log, after pauses that grow, how long the block has waited for something.
 
     A thread of its own logs, since the block may hold up the event loop.
     """
@@ -137,7 +137,9 @@ def logging_wait(what: str, *, interval: float = 10.0) -> Iterator[None]:
 
     def log() -> None:
         began = time.monotonic()
-        while not is_over.wait(interval):
+        for pause in pauses.growing():
+            if is_over.wait(pause):
+                return
             logger.info("Waiting for %s, %.0f s", what, time.monotonic() - began)
 
     thread = threading.Thread(target=log, name="logging-wait", daemon=True)
@@ -199,7 +201,7 @@ async def require_reachable(
     what: str,
     hint: str,
     seconds: float,
-    interval: float = 10.0,
+    pauses: LogPauses = LOG_PAUSES,
 ) -> None:
     """Wait until a server listens at one of the URLs.
 
@@ -207,14 +209,15 @@ async def require_reachable(
         what: the server's name in messages.
         hint: what the user can do, in messages.
         seconds: how long to keep trying.
-        interval: seconds between log lines; the first is immediate.
+        pauses: between log lines; the first is immediate.
 
     Raises:
         UnreachableError: no server listens in time.
         ConfigurationError: a URL is malformed.
     """
-    policy = RetryPolicy(seconds=seconds, first_pause=min(1.0, interval))
+    policy = RetryPolicy(seconds=seconds, first_pause=min(1.0, pauses.first))
     retry = Retry(policy)
+    reminders = Reminders(pauses)
     for attempt in itertools.count(1):
         problems = []
         for url in urls:
@@ -234,14 +237,9 @@ async def require_reachable(
                 problems.append(f"{url} ({reason})")
         message = f"{what} can't be reached at {', '.join(problems)}"
         seconds_left = retry.seconds_left
-        if seconds_left > 0:
-            logger.warning(
-                "%s, attempt %d: %s; %.0f s left",
-                message,
-                attempt,
-                hint,
-                seconds_left,
-                extra=throttled(what, interval=interval),
+        if seconds_left > 0 and reminders.is_due():
+            logger.info(
+                "%s, attempt %d: %s; %.0f s left", message, attempt, hint, seconds_left
             )
         if not await retry.wait():
             raise UnreachableError(f"{message}: {hint}")

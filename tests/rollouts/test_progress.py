@@ -5,6 +5,7 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from clock import Clock
@@ -14,7 +15,7 @@ from reasoning_gym_environment.records import GroupResult, Status
 from reasoning_gym_environment.rollouts.accounting import Statistics
 from reasoning_gym_environment.rollouts.answer_check import GROUPS, AnswerCheck, excerpt
 from reasoning_gym_environment.rollouts.progress import ProgressReporter
-from reasoning_gym_environment.util.log_throttle import LOG_INTERVAL
+from reasoning_gym_environment.util.log_throttle import LOG_INTERVAL, LogPauses
 
 
 class Reported:
@@ -154,7 +155,7 @@ async def test_lines_start_with_the_first_group_or_wait(
 ) -> None:
     caplog.set_level(logging.INFO)
     reported = Reported()
-    async with reported.progress.logging_every(0.01):
+    async with reported.progress.logging_every(LogPauses(first=0.01, longest=0.01)):
         await asyncio.sleep(0.05)
         assert not caplog.messages
         reported.waiting = "waiting until noon"
@@ -165,6 +166,24 @@ async def test_lines_start_with_the_first_group_or_wait(
         reported.add(group(1.0, 0.0))
         while "1 groups, " not in caplog.messages[-1]:
             await asyncio.sleep(0.01)
+
+
+async def test_lines_pause_longer_and_longer_while_no_group_is_finished(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    reported = Reported()
+    reported.waiting = "the trainer waits"
+    pauses = LogPauses(first=0.05, longest=0.2)
+    async with reported.progress.logging_every(pauses):
+        while len(caplog.records) < 5:
+            await asyncio.sleep(0.01)
+    gaps = [
+        later.created - earlier.created for earlier, later in pairwise(caplog.records)
+    ]
+    least = [0.05, 0.1, 0.2, 0.2]
+    assert all(gap > 0.99 * pause for gap, pause in zip(gaps, least, strict=False))
+    assert {record.levelname for record in caplog.records} == {"INFO"}
 
 
 def warned_after(

@@ -7,7 +7,12 @@ from collections.abc import Iterator
 import pytest
 from clock import Clock
 
-from reasoning_gym_environment.util.log_throttle import ThrottleFilter, throttled
+from reasoning_gym_environment.util.log_throttle import (
+    LogPauses,
+    Reminders,
+    ThrottleFilter,
+    throttled,
+)
 
 
 @pytest.fixture
@@ -86,3 +91,25 @@ def test_after_a_reset_a_message_is_logged_again(
     assert not throttle.admits("fails")
     throttle.reset(Clock())
     assert throttle.admits("fails")
+
+
+def seconds_of_lines(pauses: LogPauses, seconds: int) -> list[float]:
+    """Return when a wait of so many seconds, asked about each second, would be logged."""
+    clock = Clock(0.0)
+    reminders = Reminders(pauses, clock=clock)
+    logged = []
+    for second in range(seconds):
+        clock.now = float(second)
+        if reminders.is_due():
+            logged.append(clock.now)
+    return logged
+
+
+def test_lines_about_a_wait_pause_longer_and_longer_up_to_five_minutes() -> None:
+    assert seconds_of_lines(LogPauses(), 1500) == [
+        *(0, 10, 30, 70, 150, 310, 610, 910, 1210)
+    ]
+
+
+def test_lines_that_change_in_their_place_do_not_pause_longer() -> None:
+    assert seconds_of_lines(LogPauses(first=1.0, longest=1.0), 4) == [0, 1, 2, 3]

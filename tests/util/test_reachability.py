@@ -1,6 +1,7 @@
 """Waiting until a server is reachable."""
 
 import asyncio
+import logging
 import re
 import socket
 from collections.abc import AsyncIterator
@@ -9,7 +10,10 @@ import pytest
 import pytest_asyncio
 
 from reasoning_gym_environment.errors import ConfigurationError, FixableError
+from reasoning_gym_environment.util.log_throttle import LogPauses
 from reasoning_gym_environment.util.outages import UnreachableError, require_reachable
+
+pytestmark = pytest.mark.usefixtures("logs_information")
 
 
 async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -30,13 +34,20 @@ async def listening() -> AsyncIterator[str]:
 
 
 @pytest.fixture
+def logs_information(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="reasoning_gym_environment")
+
+
+@pytest.fixture
 def deaf() -> str:
     return f"http://127.0.0.1:{unused_port()}/v1"
 
 
 async def require(*urls: str, seconds: float = 0.0) -> None:
     said = {"what": "the server", "hint": "start it"}
-    await require_reachable(urls, **said, seconds=seconds, interval=0.02)
+    await require_reachable(
+        urls, **said, seconds=seconds, pauses=LogPauses(first=0.02, longest=0.02)
+    )
 
 
 async def test_a_server_that_listens_is_reachable_and_one_of_several_is_enough(
@@ -69,13 +80,14 @@ async def test_every_failed_attempt_is_logged(
     waiting.cancel()
 
 
-async def test_waiting_is_logged_at_once_and_then_every_ten_seconds(
+async def test_waiting_is_logged_at_once_as_information_and_then_more_rarely(
     deaf: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(UnreachableError):
         await require_reachable([deaf], what="the server", hint="start it", seconds=1.5)
-    [line] = [record.getMessage() for record in caplog.records]
-    assert re.search(r"attempt 1: start it; [012] s left$", line)
+    [record] = caplog.records
+    assert record.levelname == "INFO"
+    assert re.search(r"attempt 1: start it; [012] s left$", record.getMessage())
 
 
 async def test_the_wait_ends_when_the_server_starts(
