@@ -184,9 +184,12 @@ class ReasoningGymEnv(BaseEnv):
         try:
             async with graceful_shutdown(self.close):
                 self._command = "process"
-                run = await self._set_up_run()
                 groups = self.n_groups_to_process
-                await run.process(self.config.total_steps if groups is None else groups)
+                if groups is None:
+                    self.config.require_number_of_groups()
+                    groups = self.config.total_steps
+                run = await self._set_up_run()
+                await run.process(groups)
         finally:  # after a signal, too
             if run is not None:
                 run.describe_output(has_failed=sys.exc_info()[0] is not None)

@@ -65,6 +65,9 @@ COMMAND_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
 }
 """Defaults that one command overrides."""
 
+PROCESSED_GROUPS = 250
+"""What `process` collects by default: no trainer says when it ends."""
+
 HEADINGS = (
     *("Common options", "Tasks and difficulty", "Scoring", "Evaluation", "Storage"),
     *(
@@ -440,6 +443,14 @@ class EnvironmentSettings(EvaluationOptions, AtroposEnvironment, TaskOptions):
                 "--env.ensure_scores_are_not_same false"
             )
 
+    def require_number_of_groups(self) -> None:
+        """Raise ConfigurationError unless `process` knows how many groups to collect."""
+        if self.total_steps < 1:
+            raise ConfigurationError(
+                f"total_steps must be ≥ 1, got {self.total_steps}: it is the number of groups that "
+                "`process` collects; raise it"
+            )
+
     def require_places(self) -> None:
         """Raise UnwritableError if a configured output can't be written."""
         if self.dumped_kinds:
@@ -512,6 +523,8 @@ def default_settings(
         env=EnvironmentSettings(), servers=[ServerSettings()], flags=RunFlags()
     )
     env = base.env.model_copy(update=COMMAND_DEFAULTS.get(command, {}))
+    if command == "process" and env.total_steps == -1:
+        env = env.model_copy(update={"total_steps": PROCESSED_GROUPS})
     return replace(base, env=env)
 
 
@@ -690,11 +703,8 @@ def check_start(command: str, settings: Settings) -> None:
         require_names(env.task_parameters, snapshot.ladders)
     if command != "evaluate":
         env.require_groups_that_differ()
-    if command == "process" and env.total_steps < 1:
-        raise ConfigurationError(
-            f"total_steps must be ≥ 1, got {env.total_steps}: it is the number of groups that "
-            "`process` collects; raise it"
-        )
+    if command == "process":
+        env.require_number_of_groups()
     for name in ("suite", "limit"):
         value = getattr(settings.flags, name)
         if value and command != "evaluate":

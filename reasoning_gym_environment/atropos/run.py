@@ -195,6 +195,7 @@ class Run:
             registration.starting_step,
         )
         if registration.starting_step > 0:
+            self.state.tell_inherited(self.parts.trainer.client.url)
             self._hooks.load_checkpoint()
 
     def _checkpoints_of(self, folder: str, name: str) -> Checkpoints:
@@ -261,9 +262,7 @@ class Run:
         for worker in self._workers:
             worker.cancel()
         logger.info(
-            "Training ends at step %d, with what waits past total_steps %d",
-            self.state.step,
-            self.state.total_steps,
+            "Training ends at step %d of %d", self.state.step, self.state.total_steps
         )
         if self.evaluation_task is not None and not self.evaluation_task.done():
             logger.info("Waiting for the final evaluation")

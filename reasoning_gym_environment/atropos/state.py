@@ -71,11 +71,10 @@ class RunState:
 
     @property
     def total_steps(self) -> int:
-        """Steps after which the training ends."""
-        steps: int = self._config.total_steps
-        if steps == -1 and self.registration is not None:
-            return self.registration.trainer_steps
-        return steps
+        """Steps after which the training ends: the fewer of ours and the trainer's; -1 for none."""
+        trainer_steps = self.registration.trainer_steps if self.registration else -1
+        counts = (self._config.total_steps, trainer_steps)
+        return min((steps for steps in counts if steps >= 0), default=-1)
 
     @property
     def replica(self) -> str:
@@ -98,10 +97,8 @@ class RunState:
         return f"max_token_length {self._config.max_token_length}"
 
     def is_over(self) -> bool:
-        """Return whether what waits in the trainer's queue reaches the last step."""
-        queued_rows = self.status["queue_size"] * self._config.group_size
-        is_over: bool = self.step + queued_rows // self.batch_size > self.total_steps
-        return is_over
+        """Return whether the API has handed out, or keeps for the trainer, all of its batches."""
+        return self.step >= self.total_steps
 
     def require_fitting_limits(self) -> None:
         """Warn of what the trainer's limits change; raise ConfigurationError if nothing fits."""
@@ -116,11 +113,11 @@ class RunState:
                 "neither total_steps nor the trainer says when training ends: set --env.total_steps"
             )
         trainer_steps = self.registration.trainer_steps if self.registration else -1
-        if 0 <= config.total_steps < trainer_steps:
+        if self.total_steps < trainer_steps:
             logger.warning(
                 "This environment ends after step %d, the trainer wants %d: set --env.total_steps, "
                 "-1 for the trainer's",
-                config.total_steps,
+                self.total_steps,
                 trainer_steps,
             )
         if self.length_limit < config.max_token_length:
@@ -130,6 +127,22 @@ class RunState:
                 self.length_limit,
                 self.token_limit,
             )
+
+    def tell_inherited(self, url: str) -> None:
+        """Say which run the API at this address is in, since a second trainer can't change it."""
+        registration = self.registration
+        assert registration is not None, "`begin` comes first"
+        logger.log(
+            logging.WARNING if self.step >= self.total_steps else logging.INFO,
+            "The Atropos API at %s is at step %d of %d, with batches of %d and the folder %r: the "
+            "first trainer's since `run-api` started. A later trainer inherits them: restart "
+            "`run-api` before a second run",
+            url,
+            self.step,
+            self.total_steps,
+            self.batch_size,
+            registration.checkpoint_dir,
+        )
 
     def identity(self, versions: Mapping[str, str]) -> dict[str, Any]:
         """Return the keys of stored rows that identify the run.

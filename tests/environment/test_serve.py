@@ -12,9 +12,10 @@ from process_tree import descendants, in_linux, is_alive, survivors
 from serve_loop import HONEST, serving, until_pulled
 from trainer_api import weight_of_a_newcomer
 
+from reasoning_gym_environment.commands.init import main as init
 from reasoning_gym_environment.demo.policy import ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
-from reasoning_gym_environment.demo.trainer import ApiServer
+from reasoning_gym_environment.demo.trainer import ApiServer, Trainer
 from reasoning_gym_environment.storage.dumps import read_dump
 from reasoning_gym_environment.tasks.facts import EXECUTES_ANSWERS
 
@@ -89,6 +90,57 @@ async def test_the_end_of_training_ends_it_all_after_the_last_evaluation(
     assert all((folder / "metrics.json").exists() for folder in folders), command.said()
     [stored] = bench.folder.glob("wandb/offline-run-*/*.wandb")
     assert b"eval/percent_correct" in stored.read_bytes()
+
+
+@pytest.mark.nightly
+async def test_serve_with_the_file_of_init_ends_once_the_trainer_has_had_its_steps(
+    bench: Any, tokenizer: Any
+) -> None:
+    """A second trainer at the same API is in the first one's run, which is over."""
+    async with PolicyServer(HONEST, tokenizer) as server, ApiServer() as api:
+        file = bench.folder / "mine.yaml"
+        assert init(["vllm", "-o", str(file)]) == 0
+        changes = {
+            "http://localhost:8000": api.url,
+            "http://localhost:9004": server.url,
+            "NousResearch/DeepHermes-3-Llama-3-8B-Preview": tokenizer.name_or_path,
+            "# use_wandb: false": "use_wandb: false",
+            "# include_tasks: [arithmetic, algebra, gcd]": "include_tasks: [gcd]",
+        }
+        text = file.read_text()
+        for old, new in changes.items():
+            assert old in text
+            text = text.replace(old, new)
+        file.write_text(text)
+
+        async def train(folder: str) -> None:
+            trainer = Trainer(
+                api.url,
+                batch_size=32,
+                max_token_len=2**14,
+                num_steps=6,
+                checkpoint_dir=bench.folder / folder,
+            )
+            await trainer.run()
+
+        first = asyncio.create_task(train("first"))
+        async with bench.command("serve", "--config", str(file)) as command:
+            assert await command.exit_code() == 0, command.said()
+        await first
+        assert "Training ends at step 6 of 6" in command.said()
+        assert "WARNING" not in command.said().partition("Registered as")[2]
+        second = asyncio.create_task(train("second"))
+        try:
+            async with bench.command("serve", "--config", str(file)) as command:
+                assert await command.exit_code() == 0, command.said()
+        finally:
+            second.cancel()
+        [inherited] = [s for s in command.said().splitlines() if "`run-api`" in s]
+        assert "WARNING" in inherited
+        assert (
+            f"step 6 of 6, with batches of 32 and the folder '{bench.folder}/first'"
+            in inherited
+        )
 
 
 @pytest.mark.nightly
@@ -169,6 +221,7 @@ async def test_serve_waits_for_a_trainer_which_the_demos_can_be(
             for seconds in re.findall(r"Waiting .*, (\d+) s", command.said())
         ]
         assert all(later >= 9 + former for former, later in pairwise(logged))
+        assert not re.search("WARNING.*Waiting for a trainer", command.said())
         demo = ("demo", "--trainer-only", api.url, "--seconds", "600")
         async with bench.command(*demo, within="trainer") as trainer:
             await trainer.until(lambda: re.search("fetched [1-9]", trainer.printed()))
