@@ -6,6 +6,7 @@ Every mistake is a ConfigurationError of one sentence.
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import re
 import shutil
@@ -38,6 +39,8 @@ from pydantic.fields import FieldInfo
 
 from ..errors import ConfigurationError, did_you_mean
 from .values import WITHHELD, shorten
+
+logger = logging.getLogger(__name__)
 
 ENV = "env"
 SERVER = "openai"
@@ -98,7 +101,17 @@ class Section(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _known_names(cls, data: Any) -> Any:
-        cls.require_known(data if isinstance(data, dict) else {})
+        if not isinstance(data, dict):
+            return data
+        # Atropos's own class still has some of them.
+        retired = cls.retired_options.keys() - cls.model_fields.keys()
+        ignored = {n for n in retired & data.keys() if cls.retired_options[n].ignored}
+        for name in sorted(ignored):
+            instead = cls.retired_options[name].instead
+            logger.warning("%s has no effect: %s", name, instead)
+        if ignored:
+            data = {name: value for name, value in data.items() if name not in ignored}
+        cls.require_known(data)
         return data
 
     @classmethod

@@ -38,6 +38,15 @@ def test_an_assignment_is_checked_when_it_is_made(
     assert config.model_dump() == before
 
 
+def test_a_call_of_an_earlier_version_loads_with_one_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    old: dict[str, Any] = {"answer_tolerance": True, "group_size": 8}
+    config = ReasoningGymEnvConfig(**old)
+    assert config.group_size == 8
+    assert [m.split()[0] for m in caplog.messages] == ["answer_tolerance"]
+
+
 def test_an_assignment_is_read_as_an_option_is() -> None:
     config = ReasoningGymEnvConfig()
     config.group_size = "8"  # type: ignore[assignment]  # as from a form
