@@ -1,7 +1,12 @@
 """Connections to servers are watched by the kernel."""
 
+import asyncio
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import aiohttp
 import pytest
 from aiohttp import web
 from asked_completions import REQUEST
@@ -14,6 +19,42 @@ from reasoning_gym_environment.inference.servers import ServerClient
 from reasoning_gym_environment.util import keep_alive
 
 KEEP_ALIVE_TIMER = "02"
+
+NODE = "rg-keep-alive"
+NODE_ADDRESS = "10.71.0.2"
+OWN_ADDRESS = "10.71.0.1"
+
+SWALLOW = f"""
+import socket
+listening = socket.create_server(("{NODE_ADDRESS}", 9999))
+print("listens", flush=True)
+accepted = [listening.accept()]
+print("accepted", flush=True)
+listening.accept()
+"""
+"""A server that accepts a connection and never replies."""
+
+
+def ip(command: str) -> None:
+    subprocess.run(["ip", *command.split()], check=True, capture_output=True)
+
+
+@pytest.fixture
+def node() -> Iterator[None]:
+    """Another node, as a network namespace with a link to this one."""
+    try:
+        ip(f"netns add {NODE}")
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"network namespaces are not allowed here: {error}")
+    try:
+        ip(f"link add rg-here type veth peer name rg-there netns {NODE}")
+        ip(f"addr add {OWN_ADDRESS}/24 dev rg-here")
+        ip("link set rg-here up")
+        ip(f"-n {NODE} addr add {NODE_ADDRESS}/24 dev rg-there")
+        ip(f"-n {NODE} link set rg-there up")
+        yield
+    finally:
+        ip(f"netns del {NODE}")
 
 
 def timer_of(request: web.Request) -> tuple[str, float]:
@@ -52,3 +93,36 @@ async def test_the_kernel_watches_the_connections_of(client: str) -> None:
     [(kind, seconds)] = timers
     assert kind == KEEP_ALIVE_TIMER
     assert 0 < seconds <= keep_alive.IDLE_SECONDS + 1
+
+
+@in_linux
+@pytest.mark.nightly
+@pytest.mark.processes
+async def test_a_request_to_a_node_that_vanishes_ends_with_its_connection(
+    node: None,
+) -> None:
+    """Its link goes down: no packet says so, and no timeout of ours is near."""
+    server = await asyncio.create_subprocess_exec(
+        *("ip", "netns", "exec", NODE, sys.executable, "-c", SWALLOW),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert server.stdout is not None
+    config = APIServerConfig(
+        base_url=f"http://{NODE_ADDRESS}:9999/v1",
+        model_name="m",
+        server_type="openai",
+        timeout=1200,
+    )
+    client = ServerClient(config)
+    try:
+        assert await server.stdout.readline() == b"listens\n"
+        request = asyncio.create_task(client.sample(REQUEST))
+        assert await server.stdout.readline() == b"accepted\n"
+        ip(f"-n {NODE} link set rg-there down")
+        # keep-alive takes a minute; only an hour of silence would be the kernel's own limit
+        with pytest.raises(aiohttp.ClientError):
+            await asyncio.wait_for(request, timeout=300)
+    finally:
+        server.kill()
+        await server.wait()
+        await client.close()
