@@ -125,7 +125,7 @@ async def test_process_needs_no_tokenizer(bench: Any, tokenizer: Any) -> None:
 
 async def test_what_needs_tokens_says_that_it_needs_a_tokenizer(bench: Any) -> None:
     groups = bench.folder / "g.jsonl"
-    saves = {"data_path_to_save_groups": str(groups)}
+    saves = {"data_path_to_save_groups": str(groups), "total_steps": 1}
     for run, settings, what in (
         (ReasoningGymEnv.env_manager, {}, "serve trains on tokens"),
         (

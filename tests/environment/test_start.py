@@ -275,6 +275,7 @@ async def test_the_start_waits_for_a_loading_server_but_not_forever(
     class Impatient(ReasoningGymEnv):
         reach_seconds = 0.0
 
+    caplog.set_level(logging.INFO)
     async with RefusingServer(ONE, tokenizer) as server:
         server.status, server.words, server.times = 503, "loading", 1
         async with bench.environment(server.url, "vllm"):

@@ -29,7 +29,8 @@ def test_levels_above_a_ladder_are_left_out(tmp_path: Path) -> None:
     table.write_text("task,level\nrearc,4,200\nrearc,0,200\n", encoding="utf-8")
     drawn = tmp_path / "drawn.jsonl"
     rows = [
-        {"task": "gcd", "level": level, "questions": ["a"]} for level in (None, 0, 99)
+        {"task": "gcd", "level": level, "items": [["a?", "a"]]}
+        for level in (None, 0, 99)
     ]
     drawn.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     write_table(read_drawn(drawn), table)

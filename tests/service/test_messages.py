@@ -137,7 +137,9 @@ async def test_an_unscored_response_is_masked(
     stock: WorkerStock, post: Post, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(endpoints, "RETRIES", RetryPolicy(attempts=3, first_pause=0.01))
-    recipe = {"task": "knight_swap", "seed": 8}
+    # this item takes a second of work, and a process is looked at each tenth of one
+    sizes = {"min_board_size": 8, "max_board_size": 9}
+    recipe = {"task": "futoshiki", "seed": 9, "parameters": sizes}
     async with (
         AsyncReasoningGym(
             processes=1, generation_timeout=0.0001, start_worker=stock.lend
@@ -149,7 +151,7 @@ async def test_an_unscored_response_is_masked(
         )
         assert (reply.status, reply.body["status"]) == (200, "unscored")
         assert (reply.body["reward"], reply.body["mask_sample"]) == (0.0, True)
-        assert "knight_swap: " in reply.body["detail"]
+        assert "futoshiki: " in reply.body["detail"]
         reply = await post("/slime", {"response": "", "label": recipe}, service.url)
         assert (reply.status, reply.headers["Retry-After"]) == (503, "1")
         registry = service.app.state.registry
