@@ -9,6 +9,8 @@ import sys
 from itertools import groupby
 from pathlib import Path
 
+from page_table import write_table
+
 from reasoning_gym_environment.settings import (
     COMMAND_DEFAULTS,
     Option,
@@ -18,7 +20,6 @@ from reasoning_gym_environment.settings import (
 from reasoning_gym_environment.util.command_line import choices_of, limits
 
 PAGE = Path(__file__).with_name("configuration.md")
-BEGIN, END = "<!-- configuration table: begin -->", "<!-- configuration table: end -->"
 
 BY_COMMAND = {
     command: {
@@ -54,18 +55,8 @@ def tables() -> str:
     return "\n".join(lines)
 
 
-def updated(text: str) -> str:
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{tables()}\n{END}{after}"
-
-
 def main() -> int | str:
-    text = PAGE.read_text()
-    if "--check" not in sys.argv[1:]:
-        PAGE.write_text(updated(text))
-        return 0
-    return 0 if updated(text) == text else f"{PAGE.name} is out of date; run make docs"
+    return write_table(PAGE, "configuration", tables())
 
 
 if __name__ == "__main__":

@@ -8,6 +8,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from page_table import write_table
+
 from reasoning_gym_environment.atropos.failures import (
     FAILURES,
     MAX_LOSSES,
@@ -16,7 +18,6 @@ from reasoning_gym_environment.atropos.failures import (
 from reasoning_gym_environment.atropos.items import MAX_RETRIES
 
 PAGE = Path(__file__).with_name("reliability.md")
-BEGIN, END = "<!-- failure table: begin -->", "<!-- failure table: end -->"
 
 
 def end_of_run(failure: Failure, *, ends: bool) -> str:
@@ -48,19 +49,8 @@ def table() -> str:
     return "\n".join(lines)
 
 
-def updated(text: str) -> str:
-    """Return the page's text with the table as the code has it."""
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{table()}\n{END}{after}"
-
-
 def main() -> int | str:
-    text = PAGE.read_text()
-    if "--check" not in sys.argv[1:]:
-        PAGE.write_text(updated(text))
-        return 0
-    return 0 if updated(text) == text else f"{PAGE.name} is out of date; run make docs"
+    return write_table(PAGE, "failure", table())
 
 
 if __name__ == "__main__":

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from page_table import write_table
+
 from reasoning_gym_environment.tasks.catalogue import (
     LibrarySnapshot,
     TaskInfo,
@@ -25,7 +27,6 @@ from reasoning_gym_environment.tasks.facts import (
 from reasoning_gym_environment.util.values import group_by
 
 PAGE = Path(__file__).with_name("tasks.md")
-BEGIN, END = "<!-- task table: begin -->", "<!-- task table: end -->"
 
 
 def changed_parameters(levels: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -118,25 +119,11 @@ def table(snapshot: LibrarySnapshot) -> str:
     return "\n".join(lines)
 
 
-def updated(text: str, snapshot: LibrarySnapshot) -> str:
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{table(snapshot)}\n{END}{after}"
-
-
 def main() -> int | str:
     snapshot = bundled_snapshot()
     if snapshot is None:
         return "docs/library_snapshot.py has seen another version of reasoning-gym"
-    text = PAGE.read_text(encoding="utf-8")
-    if "--check" in sys.argv[1:]:
-        return (
-            0
-            if updated(text, snapshot) == text
-            else "docs/tasks.md is out of date: make docs"
-        )
-    PAGE.write_text(updated(text, snapshot), encoding="utf-8")
-    return 0
+    return write_table(PAGE, "task", table(snapshot))
 
 
 if __name__ == "__main__":

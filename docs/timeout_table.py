@@ -16,9 +16,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from page_table import write_table
+
 PAGE = Path(__file__).with_name("reliability.md")
 PACKAGE = PAGE.parents[1] / "reasoning_gym_environment"
-BEGIN, END = "<!-- timeout table: begin -->", "<!-- timeout table: end -->"
 
 NAMED_LIKE_TIMEOUTS = re.compile(r"timeout|patience|_seconds$|wait_for", re.IGNORECASE)
 
@@ -294,23 +295,11 @@ def table() -> str:
     return "\n".join(lines)
 
 
-def updated(text: str) -> str:
-    """Return the page's text with the table as the code has it."""
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{table()}\n{END}{after}"
-
-
 def main() -> int | str:
-    text = PAGE.read_text()
     try:
-        new_text = updated(text)
+        return write_table(PAGE, "timeout", table())
     except ValueError as error:
         return str(error)
-    if "--check" not in sys.argv[1:]:
-        PAGE.write_text(new_text)
-        return 0
-    return 0 if new_text == text else f"{PAGE.name} is out of date; run make docs"
 
 
 if __name__ == "__main__":
