@@ -9,7 +9,13 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
-from ..util.log_throttle import LOG_INTERVAL, THROTTLE, throttled
+from ..util.log_throttle import (
+    LOG_INTERVAL,
+    THROTTLE,
+    LogPauses,
+    Reminders,
+    throttled,
+)
 from .errors import RequestTimeoutError
 from .servers import ServerClient
 
@@ -75,12 +81,17 @@ class Liveness:
         self._server = server
         self._times = times
         self._clock = clock
-        self._started: dict[object, float] = {}
+        self._started: dict[object, float] = {}  # the oldest first
         self._last_sign = -math.inf
         self._last_check = -math.inf
         self._answering_since = -math.inf
         self._long_silence_ended = -math.inf
-        self._next_report = self._times.long
+        self._reminders = self._new_reminders()
+
+    def _new_reminders(self) -> Reminders:
+        """Return when to log a silence that has become long: at once, then ever less often."""
+        pauses = LogPauses(first=self._times.long, longest=math.inf)
+        return Reminders(pauses, clock=self._clock)
 
     async def reply(self, request: asyncio.Future[T]) -> T:
         """Await the reply to a request; raise RequestTimeoutError at the server's `timeout`."""
@@ -105,7 +116,12 @@ class Liveness:
         """Seconds since the last sign of life, or since the oldest waiting request if later."""
         if not self._started:
             return 0.0
-        return self._clock() - max(self._last_sign, min(self._started.values()))
+        return self._clock() - max(self._last_sign, self._oldest_start)
+
+    @property
+    def _oldest_start(self) -> float:
+        """When the oldest waiting request started."""
+        return next(iter(self._started.values()))
 
     @property
     def is_silent(self) -> bool:
@@ -147,9 +163,8 @@ class Liveness:
         if await self._server.is_alive():
             self._record_sign()
             return
-        if self.silence < self._next_report:
+        if self.silence < self._times.long or not self._reminders.is_due():
             return
-        self._next_report = 2.0 * self.silence
         logger.warning(
             "Waiting: %s. Each request ends at --openai.timeout, %g s, or with its connection",
             self.waiting,
@@ -164,12 +179,12 @@ class Liveness:
             self._answering_since = now
         if silence >= self._times.long:
             self._long_silence_ended = now
+            self._reminders = self._new_reminders()
             logger.warning(
                 "The inference server at %s answers again, after %.0f s",
                 self._server.config.base_url,
                 silence,
             )
-        self._next_report = self._times.long
         self._last_sign = now
 
     def _log_long_waits(self, started: float) -> None:
@@ -179,7 +194,7 @@ class Liveness:
             started: of the request that asks. The oldest one's line is that of all.
         """
         now = self._clock()
-        is_oldest = started == min(self._started.values())
+        is_oldest = started == self._oldest_start
         if not is_oldest or now - started < LOG_INTERVAL or self.is_silent:
             return
         ages = [now - started for started in self._started.values()]
