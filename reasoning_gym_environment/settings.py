@@ -34,7 +34,7 @@ from .problems.levels import require_difficulty_where_fixed
 from .problems.options import Names, TaskOptions, option
 from .records import ATROPOS_SOLVED_SCORE
 from .scoring.channels import parse_markers
-from .scoring.grading import ScoreMode, ScoringSettings
+from .scoring.grading import ANY_FORM_IS_PAID, ScoreMode, ScoringSettings
 from .util.command_line import (
     ENV,
     SERVER,
@@ -128,9 +128,7 @@ RETIRED_OPTIONS: Mapping[str, Mapping[str, RetiredOption]] = {
             ignored=False,
         ),
         "custom_thinking_prompt": RetiredOption("set system_prompt", ignored=True),
-        "answer_tolerance": RetiredOption(
-            "a right answer earns full credit however it is written", ignored=True
-        ),
+        "answer_tolerance": RetiredOption(ANY_FORM_IS_PAID, ignored=True),
     },
     SERVER: {
         "health_check": RetiredOption("servers are checked at the start", ignored=True),

@@ -167,12 +167,7 @@ async def main(folder: Path, paper: Path | None, only: set[str]) -> None:
     try:
         await pool.discover(proven=proven_tasks())
         ladders = {task: known.levels for task, known in (await pool.ladders()).items()}
-        split = SplitProblems(
-            pool.generate,
-            Counter(),
-            skip_faulty_items=True,
-            generate_fixed=pool.generate_fixed,
-        )
+        split = SplitProblems.of_pool(pool, Counter(), skip_faulty_items=True)
         for name, about, items in (
             ("small", "five items of every task", planned(ladders, 5, [])),
             (

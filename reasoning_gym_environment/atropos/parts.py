@@ -130,11 +130,8 @@ def make_parts(
     statistics = Statistics()
     counts = statistics.counts
     pool = TaskPool(pool_settings(config), counts, start_worker=start_worker)
-    split = SplitProblems(
-        pool.generate,
-        counts,
-        skip_faulty_items=config.skip_faulty_items,
-        generate_fixed=pool.generate_fixed,
+    split = SplitProblems.of_pool(
+        pool, counts, skip_faulty_items=config.skip_faulty_items
     )
     problems = training_problems(config, pool, counts, split)
     inference = inference_client(config, servers, tokenizer)

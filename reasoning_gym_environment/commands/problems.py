@@ -213,11 +213,8 @@ async def make(
                 for level in levels
             ]
         counts: Counter[str] = Counter()
-        generate = SplitProblems(
-            pool.generate,
-            counts,
-            skip_faulty_items=config.skip_faulty_items,
-            generate_fixed=pool.generate_fixed,
+        generate = SplitProblems.of_pool(
+            pool, counts, skip_faulty_items=config.skip_faulty_items
         ).make
         if trains:
             problems = await generate_parts(generate, config, parts)

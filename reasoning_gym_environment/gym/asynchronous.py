@@ -27,7 +27,7 @@ from ..problems.training import TrainingProblems
 from ..records import Problem, Recipe, Score, Status, recipe_key
 from ..sandbox.pool import PoolSettings, TaskPool, default_processes
 from ..sandbox.worker_groups import StartWorker
-from ..scoring.grading import verify_texts
+from ..scoring.grading import ANY_FORM_IS_PAID, verify_texts
 from ..tasks.catalogue import UnknownTaskError, require_known
 from ..tasks.ladders import TaskLadder
 from ..tasks.modules import find_modules
@@ -146,10 +146,7 @@ class AsyncReasoningGym:
         answer_tolerance: bool | None = None,
     ) -> None:
         if answer_tolerance is not None:
-            logger.warning(
-                "answer_tolerance has no effect: a right answer earns full credit however it is "
-                "written"
-            )
+            logger.warning("answer_tolerance has no effect: %s", ANY_FORM_IS_PAID)
         self._settings = PoolSettings(
             processes=processes or default_processes(),
             generation_timeout=generation_timeout,
@@ -211,11 +208,8 @@ class AsyncReasoningGym:
     async def _split_problems(self) -> SplitProblems:
         """Return what makes problems on their side; it remembers which levels have few."""
         pool = await self._workers()
-        self._split = self._split or SplitProblems(
-            pool.generate,
-            self.counts,
-            skip_faulty_items=self._skip_faulty_items,
-            generate_fixed=pool.generate_fixed,
+        self._split = self._split or SplitProblems.of_pool(
+            pool, self.counts, skip_faulty_items=self._skip_faulty_items
         )
         return self._split
 

@@ -19,7 +19,7 @@ from typing import Literal
 
 from ..errors import GenerationError, GenerationTimeoutError
 from ..records import Problem, Recipe, recipe_key
-from ..sandbox.pool import Generate
+from ..sandbox.pool import Generate, TaskPool
 from ..tasks.facts import FEW_QUESTIONS, has_few_questions
 from ..util.concurrency import gather_or_cancel
 from .identity import identity_of, problem_identity
@@ -200,6 +200,18 @@ class SplitProblems:
         }
         self._counts = counts
         self._small_levels = SmallLevels(generate)
+
+    @classmethod
+    def of_pool(
+        cls, pool: TaskPool, counts: Counter[str], *, skip_faulty_items: bool
+    ) -> SplitProblems:
+        """Return what makes problems in the pool's processes."""
+        return cls(
+            pool.generate,
+            counts,
+            skip_faulty_items=skip_faulty_items,
+            generate_fixed=pool.generate_fixed,
+        )
 
     async def make(
         self,

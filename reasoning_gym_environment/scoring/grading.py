@@ -53,6 +53,9 @@ ScoreMode = Literal["partial", "library", "threshold", "binary"]
 SCORING_VERSION = 2
 """Of the rules by which an answer is solved and paid; rows without one have version 1."""
 
+ANY_FORM_IS_PAID = "a right answer earns full credit however it is written"
+"""Why `answer_tolerance`, which earlier versions had, has no effect."""
+
 
 def _credit(mode: ScoreMode, verdict: Verdict) -> float | None:
     """Return what an answer earns before its partial credit is looked at."""

@@ -50,7 +50,7 @@ def asked_as(problem: Problem, layout: str) -> dict[str, Any]:
 async def test_faults_evaluation_questions_and_repeats_are_named(
     pool: TaskPool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    split = SplitProblems(pool.generate, Counter(), skip_faulty_items=True)
+    split = SplitProblems.of_pool(pool, Counter(), skip_faulty_items=True)
     train, held_out = [
         await split.make(Recipe(task="gcd", seed=seed)) for seed in (4, 5)
     ]
@@ -152,7 +152,7 @@ async def test_an_entry_whose_check_takes_too_long_is_named() -> None:
 async def test_parquet_without_findings(
     pool: TaskPool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    split = SplitProblems(pool.generate, Counter(), skip_faulty_items=True)
+    split = SplitProblems.of_pool(pool, Counter(), skip_faulty_items=True)
     rows = [
         asked_as(await split.make(Recipe(task="gcd", seed=n)), "verl") for n in (4, 6)
     ]

@@ -179,7 +179,7 @@ def test_the_known_small_levels_are_those_of_the_table() -> None:
 
 @pytest.mark.asyncio(loop_scope="session")
 async def test_the_small_levels_of_the_paper_are_small(pool: TaskPool) -> None:
-    split = SplitProblems(pool.generate, Counter(), skip_faulty_items=True)
+    split = SplitProblems.of_pool(pool, Counter(), skip_faulty_items=True)
     task, parameters = (
         "syllogism",
         {
@@ -201,7 +201,7 @@ async def test_the_small_levels_of_the_paper_are_small(pool: TaskPool) -> None:
 async def test_the_list_of_published_questions_holds_the_papers_suites(
     pool: TaskPool,
 ) -> None:
-    split = SplitProblems(pool.generate, Counter(), skip_faulty_items=True)
+    split = SplitProblems.of_pool(pool, Counter(), skip_faulty_items=True)
     for name in ("paper-easy", "paper-hard"):
         recipes = [recipe for recipe, _ in load_suite(name).recipes()]
         for recipe in recipes[:: len(recipes) // 20]:
@@ -217,7 +217,7 @@ async def test_the_list_of_published_questions_holds_the_papers_suites(
 async def test_a_level_asked_by_its_parameters_has_the_same_sides(
     pool: TaskPool,
 ) -> None:
-    split = SplitProblems(pool.generate, Counter(), skip_faulty_items=True)
+    split = SplitProblems.of_pool(pool, Counter(), skip_faulty_items=True)
     ladders = stored_snapshot()["ladders"]
     for task, level in (("tower_of_hanoi", 2), ("coin_flip", 0)):
         by_level = ladders[task]["levels"][level]
@@ -279,7 +279,7 @@ async def test_a_gym_asks_for_evaluation_what_evaluate_asks(pool: TaskPool) -> N
         num_eval_samples_per_task=6,
         eval_difficulties=[0.0],
     )
-    split = SplitProblems(pool.generate, Counter(), skip_faulty_items=True)
+    split = SplitProblems.of_pool(pool, Counter(), skip_faulty_items=True)
     items = await EvaluationSet(split.make, planned).items()
     async with AsyncReasoningGym(processes=1) as gym:
         for task in tasks:

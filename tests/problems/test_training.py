@@ -28,7 +28,7 @@ async def started(
         counts,
         tasks=[task],
         seed=1,
-        split=SplitProblems(pool.generate, counts, skip_faulty_items=True),
+        split=SplitProblems.of_pool(pool, counts, skip_faulty_items=True),
         max_token_length=1000,
     )
     await problems.prepare(with_ladders=False)
