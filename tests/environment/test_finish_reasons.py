@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from taught_policy import process_taught
 
-from reasoning_gym_environment import ReasoningGymEnv, read_dump
+from reasoning_gym_environment import read_dump
 from reasoning_gym_environment.commands.export import main as export
 from reasoning_gym_environment.demo.policy import Policy, Sample
 from reasoning_gym_environment.demo.server import PolicyServer
-from reasoning_gym_environment.records import Problem
 
 # Atropos says so where there is no trainer.
 pytestmark = pytest.mark.filterwarnings("ignore:Trainer requested to ignore max length")
@@ -65,22 +65,8 @@ async def process(
         async with bench.unprepared(server.url, **settings) as env:
             env.n_groups_to_process = GROUPS
             env.group_size_to_process = env.config.group_size
-            await run(env, policy, monkeypatch)
+            await process_taught(env, policy.answers, monkeypatch)
     return [json.loads(line) for line in groups.read_text().splitlines()]
-
-
-async def run(
-    env: ReasoningGymEnv, policy: HalfRight, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    next_item = env.get_next_item
-
-    async def taught() -> Problem:
-        problem = await next_item()
-        policy.answers[problem.question] = problem.oracle or ""
-        return problem
-
-    monkeypatch.setattr(env, "get_next_item", taught)
-    await env.process_manager()
 
 
 async def test_another_word_for_the_end_costs_no_row_its_advantage(

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from scripted_server import ScriptedServer
+from taught_policy import process_taught
 from trainer_api import until
 
 from reasoning_gym_environment import ReasoningGymEnv, ReasoningGymEnvConfig, read_dump
@@ -105,15 +106,7 @@ async def test_process_ends_with_a_policy_that_is_always_right(
         PolicyServer(knows_all, tokenizer) as server,
         processing(bench, server.url, ReasoningGymEnv) as env,
     ):
-        next_item = env.get_next_item
-
-        async def taught() -> Problem:
-            problem = await next_item()
-            knows_all.answers[problem.question] = problem.oracle or ""
-            return problem
-
-        monkeypatch.setattr(env, "get_next_item", taught)
-        await env.process_manager()
+        await process_taught(env, knows_all.answers, monkeypatch)
     assert [row["scores"] for row in rows_of(bench.folder / "groups.jsonl")] == [
         [1.0] * 4
     ] * GROUPS
