@@ -133,7 +133,7 @@ class RunState:
         registration = self.registration
         assert registration is not None, "`begin` comes first"
         logger.log(
-            logging.WARNING if self.step >= self.total_steps else logging.INFO,
+            logging.WARNING if self.is_over() else logging.INFO,
             "The Atropos API at %s is at step %d of %d, with batches of %d and the folder %r: the "
             "first trainer's since `run-api` started. A later trainer inherits them: restart "
             "`run-api` before a second run",

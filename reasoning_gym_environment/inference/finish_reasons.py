@@ -23,7 +23,7 @@ CONTENT_FILTER = "content_filter"
 """The server has withheld the completion, or the rest of it."""
 
 TOOL_CALLS = "tool_calls"
-"""The completion calls a tool, or tries to: it is no reply."""
+"""The completion calls a tool, or tries to, in place of a reply."""
 
 INVALID_TOKEN = "invalid_token"
 """A completion is cut before an id that the tokenizer lacks: a model's output layer may be wider
@@ -99,7 +99,7 @@ FAILURE_WORDS = frozenset(
 
 _MOST_CHARACTERS = 40
 _MOST_UNKNOWN_WORDS = 8
-"""So many different words of one server are logged: it may make them up."""
+"""Different words of one server that are logged: it may make them up."""
 
 
 class Ending(NamedTuple):

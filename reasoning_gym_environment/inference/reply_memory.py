@@ -80,8 +80,7 @@ class ReplyMemory:
         try:
             yield reply
         finally:
-            was_large = reply in self._large
-            if was_large:
+            if reply in self._large:
                 del self._large[reply]
                 self._keep(reply.take_buffer())
                 self._room.set()

@@ -276,7 +276,7 @@ class ServerClient:
         body: Any,
         most: int = _SMALL_REPLY,
     ) -> AsyncIterator[memoryview]:
-        """Yield the reply's bytes, at most so many; the buffer is reused afterwards."""
+        """Yield the reply's bytes, at most `most`; the buffer is reused afterwards."""
         try:
             response = await self._session.request(
                 method,

@@ -335,7 +335,7 @@ class _TaskProving:
         return await self._draw(place, deadline, items=wanted, compared=wanted)
 
     async def draw_more(self, level: LevelProof, deadline: float) -> bool:
-        """Draw so many items of a level that one sees how often a question or answer repeats."""
+        """Draw enough items of a level to see how often a question or answer repeats."""
         # A process of its own for each answer takes most of the time.
         shared = self._second_pool if keeps_nothing(self._proof) else None
         wanted = min(self._items, DRAWS)

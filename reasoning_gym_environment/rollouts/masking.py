@@ -9,10 +9,10 @@ from collections.abc import Callable
 from ..records import Attempt, GroupResult, Status
 
 SECONDS = 30.0
-"""So long no row may teach anything before that is said, which so takes less than a minute."""
+"""How long no row has taught anything when the log says so: well within a minute."""
 
 LEAST_ROWS = 16
-"""So many rows in a row that teach nothing are no chance, in a run where others did."""
+"""Rows in a row that teach nothing, in a run where others did: fewer may be chance."""
 
 
 def mask_reason(attempt: Attempt, *, mask_incomplete: bool) -> str | None:
