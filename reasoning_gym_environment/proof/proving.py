@@ -73,6 +73,24 @@ class Proofs:
         else:
             logger.info("%s is of other versions: all is tried again", path)
 
+    def has_proved(self, task: str) -> bool:
+        """Return whether a task is proved."""
+        return task in self.tasks and self.tasks[task].verdict == "proved"
+
+    def started(self, task: str) -> TaskProof | None:
+        """Return what has been tried of a task, to go on from; None if nothing is stored of it.
+
+        It is a copy, so that an interrupted run loses nothing that is stored.
+        """
+        return copy.deepcopy(self.unfinished.get(task))
+
+    def keep(self, proof: TaskProof, result: Result) -> None:
+        """Take over a task's result, and what has been tried if more is left to try."""
+        self.tasks[proof.task] = result
+        self.unfinished.pop(proof.task, None)
+        if any(check.verdict == "not_tried" for check in result.checks.values()):
+            self.unfinished[proof.task] = proof
+
     def write(self, path: Path) -> None:
         """Replace a file by these proofs."""
         write_whole(
@@ -117,16 +135,11 @@ async def prove_tasks(
             ladders = await pool.ladders()
             places = asyncio.Semaphore(settings.processes)
 
-            unproved = [
-                (task, category)
-                for task, category in tasks.items()
-                if task not in proofs.tasks or proofs.tasks[task].verdict != "proved"
-            ]
-            # a copy, so that an interrupted run loses nothing that is stored
             started = [
-                copy.deepcopy(proofs.unfinished.get(task))
+                proofs.started(task)
                 or new_proof(task, category, ladders.get(task), pool)
-                for task, category in unproved
+                for task, category in tasks.items()
+                if not proofs.has_proved(task)
             ]
             at_work: dict[str, int | None] = {}
             progress = Progress(
@@ -137,17 +150,11 @@ async def prove_tasks(
 
             async def prove_one(proof: TaskProof) -> None:
                 task = proof.task
-                reported: set[tuple[str, int | None]] = set()
+                announcements = _Announcements(proof, known_findings)
 
                 def report(place: LevelProof, *, ended: bool) -> None:
                     at_work[task] = place.level
-                    for finding in explained(
-                        proof, findings_of(proof, place), known_findings
-                    ):
-                        mark = (finding.kind, finding.level)
-                        if not finding.explanation and mark not in reported:
-                            reported.add(mark)
-                            logger.info("%s", _announced(proof, finding))
+                    announcements.log_new(place)
                     progress.advance(ended)
 
                 async with places:
@@ -159,14 +166,8 @@ async def prove_tasks(
                     finally:
                         clock.at_work -= 1
                         at_work.pop(task, None)
-                proofs.tasks[task] = result = judge(
-                    proof, items=items, known_findings=known_findings
-                )
-                proofs.unfinished.pop(task, None)
-                if any(
-                    check.verdict == "not_tried" for check in result.checks.values()
-                ):
-                    proofs.unfinished[task] = proof
+                result = judge(proof, items=items, known_findings=known_findings)
+                proofs.keep(proof, result)
                 for file in files:
                     proofs.write(file)
 
@@ -269,11 +270,28 @@ def _place_name(place: tuple[str, int | None]) -> str:
     return task if level is None else f"{task} level {level}"
 
 
-def _announced(proof: TaskProof, finding: Finding) -> str:
-    """Return a finding as a line, for whoever waits."""
-    place = _place_name((proof.task, finding.level))
-    check = finding.check.replace("_", " ")
-    return f"{place}: {check}: {finding.detail}: {finding.example}".removesuffix(": ")
+class _Announcements:
+    """Logs the findings of a task once for each level, for whoever waits."""
+
+    def __init__(self, proof: TaskProof, known_findings: KnownFindings) -> None:
+        self._proof = proof
+        self._known_findings = known_findings
+        self._logged: set[tuple[str, int | None]] = set()
+
+    def log_new(self, place: LevelProof) -> None:
+        """Log what a level's items have shown since the last call."""
+        findings = findings_of(self._proof, place)
+        for finding in explained(self._proof, findings, self._known_findings):
+            mark = (finding.kind, finding.level)
+            if not finding.explanation and mark not in self._logged:
+                self._logged.add(mark)
+                logger.info("%s", self._line(finding))
+
+    def _line(self, finding: Finding) -> str:
+        place = _place_name((self._proof.task, finding.level))
+        check = finding.check.replace("_", " ")
+        line = f"{place}: {check}: {finding.detail}: {finding.example}"
+        return line.removesuffix(": ")
 
 
 async def prove_task(
