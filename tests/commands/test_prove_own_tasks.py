@@ -99,7 +99,9 @@ def require_sound(name: str, result: dict[str, Any]) -> None:
 
 @pytest.mark.nightly
 def test_a_few_careless_tasks_are_refused_for_their_faults(tmp_path: Path) -> None:
-    proved = prove(tmp_path, "careless_tasks.py", *QUICK, "--items", "20")
+    proved = prove(
+        tmp_path, "careless_tasks.py", *QUICK, "--items", "20", "--seconds", "900"
+    )
     assert proved.keys() == {*QUICK}
     for name, result in proved.items():
         require_its_fault(name, result)
