@@ -47,8 +47,6 @@ class Loop:
         settings = {
             "include_tasks": self.tasks,
             "system_prompt": self.system_prompt,
-            "eval_difficulties": self.eval_difficulties,
-            "num_eval_samples_per_task": self.items,
             "seed": self.seed,
             **more,
         }
@@ -58,6 +56,8 @@ class Loop:
         """Return the options of commands that query the endpoint."""
         return [
             *self.env(
+                eval_difficulties=self.eval_difficulties,
+                num_eval_samples_per_task=self.items,
                 tokenizer_name=self.tokenizer,
                 max_token_length=self.context,
                 data_dumps_dir=self.folder / "dumps",
