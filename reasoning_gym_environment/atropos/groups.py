@@ -142,7 +142,7 @@ class Groups:
         item = work.item
         group = self._parts.statistics.begin_group()
         try:
-            groups, more_items = await self._collect_in_time(item)
+            groups, more_items = await self._collect_in_time(work)
         except asyncio.CancelledError:
             group.end(GroupOutcome.INTERRUPTED)
             raise  # whoever cancels knows whether the item is asked again
@@ -157,7 +157,6 @@ class Groups:
         except Exception as error:  # noqa: BLE001 - logged, and it ends the run
             return self._fail(group, work, METHOD_RAISED, error)
         group.mark_collected()
-        work.release()
         self._items.add(more_items)
         self._items.forget_retries(item)
         if groups is None and not more_items:
@@ -179,11 +178,12 @@ class Groups:
         self._failures.forget(NOTHING_COLLECTED, NOT_DELIVERED)
         return groups is not None
 
-    async def _collect_in_time(self, item: Any) -> tuple[Any, list[Any]]:
+    async def _collect_in_time(self, work: Work) -> tuple[Any, list[Any]]:
         """Return an item's groups and more items; raises WorkerTimeoutError."""
+        item = work.item
         seconds = self._config.worker_timeout
         limit = seconds if seconds > 0 and self._settings.serves else None
-        collecting = asyncio.ensure_future(self._collect_groups(item))
+        collecting = asyncio.ensure_future(self._collect_groups(work))
         try:
             await asyncio.wait({collecting}, timeout=limit)
             if self.is_saving(item):  # nothing is won by a second group of it
@@ -204,9 +204,13 @@ class Groups:
         """Return whether a group of the item is scored, and on its way to the disk."""
         return item_key(item) in self._in_saving
 
-    async def _collect_groups(self, item: Any) -> tuple[Any, list[Any]]:
-        collected = await self._hooks.collect(item)
-        return await checked_groups(collected, self._hooks.postprocess, self._name)
+    async def _collect_groups(self, work: Work) -> tuple[Any, list[Any]]:
+        collected = await self._hooks.collect(work.item)
+        groups = await checked_groups(collected, self._hooks.postprocess, self._name)
+        # Here, not where this task is awaited: an evaluation that interrupts workers may begin in
+        # between, and would have an item asked again whose group is on the disk.
+        work.release()
+        return groups
 
     async def sample_and_score(self, problem: Problem) -> dict[str, Any]:
         """Return a problem's completions as rows for the trainer, scored and saved.

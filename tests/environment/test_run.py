@@ -14,6 +14,7 @@ from serve_loop import HONEST, registration, training
 from trainer_api import until
 
 from reasoning_gym_environment import ReasoningGymEnv
+from reasoning_gym_environment.atropos.groups import Work
 from reasoning_gym_environment.demo.policy import Sample
 from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.demo.trainer import ApiServer
@@ -87,6 +88,24 @@ async def test_evaluations_that_stop_training_have_no_problem_asked_twice(
     ]
     assert len(recipes) >= 24
     assert len(set(recipes)) == len(recipes)
+
+
+async def test_a_collected_item_is_done_before_its_worker_goes_on(
+    bench: Any, script: Any
+) -> None:
+    """An evaluation that begins in between must not have it asked again."""
+    script.play(RIGHT)
+    held = []
+
+    class Looks(ReasoningGymEnv):
+        async def postprocess_histories(self, trajectories: Any) -> Any:
+            asyncio.get_running_loop().call_soon(lambda: held.append(work.holds_item))
+            return trajectories
+
+    async with bench.playing(script, of=Looks, ensure_scores_are_not_same=False) as env:
+        work = Work(await env.get_next_item())
+        assert await env.run.groups.work_on(work.item, work)
+    assert held == [False]
 
 
 class Splits(ReasoningGymEnv):
