@@ -60,14 +60,27 @@ class Work:
     Attributes:
         holds_item: whether the item is lost if the worker ends now, since no group of it was
             collected and it was not put back.
+        collecting: the task that collects its groups, once it runs.
     """
 
     item: Any
     holds_item: bool = True
+    collecting: asyncio.Task[Any] | None = None
 
     def release(self) -> None:
         """Note that the item is done, or was put back."""
         self.holds_item = False
+
+    def interrupt(self, worker: asyncio.Task[None]) -> None:
+        """Cancel the worker, after the item was put back.
+
+        The collection first: a reply that has just come would be scored and stored before the
+        worker, which runs a round of the event loop later, could cancel it.
+        """
+        self.release()
+        if self.collecting is not None:
+            self.collecting.cancel()
+        worker.cancel()
 
 
 class WorkerTimeoutError(Exception):
@@ -183,7 +196,8 @@ class Groups:
         item = work.item
         seconds = self._config.worker_timeout
         limit = seconds if seconds > 0 and self._settings.serves else None
-        collecting = asyncio.ensure_future(self._collect_groups(work))
+        collecting = asyncio.create_task(self._collect_groups(work))
+        work.collecting = collecting
         try:
             await asyncio.wait({collecting}, timeout=limit)
             if self.is_saving(item):  # nothing is won by a second group of it

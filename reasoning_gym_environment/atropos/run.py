@@ -330,9 +330,8 @@ class Run:
         for worker, work in list(self._workers.items()):
             if work.holds_item and not self.groups.is_saving(work.item):
                 del self._workers[worker]
-                work.release()
                 self.items.add([work.item])
-                worker.cancel()
+                work.interrupt(worker)
                 self._interrupted.add(worker)
                 worker.add_done_callback(self._interrupted.discard)
 

@@ -108,6 +108,33 @@ async def test_a_collected_item_is_done_before_its_worker_goes_on(
     assert held == [False]
 
 
+async def test_an_interrupted_item_is_not_stored_though_it_has_just_been_scored(
+    bench: Any, script: Any
+) -> None:
+    script.play(RIGHT)
+    may_go_on = asyncio.Event()
+
+    class Waits(ReasoningGymEnv):
+        has_scored = False
+
+        async def score(self, *args: Any) -> Any:
+            scored = await super().score(*args)
+            self.has_scored = True
+            await may_go_on.wait()
+            return scored
+
+    async with bench.playing(script, of=Waits, dump_all_rollouts=True) as env:
+        work = Work(await env.get_next_item())
+        worker = asyncio.create_task(env.run.groups.work_on(work.item, work))
+        await until(lambda: env.has_scored)
+        may_go_on.set()
+        work.interrupt(worker)
+        await asyncio.gather(worker, return_exceptions=True)
+        assert worker.cancelled()
+    assert env.statistics.counts["groups/interrupted"] == 1
+    assert not list((bench.folder / "dumps").glob("*rollouts_*.jsonl"))
+
+
 class Splits(ReasoningGymEnv):
     """Makes three groups of one."""
 
