@@ -27,7 +27,6 @@ from reasoning_gym_environment.sandbox.pool import (
     Generate,
     PoolSettings,
     TaskPool,
-    generate_with_retry,
 )
 from reasoning_gym_environment.tasks.facts import DISGUISES_ITS_ANSWER, ladder_heights
 from reasoning_gym_environment.tasks.ladders import TaskLadder
@@ -131,7 +130,7 @@ async def made(generate: Generate, recipes: Iterable[Recipe]) -> list[Problem]:
     problems = []
     for recipe in recipes:
         try:
-            problems.append(await generate_with_retry(generate, recipe))
+            problems.append(await generate(recipe))
         except GenerationError as error:
             print(f"left out: {error}")
     return problems

@@ -54,7 +54,6 @@ from reasoning_gym_environment.sandbox.pool import (
     PoolSettings,
     TaskPool,
     default_processes,
-    generate_with_retry,
 )
 from reasoning_gym_environment.tasks.catalogue import proven_tasks
 from reasoning_gym_environment.util.progress import with_progress
@@ -202,7 +201,7 @@ async def main(folder: Path, paper: Path | None, only: set[str]) -> None:
             before = left_out_before(name)
             recipes = of_paper(paper, name, before)
             problems = await with_progress(
-                [make_or_fault(pool.generate, recipe) for recipe in recipes], name
+                [make_or_fault(pool.generate_fixed, recipe) for recipe in recipes], name
             )
             kept, left = without_repeats(problems)
             left = [*to_builtins(before), *left]
@@ -270,7 +269,7 @@ async def make(generate: Generate, recipe: Recipe) -> Problem:
     """Make a problem; draw again where the library fails."""
     while True:
         try:
-            return await generate_with_retry(generate, recipe)
+            return await generate(recipe)
         except GenerationError as error:
             print(f"drawn again: {error}")
             recipe = replace(recipe, seed=redrawn_seed(recipe.seed))
@@ -279,7 +278,7 @@ async def make(generate: Generate, recipe: Recipe) -> Problem:
 async def make_or_fault(generate: Generate, recipe: Recipe) -> Problem:
     """Make a problem; where the library has none, return one without a question."""
     try:
-        return await generate_with_retry(generate, recipe)
+        return await generate(recipe)
     except GenerationError as error:
         fault = Fault(kind=FaultKind.UNANSWERABLE, detail=str(error))
         return Problem(recipe=recipe, question="", oracle=None, entry=b"", fault=fault)

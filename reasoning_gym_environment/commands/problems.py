@@ -6,7 +6,6 @@ import asyncio
 from argparse import SUPPRESS, ArgumentTypeError, Namespace
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from ..problems.selection import select
 from ..problems.sets import make_problems, training_recipes
 from ..problems.split import SplitProblems, level_name
 from ..records import Ladder, Problem, Recipe
-from ..sandbox.pool import Generate, TaskPool, generate_with_retry
+from ..sandbox.pool import Generate, TaskPool
 from ..settings import (
     EnvironmentSettings,
     add_settings,
@@ -249,7 +248,7 @@ async def generate_parts(
         )
         jobs.append(
             make_problems(
-                partial(generate_with_retry, generate),
+                generate,
                 recipes,
                 size,
                 on_made=progress.advance,

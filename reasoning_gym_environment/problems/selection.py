@@ -15,7 +15,7 @@ from ..errors import (
     did_you_mean,
 )
 from ..records import Ladder, Recipe
-from ..sandbox.pool import MAX_TIMEOUTS, Generate, TaskPool
+from ..sandbox.pool import Generate, TaskPool
 from ..tasks.catalogue import proven_tasks, require_known, select_tasks, task_weights
 from ..tasks.ladders import TaskLadder
 from ..util.concurrency import gather_or_cancel
@@ -24,6 +24,10 @@ from .options import TaskOptions
 from .seeds import evaluation_seed
 
 logger = logging.getLogger(__name__)
+
+MAX_TIMEOUTS = 2
+"""Items that may reach their time limit before parameters are refused. One may be a task's rare
+hang, and each costs ten seconds."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -21,7 +21,7 @@ from ..problems.identity import identity_of
 from ..problems.split import belongs_to_evaluation, is_published
 from ..problems.suites import NAMES, load_suite, question_sha256
 from ..records import Fault, Ladder, Problem, Recipe, Status, Verdict
-from ..sandbox.pool import TaskPool, generate_with_retry
+from ..sandbox.pool import TaskPool
 from ..scoring.grading import verify_in_tags, verify_texts
 from ..tasks.catalogue import restore_json_entry
 from ..tasks.facts import has_few_questions
@@ -229,7 +229,7 @@ class _Source:
         self, content: RowContent, recipe: Recipe
     ) -> KnownRow | str:
         """Compare a row with the problem that its recipe makes."""
-        problem = await generate_with_retry(self._pool.generate, recipe)
+        problem = await self._pool.generate_fixed(recipe)
         changes = self._changes(content, recipe.task, problem.question)
         wrong_level = _wrong_level(content, recipe, self._ladders.get(recipe.task, ()))
         row_version = recipe.library_version

@@ -13,7 +13,6 @@ import struct
 import warnings
 from collections import ChainMap, Counter
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import Any, NamedTuple
@@ -79,10 +78,6 @@ MAX_ATTEMPTS = 3
 FIXED_ITEM_SECONDS = 60.0
 """What an item of a fixed set may work or wait at least, since none takes its place: ten times the
 slowest known item (of futoshiki and knight_swap: 6 s)."""
-
-MAX_TIMEOUTS = 2
-"""Timeouts of an item that a set needs. A busy machine may cause one; a recipe that always times
-out should cost no more."""
 
 
 def default_processes() -> int:
@@ -531,15 +526,3 @@ def verdict_of_lost(error: WorkerLostError) -> Verdict:
 
 Generate = Callable[[Recipe], Coroutine[Any, Any, Problem]]
 """Makes the problem of a recipe, as `TaskPool.generate` does."""
-
-
-async def generate_with_retry(generate: Generate, recipe: Recipe) -> Problem:
-    """Make a problem that a set needs; try again after a timeout.
-
-    Other errors are final: the pool itself asks another generator where one dies, and what the
-    library raises for a recipe it raises again.
-    """
-    for _ in range(MAX_TIMEOUTS - 1):
-        with suppress(GenerationTimeoutError):
-            return await generate(recipe)
-    return await generate(recipe)

@@ -28,7 +28,7 @@ from reasoning_gym_environment.records import (
     Problem,
     Recipe,
 )
-from reasoning_gym_environment.sandbox.pool import TaskPool, generate_with_retry
+from reasoning_gym_environment.sandbox.pool import TaskPool
 from reasoning_gym_environment.scoring.grading import (
     Grade,
     ScoringSettings,
@@ -109,7 +109,7 @@ def read_published(path: Path) -> Iterator[PublishedItem]:
 async def made_again(pool: TaskPool, item: PublishedItem) -> Problem | None:
     """Return the item's problem, None if it has another question or can't be made."""
     try:
-        problem = await generate_with_retry(pool.generate, item.recipe)
+        problem = await pool.generate_fixed(item.recipe)
     except GenerationError:
         return None
     digest = question_sha256(problem.question)
