@@ -20,7 +20,7 @@ TURN_END = "<|im_end|>"
 
 
 class PolicyServer:
-    """An inference server for a policy on 127.0.0.1: `async with`, or `start` and `close`.
+    """An inference server for a policy: `async with` on 127.0.0.1, or `start` and `close`.
 
     It speaks OpenAI (`/v1/chat/completions`), vLLM (`/v1/completions`, `/tokenize`) and SGLang
     (`/generate`). Probes never reach the policy and are not counted.
@@ -39,7 +39,7 @@ class PolicyServer:
         self._policy = policy
         self._tokenizer = tokenizer
 
-    async def start(self, port: int = 0) -> PolicyServer:
+    async def start(self, port: int = 0, host: str = "127.0.0.1") -> PolicyServer:
         """Start to serve at a port, for callers without `async with`, such as a notebook."""
         app = web.Application()
         app.add_routes(
@@ -52,7 +52,7 @@ class PolicyServer:
             ]
         )
         self._site = LocalSite(app)
-        self.url = await self._site.start(port)
+        self.url = await self._site.start(port, host)
         return self
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""A web application on a port of 127.0.0.1, closed without losing a connection."""
+"""A web application on a port of this machine, closed without losing a connection."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ SHUTDOWN_SECONDS = 0.5
 
 
 class LocalSite:
-    """Serves an application on 127.0.0.1 from `start` to `close`."""
+    """Serves an application from `start` to `close`."""
 
     def __init__(self, app: web.Application) -> None:
         self._runner = web.AppRunner(
             app, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS
         )
 
-    async def start(self, port: int = 0) -> str:
+    async def start(self, port: int = 0, host: str = "127.0.0.1") -> str:
         """Return the URL, without a trailing slash; port 0 is any free one."""
         await self._runner.setup()
-        self._listener = socket.create_server(("127.0.0.1", port))
+        self._listener = socket.create_server((host, port))
         await web.SockSite(self._runner, self._listener).start()
         return "http://{}:{}".format(*self._listener.getsockname())
 
