@@ -102,12 +102,14 @@ class TextSample(NamedTuple):
     Attributes:
         reasoning: the thought if the server returns it in a field of its own.
         usage: tokens of prompt and completion as the server counts them.
+        unknown_parts: types of its parts that may hold a reply or something else.
     """
 
     content: str
     reasoning: str | None
     ending: Ending
     usage: tuple[int, int] | None = None
+    unknown_parts: tuple[str, ...] = ()
 
 
 T = TypeVar("T")
@@ -413,29 +415,73 @@ class ChatTokens(Dialect):
         return float(max(entry["logprob"] for entry in first["top_logprobs"]))
 
 
+_REPLY_PARTS = (None, "text", "output_text")
+_THOUGHT_PARTS = ("thinking", "reasoning", "reasoning_text", "summary_text")
+"""Types of parts whose text is known to be of a reply, or of a thought."""
+
+
 class _Part(msgspec.Struct):
-    text: str = ""
-    thinking: list[_Part] = []
+    """A part of a message; a thought may be in its text, or in parts of its own.
+
+    Mistral has those in `thinking`, where Anthropic has a text, and Databricks in `summary`.
+    """
+
+    type: Any = None
+    text: str | None = None
+    thinking: str | list[_Part] | None = None
+    summary: list[_Part] | None = None
+
+    @property
+    def is_reply(self) -> bool:
+        return self.type in _REPLY_PARTS
+
+    @property
+    def is_unknown(self) -> bool:
+        return bool(self.text) and self.type not in (*_REPLY_PARTS, *_THOUGHT_PARTS)
+
+    @property
+    def thought(self) -> str:
+        text = self.text if self.type in _THOUGHT_PARTS else None
+        if isinstance(self.thinking, str):
+            text = self.thinking
+            parts = self.summary
+        else:
+            parts = self.thinking or self.summary
+        return (text or "") + _joined(parts or [])
+
+
+def _joined(parts: Iterable[_Part]) -> str:
+    return "".join(part.text or "" for part in parts)
 
 
 class _Message(msgspec.Struct):
-    """A message; Mistral's content is a list of parts if there is a thought."""
+    """A message, whose content may be a list of parts if there is a thought."""
 
     content: str | list[_Part] | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
 
     @property
+    def parts(self) -> list[_Part]:
+        return self.content if isinstance(self.content, list) else []
+
+    @property
     def text(self) -> str:
-        if isinstance(self.content, list):
-            return "".join(part.text for part in self.content)
-        return self.content or ""
+        """The reply. Parts of unknown types are it only if there is no other."""
+        if isinstance(self.content, str):
+            return self.content
+        known = _joined(part for part in self.parts if part.is_reply)
+        return known or _joined(part for part in self.parts if part.is_unknown)
 
     @property
     def thought(self) -> str | None:
-        parts = self.content if isinstance(self.content, list) else []
-        thinking = "".join(one.text for part in parts for one in part.thinking)
+        thinking = "".join(part.thought for part in self.parts)
         return self.reasoning_content or self.reasoning or thinking or None
+
+    @property
+    def unknown_parts(self) -> tuple[str, ...]:
+        """The unknown types of parts that have text."""
+        return tuple(str(part.type)[:40] for part in self.parts if part.is_unknown)
 
 
 class _TextChoice(msgspec.Struct):
@@ -548,7 +594,15 @@ class ChatText:
             ending = read_ending(choice.finish_reason)
             if reply.is_at_limit(request.max_tokens):
                 ending = ending.at_limit()
-            samples.append(TextSample(message.text, message.thought, ending, counts))
+            samples.append(
+                TextSample(
+                    message.text,
+                    message.thought,
+                    ending,
+                    counts,
+                    message.unknown_parts,
+                )
+            )
         return samples
 
 

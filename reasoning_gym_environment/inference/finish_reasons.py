@@ -8,6 +8,7 @@ has as many tokens as it may have.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -87,7 +88,7 @@ FAILURE_WORDS = frozenset(
     {
         "abort",  # vLLM, SGLang
         "aborted",
-        "error",  # vLLM, Mistral, Cohere, OpenRouter, watsonx
+        "error",  # Mistral, Cohere, OpenRouter, watsonx; vLLM replies with status 500
         "cancelled",  # TensorRT-LLM, watsonx
         "canceled",
         "user_cancel",  # Cohere
@@ -99,7 +100,7 @@ FAILURE_WORDS = frozenset(
 
 _MOST_CHARACTERS = 40
 _MOST_UNKNOWN_WORDS = 8
-"""Different words of one server that are logged: it may make them up."""
+"""Different words of one server that are returned as new: it may make them up."""
 
 
 class Ending(NamedTuple):
@@ -147,23 +148,21 @@ class UnknownWords:
 
     Example:
         >>> words = UnknownWords()
-        >>> words.new([Ending("stop", "eos", True), Ending("stop", "eos", True)])
+        >>> words.new(["eos", "eos"])
         ['eos']
-        >>> words.new([Ending("stop", "eos", True)])
+        >>> words.new(["eos"])
         []
     """
 
     def __init__(self) -> None:
         self._words: set[str] = set()
 
-    def new(self, endings: list[Ending]) -> list[str]:
+    def new(self, words: Iterable[str]) -> list[str]:
         """Return the words that are new, as long as there are few."""
-        words = []
-        for ending in endings:
-            word = ending.word
-            if not ending.is_presumed or word is None or word in self._words:
-                continue
-            if len(self._words) < _MOST_UNKNOWN_WORDS:
+        new_words = []
+        for word in words:
+            is_new = word not in self._words
+            if is_new and len(self._words) < _MOST_UNKNOWN_WORDS:
                 self._words.add(word)
-                words.append(word)
-        return words
+                new_words.append(word)
+        return new_words

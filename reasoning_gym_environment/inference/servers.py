@@ -109,6 +109,7 @@ class ServerClient:
         self._adjust = adjust
         self._memory = memory or ReplyMemory()
         self._unknown_words = UnknownWords()
+        self._unknown_parts = UnknownWords()
         self._key = api_key(config)
 
     @property
@@ -136,6 +137,7 @@ class ServerClient:
                 return of_tokens
             samples = dialect.samples(body, request)
         self._tell_unknown_words(samples)
+        self._tell_unknown_parts(samples)
         if len(samples) == 1 < request.n and "n" not in dialect.left_out:
             logger.warning("The inference server at %s ignores n", self.config.base_url)
             self.dialect = dialect.without("n")
@@ -145,12 +147,24 @@ class ServerClient:
         self, samples: Sequence[TokenSample] | Sequence[TextSample]
     ) -> None:
         """Log a word for the end of a completion that is taken for a normal end, once."""
-        for word in self._unknown_words.new([sample.ending for sample in samples]):
+        words = [s.ending.word for s in samples if s.ending.is_presumed]
+        for word in self._unknown_words.new(filter(None, words)):
             logger.warning(
                 "The inference server at %s ends completions with the finish reason %r: taken for "
                 "a normal end, like stop, unless the completion has as many tokens as it may have",
                 self.url(""),
                 word,
+            )
+
+    def _tell_unknown_parts(self, samples: Sequence[TextSample]) -> None:
+        """Log an unknown type of a message's parts, once."""
+        types = [name for sample in samples for name in sample.unknown_parts]
+        for name in self._unknown_parts.new(types):
+            logger.warning(
+                "The inference server at %s replies with parts of the type %r: taken for the reply "
+                "where there is no part of the type 'text', else left out",
+                self.url(""),
+                name,
             )
 
     async def reply(self, path: str, body: dict[str, Any]) -> dict[str, Any]:

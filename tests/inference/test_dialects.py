@@ -234,6 +234,37 @@ def test_a_text_keeps_its_thought_and_unpaired_surrogates() -> None:
     ]
 
 
+TEXT_PART = {"type": "text", "text": "4"}
+
+
+@pytest.mark.parametrize(
+    ("parts", "reply", "thought", "unknown"),
+    [
+        ([{"text": "4"}], "4", None, ()),
+        ([{"type": "output_text", "text": "4"}], "4", None, ()),
+        ([{"type": "reasoning", "text": "2 + 2"}, TEXT_PART], "4", "2 + 2", ()),
+        ([{"type": "thinking", "thinking": "2 + 2"}, TEXT_PART], "4", "2 + 2", ()),
+        (
+            [{"type": "reasoning", "summary": [{"text": "2 + 2"}]}, TEXT_PART],
+            "4",
+            "2 + 2",
+            (),
+        ),
+        ([{"type": "image_url", "image_url": "x"}, TEXT_PART], "4", None, ()),
+        ([{"type": "musing", "text": "5?"}, TEXT_PART], "4", None, ("musing",)),
+        ([{"type": "answer", "text": "4"}], "4", None, ("answer",)),
+    ],
+)
+def test_only_parts_of_a_reply_are_read_as_one(
+    parts: Any, reply: str, thought: str | None, unknown: tuple[str, ...]
+) -> None:
+    """A word of tomorrow changes no reply that is known, and makes none empty."""
+    body = json.dumps({"choices": [{"message": {"content": parts}}]}).encode()
+    [sample] = ChatText().samples(body, REQUEST)
+    assert (sample.content, sample.reasoning) == (reply, thought)
+    assert sample.unknown_parts == unknown
+
+
 @pytest.mark.parametrize(
     ("reply", "said"),
     [

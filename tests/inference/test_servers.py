@@ -179,6 +179,26 @@ async def test_a_reply_put_together_of_several_has_the_usage_of_all() -> None:
     }
 
 
+async def test_an_unknown_type_of_part_is_logged_once_with_its_servers_address(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    message = {"content": [{"type": "answer", "text": "4"}]}
+
+    async def reply(_: web.Request) -> web.Response:
+        choice = {"message": message, "finish_reason": "stop"}
+        return web.json_response({"choices": [choice, choice]})
+
+    async with serving([web.post("/v1/chat/completions", reply)]) as url:
+        asking = client("openai", f"{url}/v1", timeout=60)
+        for _ in range(2):
+            samples = await asking.sample(REQUEST)
+            assert [sample.content for sample in samples] == ["4", "4"]
+        await asking.close()
+    [said] = caplog.messages
+    assert url in said
+    assert "'answer'" in said
+
+
 async def test_replies_that_stall_after_their_headers_delay_no_others() -> None:
     """As those of a server that sends blank lines at once, and computes meanwhile."""
     stalled, release = 0, asyncio.Event()
