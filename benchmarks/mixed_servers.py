@@ -79,6 +79,9 @@ TERMINATED = 128 + signal.SIGTERM
 DRAIN_SECONDS = 20.0
 """How long the trainer may take to fetch what has been sent when the run ends."""
 
+WORKERS = 32
+"""Groups at a time: enough that slow and silent servers can't hold all of them."""
+
 VOCABULARY_GAP = 50
 """Ids that no token has, below that of the token that ends a turn."""
 
@@ -415,6 +418,7 @@ def settings(
         "ensure_scores_are_not_same": False,
         "include_tasks": "gcd,lcm",
         "total_steps": 10**6,
+        "max_batches_offpolicy": WORKERS,  # batches of one group
         "use_wandb": False,
         "max_token_length": 2048,
         "data_dumps_dir": str(tokenizer.parent / "dumps"),

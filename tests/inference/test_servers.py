@@ -3,6 +3,7 @@
 import asyncio
 import json
 import socket
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -16,7 +17,7 @@ from clock import Clock
 from scripted_server import answering, serving
 
 from reasoning_gym_environment.inference.client import InferenceClient
-from reasoning_gym_environment.inference.errors import describe
+from reasoning_gym_environment.inference.errors import RequestTimeoutError, describe
 from reasoning_gym_environment.inference.failover import Failover
 from reasoning_gym_environment.inference.servers import ServerClient
 
@@ -163,6 +164,42 @@ async def test_waiting_for_admission_is_not_waiting_for_the_server() -> None:
         )
         assert len(await asyncio.gather(*sent)) == 2
         await chats.close()
+
+
+async def test_a_request_that_a_live_server_forgets_ends_at_the_timeout_alone() -> None:
+    """The server answers others, so nobody can tell that it doesn't work at this one."""
+    seconds = 4
+    arrived = 0
+
+    async def reply(_: web.Request) -> web.Response:
+        nonlocal arrived
+        arrived += 1
+        if arrived == 1:
+            await asyncio.Event().wait()
+        choice = {"message": {"content": "4"}, "finish_reason": "stop"}
+        return web.json_response({"choices": [choice, choice]})
+
+    async with serving([web.post("/v1/chat/completions", reply)]) as url:
+        asking = client("openai", f"{url}/v1", timeout=seconds)
+        failover = Failover([asking])
+
+        async def send() -> object:
+            return await failover.send(lambda server: server.sample(REQUEST))
+
+        began = time.monotonic()
+        forgotten = asyncio.create_task(send())
+        while not arrived:
+            await asyncio.sleep(0.01)
+        others = 0
+        while not forgotten.done():
+            assert await send()
+            others += 1
+            await asyncio.sleep(0.1)
+        with pytest.raises(RequestTimeoutError, match=r"--openai\.timeout"):
+            forgotten.result()
+        assert time.monotonic() - began >= seconds
+        assert arrived == 1 + others
+        await asking.close()
 
 
 async def test_a_reply_put_together_of_several_has_the_usage_of_all() -> None:

@@ -1,9 +1,12 @@
 """Connections to servers are watched by the kernel."""
 
 import asyncio
+import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import aiohttp
@@ -74,14 +77,44 @@ def timer_of(request: web.Request) -> tuple[str, float]:
     raise LookupError(ports)
 
 
+def client_socket(request: web.Request) -> socket.socket:
+    """A duplicate of the socket at the client's end of a connection, which this process has."""
+    assert request.transport is not None
+    client = request.transport.get_extra_info("peername")
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed meanwhile, as the folder's own is
+            if not str(descriptor.readlink()).startswith("socket:"):
+                continue
+            duplicate = socket.socket(fileno=os.dup(int(descriptor.name)))
+            if duplicate.getsockname() == client:
+                return duplicate
+            duplicate.close()
+    raise LookupError(client)
+
+
+OPTIONS = {
+    (socket.SOL_SOCKET, "SO_KEEPALIVE"): 1,
+    (socket.IPPROTO_TCP, "TCP_KEEPIDLE"): 30,
+    (socket.IPPROTO_TCP, "TCP_KEEPINTVL"): 10,
+    (socket.IPPROTO_TCP, "TCP_KEEPCNT"): 3,
+    (socket.IPPROTO_TCP, "TCP_USER_TIMEOUT"): 60_000,
+}
+"""A node that is gone is noticed after a minute, with data under way or without."""
+
+
 @in_linux
 @pytest.mark.parametrize("client", ["inference", "api"])
 async def test_the_kernel_watches_the_connections_of(client: str) -> None:
     timers: list[tuple[str, float]] = []
+    options: dict[tuple[int, str], int] = {}
 
     async def reply(request: web.Request) -> web.Response:
         await request.read()
         timers.append(timer_of(request))
+        with client_socket(request) as its_end:
+            for level, name in OPTIONS:
+                value = its_end.getsockopt(level, getattr(socket, name))
+                options[level, name] = value
         choice = {"message": {"content": "4"}, "finish_reason": "stop"}
         return web.json_response({"choices": [choice, choice]})
 
@@ -98,6 +131,7 @@ async def test_the_kernel_watches_the_connections_of(client: str) -> None:
     [(kind, seconds)] = timers
     assert kind == KEEP_ALIVE_TIMER
     assert 0 < seconds <= keep_alive.IDLE_SECONDS + 1
+    assert options == OPTIONS
 
 
 @in_linux
