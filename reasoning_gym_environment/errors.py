@@ -58,6 +58,10 @@ class GenerationTimeoutError(GenerationError):
     """A problem that was not generated within the deadline."""
 
 
+class NoQuestionsLeftError(GenerationError):
+    """A level without a question that may be asked."""
+
+
 class PoolClosedError(RuntimeError):
     """A request to a closed task pool."""
 

@@ -16,17 +16,20 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Literal
+from weakref import WeakKeyDictionary
 
-from ..errors import GenerationError, GenerationTimeoutError
+from ..errors import GenerationError, GenerationTimeoutError, NoQuestionsLeftError
 from ..records import Problem, Recipe, recipe_key
 from ..sandbox.pool import Generate, TaskPool
 from ..tasks.facts import FEW_QUESTIONS, has_few_questions
 from ..util.concurrency import gather_or_cancel
+from ..util.log_throttle import THROTTLE, throttled
 from .identity import identity_of, problem_identity
 from .seeds import hash_bits, redrawn_seed, training_seed
 from .stream import MAX_SKIPPED, give_up_on_hangs, skip_faulty
 
 logger = logging.getLogger(__name__)
+logger.addFilter(THROTTLE)
 
 Split = Literal["train", "eval"]
 
@@ -119,7 +122,7 @@ class SmallLevels:
         known = has_few_questions(recipe)
         if known is not None:
             return known
-        key = recipe_key(replace(recipe, seed=0, level=None))
+        key = level_key(recipe)
         if key not in self._counting:
             counting = asyncio.create_task(self._count(recipe))
             counting.add_done_callback(lambda done: self._forget_failure(key, done))
@@ -161,6 +164,11 @@ def level_name(recipe: Recipe) -> str:
     return recipe.task if recipe.level is None else f"{recipe.task} {recipe.level}"
 
 
+def level_key(recipe: Recipe) -> str:
+    """Return what is equal for recipes with one set of questions, however they were asked for."""
+    return recipe_key(replace(recipe, seed=0, level=None))
+
+
 def known_small_levels(tasks: Collection[str]) -> list[str]:
     """Return the names of the library's levels that aren't split, of these tasks."""
     return [
@@ -176,6 +184,8 @@ class SplitProblems:
 
     A question of the other side is drawn again, with a seed that depends on the one before alone,
     so that a set is the same whatever its size, and a stream whatever was made at the same time.
+    A level of which MAX_SKIPPED items in a row, of whichever problems, may not be asked has no
+    question left: no more items of it are made.
 
     Args:
         generate_fixed: makes items of evaluation sets and suites, which are not to be replaced and
@@ -200,6 +210,10 @@ class SplitProblems:
         }
         self._counts = counts
         self._small_levels = SmallLevels(generate)
+        # How many items in a row may not be asked, by level; of each stream while it lasts.
+        self._refused = WeakKeyDictionary[
+            ReservedQuestions, Counter[tuple[Split, str]]
+        ]()
 
     @classmethod
     def of_pool(
@@ -226,12 +240,14 @@ class SplitProblems:
             split: None is the one that the recipe's seed was drawn for.
 
         Raises:
-            GenerationError: an item can't be made, or too many of this level in a row may not be
-                asked.
+            NoQuestionsLeftError: the level has no question left that may be asked.
+            GenerationError: an item can't be made.
         """
         split = split or ("eval" if recipe.is_evaluation else "train")
+        refused = self._refused.setdefault(reserved, Counter())
+        level = (split, level_key(recipe))
         drawn = recipe
-        for _ in range(MAX_SKIPPED):
+        while refused[level] < MAX_SKIPPED:
             try:
                 problem = await self._generate[split](drawn)
             except GenerationTimeoutError:
@@ -241,22 +257,26 @@ class SplitProblems:
                 # tells something. Errors are as reproducible as items, but not timeouts.
                 if drawn is recipe:
                     raise
+                refused[level] += 1
                 drawn = replace(drawn, seed=redrawn_seed(drawn.seed))
                 continue
-            if reserved.includes(problem):
-                self._counts["sampling/evaluation_questions_redrawn"] += 1
-            elif not await self._is_asked(problem, split):
-                self._counts["sampling/other_split"] += 1
-            elif split == "eval":
+            is_reserved = reserved.includes(problem)
+            if not is_reserved and await self._is_asked(problem, split):
+                refused[level] = 0
+                if split == "train":
+                    return problem
                 is_small = await self._small_levels.includes(recipe)
                 return replace(problem, also_trained_on=is_small)
-            else:
-                return problem
+            name = "evaluation_questions_redrawn" if is_reserved else "other_split"
+            self._counts[f"sampling/{name}"] += 1
+            refused[level] += 1
             drawn = replace(recipe, seed=redrawn_seed(problem.recipe.seed))
-        raise GenerationError(
+        error = NoQuestionsLeftError(
             f"{level_name(recipe)}: {MAX_SKIPPED} items in a row are reserved or belong to the "
             "other split: use levels with more questions, or reserve fewer"
         )
+        logger.warning("Drawing no more items of %s", error, extra=throttled(level))
+        raise error
 
     async def _is_asked(self, problem: Problem, split: Split) -> bool:
         """Return whether a side may ask a problem."""

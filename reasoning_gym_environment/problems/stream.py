@@ -13,7 +13,12 @@ from dataclasses import replace
 from enum import Enum, auto
 from typing import Any
 
-from ..errors import ConfigurationError, GenerationError, GenerationTimeoutError
+from ..errors import (
+    ConfigurationError,
+    GenerationError,
+    GenerationTimeoutError,
+    NoQuestionsLeftError,
+)
 from ..records import FaultKind, Problem, Recipe
 from ..sandbox.pool import Generate
 from .sampler import Sampler
@@ -172,7 +177,9 @@ class RecipeStream:
         try:
             problem = await asyncio.shield(task)
         except GenerationError as error:
-            logger.warning("Skipping an item that can't be generated: %s", error)
+            # A level without questions has been logged when that was found.
+            if not isinstance(error, NoQuestionsLeftError):
+                logger.warning("Skipping an item that can't be generated: %s", error)
             self._last_failure = f"; the last error: {error}"
         # A caller that was cancelled above leaves the item to the next caller, and a
         # concurrent caller may have taken it.

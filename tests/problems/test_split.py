@@ -4,14 +4,21 @@ import asyncio
 import csv
 import json
 from collections import Counter
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from reasoning_gym_environment import AsyncReasoningGym
-from reasoning_gym_environment.errors import GenerationError, GenerationTimeoutError
+from reasoning_gym_environment.errors import (
+    GenerationError,
+    GenerationTimeoutError,
+    NoQuestionsLeftError,
+)
 from reasoning_gym_environment.evaluation.planning import EvaluationSet, planned_recipes
 from reasoning_gym_environment.problems.identity import problem_identity
+from reasoning_gym_environment.problems.sampler import Sampler
 from reasoning_gym_environment.problems.seeds import (
     EVAL_SEED,
     evaluation_seed,
@@ -26,7 +33,7 @@ from reasoning_gym_environment.problems.split import (
     is_published,
     may_be_asked,
 )
-from reasoning_gym_environment.problems.stream import MAX_SKIPPED
+from reasoning_gym_environment.problems.stream import MAX_SKIPPED, RecipeStream
 from reasoning_gym_environment.problems.suites import load_suite
 from reasoning_gym_environment.records import Problem, Recipe
 from reasoning_gym_environment.sandbox.pool import TaskPool
@@ -147,6 +154,59 @@ async def test_a_level_without_any_question_left_is_named() -> None:
     [recipe] = training(1, level=2)
     with pytest.raises(GenerationError, match=f"gcd 2: {MAX_SKIPPED} items in a row"):
         await split_of(source).make(recipe, reserved=reserved)
+
+
+async def test_a_level_without_any_question_left_is_drawn_no_more(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    source = Numbered(60)
+    split = split_of(source)
+    reserved = ReservedQuestions(source.all_questions)
+
+    async def refused(recipes: list[Recipe]) -> int:
+        """Ask for problems that there are not; return how many items that took."""
+        before = source.made
+        results = await asyncio.gather(
+            *(split.make(recipe, reserved=reserved) for recipe in recipes),
+            return_exceptions=True,
+        )
+        assert all(isinstance(result, NoQuestionsLeftError) for result in results)
+        return source.made - before
+
+    assert await refused(training(1, level=2)) == MAX_SKIPPED
+    assert await refused(training(50, level=2)) == 0
+    # Asked by its parameters, a level is the same; others are found on their own.
+    assert await refused(training(50, level=None)) == 0
+    assert await refused(training(50, parameters=OWN)) >= MAX_SKIPPED
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * 2
+    assert "gcd 2" in caplog.messages[0]
+    # Other streams reserve other questions.
+    assert await split.make(training(1, level=2)[0])
+
+
+async def test_a_stream_goes_on_without_a_level_that_has_no_question_left(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Each draw of that level would else make MAX_SKIPPED items, and log a line."""
+
+    class OneIsReserved(Numbered):
+        async def generate(self, recipe: Recipe) -> Problem:
+            problem = await super().generate(recipe)
+            await asyncio.sleep(0)  # as a process would
+            if recipe.task == "gcd":
+                return replace(problem, question="What is 0?")
+            return problem
+
+    source = OneIsReserved(10**6)
+    split = split_of(source)
+    reserved = ReservedQuestions(["What is 0?"])
+    sampler = Sampler({"gcd": 1.0, "lcm": 1.0}, run_seed=1, replica="a")
+    stream = RecipeStream(sampler, partial(split.make, reserved=reserved), prefetch=4)
+    problems = [await stream.next_problem() for _ in range(40)]
+    stream.cancel()
+    assert {problem.recipe.task for problem in problems} == {"lcm"}
+    assert source.made < 2 * MAX_SKIPPED
+    assert len(caplog.records) == 1
 
 
 async def test_a_recipe_from_elsewhere_is_made_for_the_side_that_is_asked_for() -> None:
