@@ -13,6 +13,7 @@ from ..evaluation.leaderboard import (
     leaderboard_table,
     standing,
     suite_floors,
+    trained_questions,
 )
 from ..evaluation.store import read_results
 from ..problems.suites import NAMES, load_suite, require_same_questions
@@ -96,8 +97,16 @@ def print_table(options: Namespace) -> str:
         text = encode_standings(suite, standings)
     else:
         text = leaderboard_table(
-            standings, known_categories() | source_by_task, suite_floors(suite)
+            standings,
+            known_categories() | source_by_task,
+            suite_floors(suite),
+            trained=trained_questions(suite),
         )
+        if suite.was_drawn_by_seeds:
+            text += (
+                f" Seeds, not questions, decided the split of {suite.name}@{suite.version}: "
+                "training may have asked any of its questions."
+            )
     if options.output is None:
         return text
     write_whole(options.output, text + "\n")

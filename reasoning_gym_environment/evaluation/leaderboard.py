@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from statistics import fmean
+from types import MappingProxyType
 from typing import Annotated
 
 import msgspec
@@ -16,7 +17,7 @@ from ..errors import FixableError
 from ..problems.suites import Suite, earlier_file
 from ..records import recipe_key
 from ..storage.rows import StoredRollout
-from ..tasks.facts import PAYS_ANY_ANSWER, floors
+from ..tasks.facts import PAYS_ANY_ANSWER, floors, has_few_questions
 from ..util.values import group_by
 from .estimators import Clusters, Estimate, macro_share, mean_difference
 from .store import EvaluationResults
@@ -106,6 +107,36 @@ def suite_floors(suite: Suite) -> dict[str, float]:
     }
 
 
+def trained_questions(suite: Suite) -> dict[str, list[bool]]:
+    """Return by task, for each question in the order of the suite, whether training asks it too."""
+    trained: defaultdict[str, dict[str, bool]] = defaultdict(dict)
+    for recipe, _, digits in suite.items():
+        of_task = trained[recipe.task]
+        asked_elsewhere = of_task.get(digits, False)
+        of_task[digits] = asked_elsewhere or bool(has_few_questions(recipe))
+    return {task: [*of_task.values()] for task, of_task in trained.items()}
+
+
+def _without(standing: Standing, left_out: Mapping[str, Sequence[bool]]) -> Standing:
+    """Return a standing without any score of the questions that are left out."""
+    items = dict(standing.items)
+    for task, is_left_out in left_out.items():
+        kept = [
+            "0/0" if without else item
+            for item, without in zip(items[task].split(), is_left_out, strict=True)
+        ]
+        items[task] = " ".join(kept)
+    return replace(standing, items=items)
+
+
+def _scored_by_all(
+    standings: Sequence[Standing], task: str
+) -> list[tuple[list[float], ...]]:
+    """Return each item's attempts of all standings, of the items that all have scored."""
+    items = zip(*(standing.attempts(task) for standing in standings), strict=True)
+    return [attempts for attempts in items if all(attempts)]
+
+
 def common_items(
     standings: Sequence[Standing],
 ) -> tuple[dict[str, list[Clusters]], dict[str, int]]:
@@ -123,9 +154,7 @@ def common_items(
     for task in standings[0].items:
         if task in PAYS_ANY_ANSWER:
             continue
-        # One row an item, with the attempts of each standing; [] without a score.
-        items = zip(*(standing.attempts(task) for standing in standings), strict=True)
-        scored_by_all = [attempts for attempts in items if all(attempts)]
+        scored_by_all = _scored_by_all(standings, task)
         if len(scored_by_all) >= least_items:
             common[task] = list(zip(*scored_by_all, strict=True))
         else:
@@ -170,15 +199,27 @@ def leaderboard_table(
     categories: Mapping[str, str],
     floor_of: Mapping[str, float],
     more: Callable[[Standing], Mapping[str, str]] = lambda standing: {},
+    *,
+    trained: Mapping[str, Sequence[bool]] = MappingProxyType({}),
 ) -> str:
     """Return the table of standings on one suite in Markdown.
 
     Args:
         categories, floor_of: by task, for its items in the suite.
+        trained: as `trained_questions` returns it.
         more: gives a row's further cells.
     """
     common, too_few = common_items(standings)
     counts = {task: len(of_all[0]) for task, of_all in common.items()}
+    untrained_standings = [_without(each, trained) for each in standings]
+    without_trained: dict[str, list[Clusters]] = {}
+    trained_counts: dict[str, int] = {}
+    for task, count in counts.items():
+        untrained = _scored_by_all(untrained_standings, task)
+        if untrained:
+            without_trained[task] = list(zip(*untrained, strict=True))
+        if len(untrained) < count:
+            trained_counts[task] = count - len(untrained)
     floor = (
         fmean(floor_of[task] for task in common)
         if common.keys() <= floor_of.keys()
@@ -200,6 +241,12 @@ def leaderboard_table(
             "model": escape(model_standing.model).replace("|", "&#124;"),
             f"solved ({sum(counts.values()):,})": f"{solved.value:.1%}",
             "95 %": f"{solved.low:.1%} to {solved.high:.1%}",
+        }
+        if trained_counts and without_trained:
+            of_rest = [of_all[number] for of_all in without_trained.values()]
+            items = sum(counts.values()) - sum(trained_counts.values())
+            row[f"without trained ({items:,})"] = f"{macro_share(of_rest).value:.1%}"
+        row |= {
             "above chance": "" if floor is None else f"{solved.value - floor:.1%}",
             "tokens": ""
             if model_standing.tokens is None
@@ -220,5 +267,10 @@ def leaderboard_table(
         fewer = ", ".join(f"`{task}` {count}" for task, count in too_few.items())
         legend += (
             f" Fewer than {LEAST_ITEMS} items of all models, and so no weight: {fewer}."
+        )
+    if trained_counts:
+        names = ", ".join(f"`{task}` {count}" for task, count in trained_counts.items())
+        legend += (
+            f" Training asks these, too, as their levels have few questions: {names}."
         )
     return "\n".join([*(f"| {line} |" for line in lines), "", legend])

@@ -33,6 +33,9 @@ NAMES = ("small", "medium", "paper-easy", "paper-hard", "full")
 EARLIER = "research/leaderboard/suites"
 """Folder of the repository with the suites' earlier versions, as NAME@VERSION.json."""
 
+DRAWN_BY_SEEDS = {"small": 2, "medium": 2, "full": 2}
+"""The last versions whose items were drawn by seeds, before questions decided their split."""
+
 _Hash = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 _Digits = Annotated[str, Meta(pattern="^[0-9a-f]{8}$")]
 _Seed = Annotated[int, Meta(ge=0, lt=2**53)]
@@ -109,6 +112,11 @@ class Suite(Struct, frozen=True, forbid_unknown_fields=True):
     def identity(self) -> dict[str, Any]:
         """What results carry of the suite."""
         return {"name": self.name, "version": self.version, "sha256": self.sha256}
+
+    @property
+    def was_drawn_by_seeds(self) -> bool:
+        """Whether training may ask any of its questions, as seeds decided their split."""
+        return self.version <= DRAWN_BY_SEEDS.get(self.name, 0)
 
     def items(self) -> Iterator[tuple[Recipe, float | None, str]]:
         """Yield every item's recipe, its difficulty and eight digits of its question's SHA-256."""

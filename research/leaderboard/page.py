@@ -36,6 +36,7 @@ MAIN = (
     "model",
     "solved",
     "95 %",
+    "without trained",
     "above chance",
     "tokens",
     "temperature",

@@ -19,6 +19,7 @@ from reasoning_gym_environment.evaluation.leaderboard import (
     leaderboard_table,
     standing,
     suite_floors,
+    trained_questions,
 )
 from reasoning_gym_environment.evaluation.store import EvaluationResults
 from reasoning_gym_environment.problems.suites import Suite
@@ -155,7 +156,13 @@ def published_table(standings: Sequence[PublishedStanding], suite: Suite) -> str
             **(_published_cells(known.get(each.model)) if known else {}),
         }
 
-    return leaderboard_table(standings, known_categories(), floors_of(suite), more)
+    return leaderboard_table(
+        standings,
+        known_categories(),
+        floors_of(suite),
+        more,
+        trained=trained_questions(suite),
+    )
 
 
 def _stated_cells(stated: Statement | None) -> dict[str, str]:

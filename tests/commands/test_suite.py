@@ -76,7 +76,9 @@ async def test_results_on_an_earlier_version_are_ranked_by_its_file(
     capsys.readouterr()
 
     assert cli.main(["suite", "table", *folders, "--suite", file]) == 0
-    assert "| 1 | good-model | 100.0% |" in capsys.readouterr().out
+    table = capsys.readouterr().out
+    assert "| 1 | good-model | 100.0% |" in table
+    assert "small@1: training may have asked any of its questions." in table
     assert cli.main(["compare", *folders]) == 0
     assert "gcd" in capsys.readouterr().out
     for name in ("small@1", "small"):

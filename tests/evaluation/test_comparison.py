@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections import Counter
 from random import Random
 
 import pytest
@@ -14,7 +15,9 @@ from reasoning_gym_environment.evaluation.leaderboard import (
     Standing,
     common_items,
     leaderboard_table,
+    trained_questions,
 )
+from reasoning_gym_environment.problems.suites import NAMES, load_suite
 from reasoning_gym_environment.storage.rows import StoredGroup
 
 Scores = list[float | None]
@@ -201,6 +204,43 @@ def test_a_task_without_twenty_common_items_has_neither_weight_nor_column() -> N
         "In brackets: items, the same for all models. 1 tasks weigh alike. Fewer than 20 items of "
         "all models, and so no weight: `lcm` 19, `ab` 1."
     )
+
+
+def test_the_share_without_what_training_asks_stands_beside_the_share_of_all() -> None:
+    """It leaves items out, and no task that keeps one."""
+    one = standing("one", gcd=[1] * 20, lcm=[1] * 10 + [0] * 10, ab=[0] * 20)
+    trained = {"lcm": [False] * 5 + [True] * 15, "ab": [True] * 20, "gcd": [False] * 20}
+    table = leaderboard_table([one], CATEGORIES, {}, trained=trained)
+    head, _, row, _, said = table.splitlines()
+    assert head.startswith(
+        "| rank | model | solved (60) | 95 % | without trained (25) | above chance |"
+    )
+    cells = row.split(" | ")
+    assert (cells[2], cells[4]) == ("50.0%", "100.0%")
+    assert said.endswith(": `lcm` 15, `ab` 20.")
+    plain = leaderboard_table([one], CATEGORIES, {}, trained={"gcd": [False] * 20})
+    assert plain == leaderboard_table([one], CATEGORIES, {})
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_suites_items_of_few_questions_are_those_that_training_asks(
+    name: str,
+) -> None:
+    """Of the library's defaults, only `tower_of_hanoi` has few."""
+    suite = load_suite(name)
+    trained = trained_questions(suite)
+    assert {task: len(marks) for task, marks in trained.items()} == Counter(
+        recipe.task for recipe, _, _ in suite.items()
+    )
+    assert all(trained["tower_of_hanoi"])
+    assert not any(trained["gcd"])
+    expected = {
+        "medium": {"syllogism"},
+        "full": {"syllogism"},
+        "paper-hard": {"syllogism", "sentence_reordering"},
+    }
+    marked = {task for task, marks in trained.items() if any(marks)}
+    assert marked == {"tower_of_hanoi"} | expected.get(name, set())
 
 
 def test_a_task_that_pays_any_answer_does_not_count() -> None:
