@@ -27,6 +27,10 @@ Clusters = Sequence[Sequence[float]]
 """Values by item; no item is empty."""
 
 
+Interval = tuple[float, float]
+"""The low and high end."""
+
+
 class Estimate(NamedTuple):
     """A mean with its 95 % interval; the standard error of a single item is None."""
 
@@ -34,6 +38,37 @@ class Estimate(NamedTuple):
     standard_error: float | None
     low: float
     high: float
+
+
+def mean_interval(
+    parts: Sequence[tuple[float, float, Interval | None]],
+) -> Interval | None:
+    """Return the 95 % interval of a weighted mean of independent estimates.
+
+    The distances from estimate to bound add up in squares: Zou and Donner (2008), "Construction of
+    confidence limits about effect measures", Statistics in Medicine 27, 1693-1702.
+
+    Args:
+        parts: weight, value and interval of each; without any, or if one has no interval, the
+            mean has none.
+
+    Example:
+        >>> low, high = mean_interval([(1, 0.5, (0.4, 0.7)), (1, 0.1, (0.1, 0.1))])
+        >>> round(low, 3), round(high, 3)
+        (0.25, 0.4)
+    """
+    if not parts:
+        return None
+    total = math.fsum(weight for weight, _, _ in parts)
+    mean = squares_below = squares_above = 0.0
+    for weight, value, interval in parts:
+        if interval is None:
+            return None
+        low, high = interval
+        mean += weight / total * value
+        squares_below += (weight / total * (value - low)) ** 2
+        squares_above += (weight / total * (high - value)) ** 2
+    return mean - math.sqrt(squares_below), mean + math.sqrt(squares_above)
 
 
 def pass_at_k(attempts: int, solved: int, k: int) -> float:

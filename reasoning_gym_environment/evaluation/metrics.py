@@ -15,11 +15,22 @@ from typing import Any, NamedTuple
 
 from ..records import ATROPOS_SOLVED_SCORE, FORMAT_FAILURES, Recipe, Status
 from ..storage.rows import StoredGroup, StoredRollout
-from ..tasks.facts import LIBRARY, floors, level_floors
+from ..tasks.facts import LIBRARY, Floor, floors, level_floors
 from ..util.values import group_by
-from .estimators import Clusters, Estimate, macro_share, pass_at_k, share
+from .estimators import (
+    Clusters,
+    Estimate,
+    Interval,
+    macro_share,
+    mean_interval,
+    pass_at_k,
+    share,
+)
 
 Numbers = dict[str, float]
+
+FLOORS = ("chance", "no_reasoning_floor")
+"""The numbers of what a constant answer and a copy from the question solve."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,15 +39,15 @@ class Baselines:
 
     Attributes:
         categories: category by task; other tasks count as "other".
-        constant_floors: by task, the share of default items that the best constant answer solves.
+        constant_floors: by task, what the best constant answer solves of default items.
         attempts: requested completions per item.
         no_reasoning_floors: the same for the best copy from the question.
     """
 
     categories: Mapping[str, str]
-    constant_floors: Mapping[str, float]
+    constant_floors: Mapping[str, Floor]
     attempts: int
-    no_reasoning_floors: Mapping[str, float] = field(default_factory=dict)
+    no_reasoning_floors: Mapping[str, Floor] = field(default_factory=dict)
 
     @classmethod
     def at_threshold(
@@ -50,11 +61,9 @@ class Baselines:
         measured = floors(solved_threshold)
         return cls(
             categories=categories,
-            constant_floors={
-                task: floor.chance.solved for task, floor in measured.items()
-            },
+            constant_floors={task: floor.chance for task, floor in measured.items()},
             no_reasoning_floors={
-                task: floor.no_reasoning.solved for task, floor in measured.items()
+                task: floor.no_reasoning for task, floor in measured.items()
             },
             attempts=attempts,
         )
@@ -117,11 +126,13 @@ class Slice:
         shares: metrics in [0, 1] with an error: score, solved, avg@n, pass@k.
         means: metrics without an error: unscored, format_failures, truncated,
             completion_tokens, reward, chance, no_reasoning_floor, above_chance.
+        floor_intervals: of chance and no_reasoning_floor; none if that of a part is unknown.
     """
 
     coverage: Coverage
     shares: Mapping[str, Estimate]
     means: Mapping[str, float]
+    floor_intervals: Mapping[str, Interval] = field(default_factory=dict)
 
     def value(self, name: str) -> float | None:
         """Return a share or a mean; None where it is unknown."""
@@ -137,6 +148,8 @@ class Slice:
             numbers |= {f"{name}_low": estimate.low, f"{name}_high": estimate.high}
             if estimate.standard_error is not None:
                 numbers[f"{name}_stderr"] = estimate.standard_error
+        for name, (low, high) in self.floor_intervals.items():
+            numbers |= {f"{name}_low": low, f"{name}_high": high}
         return numbers | dict(self.means)
 
 
@@ -305,12 +318,14 @@ def _slice(samples: Sequence[StoredGroup], baselines: Baselines) -> Slice:
         coverage=Coverage.of(samples),
         shares={name: share(items) for name, items in clusters.items() if items},
         means=_means(samples, baselines),
+        floor_intervals=_floor_intervals(samples, baselines),
     )
 
 
 def _by_tasks(tasks: Sequence[Sequence[StoredGroup]], baselines: Baselines) -> Slice:
     clusters = [_clusters(samples, baselines.attempts) for samples in tasks]
     means = [_means(samples, baselines) for samples in tasks]
+    intervals = [_floor_intervals(samples, baselines) for samples in tasks]
     scored: dict[str, list[Clusters]] = {}
     for name in clusters[0]:
         scored[name] = [of_task[name] for of_task in clusters if of_task[name]]
@@ -321,7 +336,24 @@ def _by_tasks(tasks: Sequence[Sequence[StoredGroup]], baselines: Baselines) -> S
             name: macro_share(of_tasks) for name, of_tasks in scored.items() if of_tasks
         },
         means={name: fmean([m[name] for m in means if name in m]) for name in names},
+        floor_intervals=_of_tasks(means, intervals),
     )
+
+
+def _of_tasks(
+    means: Sequence[Numbers], intervals: Sequence[Mapping[str, Interval]]
+) -> dict[str, Interval]:
+    """Return the intervals of the floors' means over tasks."""
+    over_tasks = {}
+    for name in FLOORS:
+        parts = [
+            (1.0, of_task[name], of_task_intervals.get(name))
+            for of_task, of_task_intervals in zip(means, intervals, strict=True)
+            if name in of_task
+        ]
+        if (interval := mean_interval(parts)) is not None:
+            over_tasks[name] = interval
+    return over_tasks
 
 
 def _clusters(samples: Sequence[StoredGroup], attempts: int) -> dict[str, Clusters]:
@@ -367,42 +399,74 @@ def _means(samples: Sequence[StoredGroup], baselines: Baselines) -> Numbers:
     return {name: fmean(numbers) for name, numbers in values.items() if numbers}
 
 
+class _Floor(NamedTuple):
+    """What no reasoning solves; the row of a user's own task has no interval of it."""
+
+    solved: float
+    interval: Interval | None
+
+
 def _against_floors(
     samples: Iterable[StoredGroup], baselines: Baselines
 ) -> dict[str, list[float]]:
     """Return the floors of each scored rollout where they are known, and what it is above them."""
-    values: dict[str, list[float]] = {
-        "chance": [],
-        "no_reasoning_floor": [],
-        "above_chance": [],
-    }
+    values: dict[str, list[float]] = {name: [] for name in (*FLOORS, "above_chance")}
     for sample in samples:
-        constant_floor, no_reasoning_floor = _floors_of(sample, baselines)
-        pair = (constant_floor, no_reasoning_floor)
-        measured = [floor for floor in pair if floor is not None]
-        for rollout in sample.scored if measured else ():
-            if constant_floor is not None:
-                values["chance"].append(constant_floor)
-            if no_reasoning_floor is not None:
-                values["no_reasoning_floor"].append(no_reasoning_floor)
-            values["above_chance"].append(float(rollout.solved) - max(measured))
+        floors_of_sample = _floors_of(sample, baselines)
+        for rollout in sample.scored if floors_of_sample else ():
+            for name, floor in floors_of_sample.items():
+                values[name].append(floor.solved)
+            highest = max(floor.solved for floor in floors_of_sample.values())
+            values["above_chance"].append(float(rollout.solved) - highest)
     return values
 
 
-def _floors_of(
-    sample: StoredGroup, baselines: Baselines
-) -> tuple[float | None, float | None]:
+def _floor_intervals(
+    samples: Iterable[StoredGroup], baselines: Baselines
+) -> dict[str, Interval]:
+    """Return the intervals of the floors' means over scored rollouts.
+
+    Rollouts of one task with the same floor share its error.
+    """
+    rollouts = {name: Counter[tuple[str, _Floor]]() for name in FLOORS}
+    for sample in samples:
+        for name, floor in _floors_of(sample, baselines).items():
+            rollouts[name][sample.task, floor] += len(sample.scored)
+    intervals = {}
+    for name, counts in rollouts.items():
+        parts = [
+            (count, floor.solved, floor.interval)
+            for (_, floor), count in counts.items()
+            if count
+        ]
+        if (interval := mean_interval(parts)) is not None:
+            intervals[name] = interval
+    return intervals
+
+
+def _floors_of(sample: StoredGroup, baselines: Baselines) -> dict[str, _Floor]:
     """Return what a constant and a copy solve of the sample's task, or of its level."""
     task = sample.task
     if sample.recipe.is_default:
-        constant_floor = sample.chance
-        if constant_floor is None:
-            constant_floor = baselines.constant_floors.get(task)
-        return constant_floor, baselines.no_reasoning_floors.get(task)
-    of_level = level_floors(sample.recipe, sample.solved_threshold)
-    if of_level is None:
-        return None, None
-    return of_level.chance.solved, of_level.no_reasoning.solved
+        floors_of_task = {
+            "chance": baselines.constant_floors.get(task),
+            "no_reasoning_floor": baselines.no_reasoning_floors.get(task),
+        }
+    else:
+        of_level = level_floors(sample.recipe, sample.solved_threshold)
+        floors_of_task = {}
+        if of_level is not None:
+            floors_of_task = {
+                "chance": of_level.chance,
+                "no_reasoning_floor": of_level.no_reasoning,
+            }
+    known = {}
+    for name, floor in floors_of_task.items():
+        if floor is not None:
+            known[name] = _Floor(floor.solved, (floor.low, floor.high))
+    if sample.recipe.is_default and sample.chance is not None:
+        known["chance"] = _Floor(sample.chance, None)
+    return known
 
 
 def _below(prefix: str, numbers: Mapping[str, float]) -> Numbers:

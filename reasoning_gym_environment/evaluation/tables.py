@@ -15,8 +15,9 @@ MAX_TASKS = 10
 
 
 LEGEND = {
-    "chance": "what the best constant answer solves (!: the interval is not above it)",
-    "trivial": "what a copy from the question or a sum of its numbers solves",
+    "chance": "what the best constant answer solves, with its 95 % interval (!: that of solved is "
+    "not above it)",
+    "trivial": "the same of a copy from the question or a sum of its numbers",
     "format": "no answer, or several",
     "cut": "truncated",
 }
@@ -40,7 +41,7 @@ def headline(report: EvaluationReport) -> str:
 def evaluation_table(report: EvaluationReport) -> str:
     """Return a table: overall, by difficulty and category, and the worst and best tasks."""
     pass_at = f"pass@{report.attempts}"
-    least_telling = ("trivial", "unscored", "score", "format", pass_at, "cut")
+    least_telling = ("trivial", "unscored", "score", "format", pass_at, "cut", "tokens")
     return table(list(_table_rows(report)), drop=least_telling, legend=LEGEND)
 
 
@@ -139,7 +140,11 @@ def _row(title: str, part: Slice, k: int) -> list[str]:
 
     def floor(name: str) -> str:
         mark = "!" if solved and solved.low <= part.means.get(name, -1.0) else " "
-        return cell(name, ".1%") + mark
+        text = cell(name, ".1%")
+        if name in part.floor_intervals:
+            low, high = part.floor_intervals[name]
+            text += f" ({low * 100:.1f} to {high * 100:.1f})"
+        return text + mark
 
     scored, size = part.coverage
     solved = part.shares.get("solved")

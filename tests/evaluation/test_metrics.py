@@ -17,10 +17,20 @@ from reasoning_gym_environment.evaluation.metrics import (
 from reasoning_gym_environment.evaluation.tables import evaluation_table, headline
 from reasoning_gym_environment.records import Recipe
 from reasoning_gym_environment.storage.rows import StoredGroup
-from reasoning_gym_environment.tasks.facts import all_level_floors, stored_snapshot
+from reasoning_gym_environment.tasks.facts import (
+    Floor,
+    all_level_floors,
+    stored_snapshot,
+)
 
 CATEGORIES = {"gcd": "arithmetic", "lcm": "arithmetic", "sudoku": "games"}
-FLOORS = {"gcd": 0.4, "sudoku": 0.0}
+
+
+def floor(solved: float, low: float, high: float) -> Floor:
+    return Floor(label="a", items=100, solved=solved, low=low, high=high)
+
+
+FLOORS = {"gcd": floor(0.4, 0.3, 0.5), "sudoku": floor(0.0, 0.0, 0.04)}
 
 items = st.builds(
     lambda scores, task: item(*scores, task=task),
@@ -146,7 +156,11 @@ def against(*items: StoredGroup) -> EvaluationReport:
     baselines = Baselines(
         categories=CATEGORIES,
         constant_floors=FLOORS,
-        no_reasoning_floors={"gcd": 0.1, "sudoku": 0.3, "lcm": 0.2},
+        no_reasoning_floors={
+            "gcd": floor(0.1, 0.05, 0.2),
+            "sudoku": floor(0.3, 0.2, 0.4),
+            "lcm": floor(0.2, 0.1, 0.3),
+        },
         attempts=2,
     )
     return evaluation_report(items, baselines)
@@ -176,8 +190,8 @@ def test_the_table_shows_both_floors_and_marks_what_is_not_above_them() -> None:
     [gcd, sudoku] = (
         next(li for li in lines if task in li) for task in ("  gcd", "  sudoku")
     )
-    assert gcd.split()[6:8] == ["40.0%!", "10.0%"]
-    assert sudoku.split()[6:8] == ["0.0%!", "30.0%!"]
+    assert "  40.0% (30.0 to 50.0)!   10.0% (5.0 to 20.0) " in gcd
+    assert "  0.0% (0.0 to 4.0)!  30.0% (20.0 to 40.0)!" in sudoku
     [all_solved] = [
         line
         for line in evaluation_table(
@@ -185,7 +199,23 @@ def test_the_table_shows_both_floors_and_marks_what_is_not_above_them() -> None:
         ).splitlines()
         if "  sudoku" in line
     ]
-    assert all_solved.split()[6:8] == ["0.0%", "30.0%"]
+    assert "  0.0% (0.0 to 4.0)   30.0% (20.0 to 40.0) " in all_solved
+
+
+def test_the_error_of_a_floor_is_shared_by_the_rollouts_of_its_task_alone() -> None:
+    one_task = against(*(item(1.0) for _ in range(9))).numbers()
+    assert (one_task["eval/chance_low"], one_task["eval/chance_high"]) == (0.3, 0.5)
+    two = against(item(1.0), item(1.0, 0.0), item(1.0, task="sudoku")).numbers()
+    # Of four rollouts, gcd's three and sudoku's one, each with a distance of 0.1.
+    assert two["eval/no_reasoning_floor_low"] == pytest.approx(
+        0.15 - math.hypot(0.75 * 0.05, 0.25 * 0.1)
+    )
+    assert two["eval/no_reasoning_floor_high"] == pytest.approx(
+        0.15 + math.hypot(0.75 * 0.1, 0.25 * 0.1)
+    )
+    assert two["eval/macro/no_reasoning_floor_high"] == pytest.approx(
+        0.2 + math.hypot(0.5 * 0.1, 0.5 * 0.1)
+    )
 
 
 def test_other_difficulties_leave_the_plain_numbers_as_they_are() -> None:
@@ -271,7 +301,7 @@ def test_every_headline_says_how_many_items_it_stands_on() -> None:
 
 
 def table(*items: StoredGroup, **categories: str) -> list[str]:
-    floors = dict.fromkeys(categories, 0.25)
+    floors = dict.fromkeys(categories, floor(0.25, 0.2, 0.3))
     baselines = Baselines(categories=categories, constant_floors=floors, attempts=1)
     return evaluation_table(evaluation_report(items, baselines)).splitlines()
 
@@ -282,6 +312,9 @@ def test_own_tasks_have_figures_by_source_and_chance_from_their_proof() -> None:
     assert metrics["eval/source/my_tasks/solved"] == 0.5
     assert metrics["eval/source/reasoning-gym/solved"] == 1.0
     assert metrics["eval/task/mine/chance"] == 0.125
+    assert "eval/task/mine/chance_low" not in metrics  # the row doesn't say it
+    assert "eval/chance_low" not in metrics
+    assert metrics["eval/task/gcd/chance_low"] == 0.3
     assert metrics["eval/task/mine/above_chance"] == 0.375
     assert not any("source" in name for name in report(item(1.0)))
     lines = evaluation_table(measured(own, item(1.0))).splitlines()
@@ -332,8 +365,8 @@ def test_the_table_marks_what_a_constant_answer_may_have_earned() -> None:
         *(item(1.0, task="a") for _ in range(20)), item(0.0, task="b"), a="x", b="x"
     )
     rows = {line.split()[0]: line for line in lines if line.startswith("  ")}
-    assert "25.0%!" in rows["b"]
-    assert "25.0% " in rows["a"]
+    assert "25.0% (20.0 to 30.0)!" in rows["b"]
+    assert "25.0% (20.0 to 30.0) " in rows["a"]
 
 
 def test_the_table_has_rows_for_other_difficulties_and_for_what_is_unknown() -> None:

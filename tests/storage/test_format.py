@@ -24,7 +24,7 @@ from reasoning_gym_environment.records import (
 )
 from reasoning_gym_environment.storage.dumps import read_groups
 from reasoning_gym_environment.storage.rows import StoredGroup
-from reasoning_gym_environment.tasks.facts import known_categories
+from reasoning_gym_environment.tasks.facts import Floor, known_categories
 
 STORED = Path(__file__).parents[1] / "stored"
 FILES = [STORED / "dump.jsonl", STORED / "evaluation" / "samples.jsonl"]
@@ -95,11 +95,15 @@ def test_groups_are_read_whole(path: Path) -> None:
 
 def test_an_evaluation_measures_as_before() -> None:
     samples, _ = read_groups(FILES[1])
-    floors = {
+    shares = {
         "caesar_cipher": 0.0,
         "countdown": 0.0,
         "gcd": 0.233,
         "spell_backward": 0.0,
+    }
+    floors = {
+        task: Floor(label="", items=150, solved=solved, low=0.0, high=1.0)
+        for task, solved in shares.items()
     }
     baselines = Baselines(
         categories=known_categories(),
@@ -110,7 +114,7 @@ def test_an_evaluation_measures_as_before() -> None:
         "results"
     ]["all"]
     measured = evaluation_report(samples, baselines).numbers()
-    new = r".*/scored_(items|tasks)|eval/difficulty/.*chance"
+    new = r".*/scored_(items|tasks)|eval/difficulty/.*chance|.*/chance_(low|high)"
     since = {name for name in measured if re.fullmatch(new, name)}
     known = {name: n for name, n in measured.items() if name not in since}
     assert list(known) == list(stored)
