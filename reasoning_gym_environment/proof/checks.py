@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
+from ..problems.split import LEAST_QUESTIONS
 from ..tasks.facts import DISGUISES_ITS_ANSWER
 from ..tasks.modules import Declaration
 from ..util.values import group_by, shorten
@@ -276,7 +276,7 @@ def _all_findings(proof: TaskProof) -> Iterator[Finding]:
     for answers in proof.all_answers:
         yield from answers.findings
     for level in all_levels:
-        yield from _overlap_findings(level, proof.levels)
+        yield from _overlap_findings(level)
 
 
 def _ambiguity_finding(level: LevelProof) -> Finding | None:
@@ -300,57 +300,47 @@ def _ambiguity_finding(level: LevelProof) -> Finding | None:
     )
 
 
-def _overlap_findings(
-    level: LevelProof, ladder: Sequence[LevelProof]
-) -> Iterator[Finding]:
+def _overlap_findings(level: LevelProof) -> Iterator[Finding]:
     """Yield that training has the questions, or answers, of evaluation.
 
-    Training leaves out what evaluation asks. So few questions at the first level are a warning
-    where most levels have enough of them.
+    The split leaves evaluation a part of the questions, unless there are too few of them. Answers
+    of the default items are a warning: how many differ is a matter of the levels.
     """
-    evaluated = len(level.questions)
-    # Draws from this many equally likely questions overlap by MOST_COMMON.
-    wanted = math.ceil(evaluated / -math.log(1 - MOST_COMMON))
-    enough = [
-        proof
-        for proof in ladder
-        if _distinct_share(proof) > wanted_distinct_share(wanted, len(proof.questions))
-    ]
-    few = level.level is None and len(enough) > len(ladder) / 2
-    for subject, common in zip(("questions", "answers"), overlaps(level), strict=True):
-        if common <= MOST_COMMON:
-            continue
-        detail = f"{common:.0%} of the training {subject} are also evaluation {subject}"
-        if level.level is None and subject == "questions":
-            trained = (question for question, _ in level.training.values())
-            distinct = len({*level.questions.values(), *trained})
-            detail += f": about {distinct} different ones are drawn, {wanted} or more are wanted"
+    is_default = level.level is None
+    common_questions, common_answers = overlaps(level)
+    trained = (question for question, _ in level.training.values())
+    number = len({*level.questions.values(), *trained})
+    if is_default and number < LEAST_QUESTIONS <= len(level.questions):
         yield Finding(
             check="disjoint",
-            kind=subject,
-            detail=detail,
-            level=level.level,
-            verdict="warning" if few else "failed",
+            kind="questions",
+            detail=f"only {number} questions differ: training and evaluation both ask those of "
+            f"fewer than {LEAST_QUESTIONS}",
         )
-
-
-def wanted_distinct_share(wanted: int, draws: int) -> float:
-    """Return the expected share of distinct questions when `wanted` ones are equally likely."""
-    if not wanted or not draws:
-        return 0.0
-    return wanted / draws * -math.expm1(-draws / wanted)
-
-
-def _distinct_share(level: LevelProof) -> float:
-    return len(set(level.questions.values())) / max(1, len(level.questions))
+    if common_questions > MOST_COMMON:
+        yield Finding(
+            check="disjoint",
+            kind="questions",
+            detail=f"{common_questions:.0%} of the training questions are those of the evaluation "
+            "items with the neighboring seeds",
+            level=level.level,
+        )
+    if common_answers > MOST_COMMON:
+        yield Finding(
+            check="disjoint",
+            kind="answers",
+            detail=f"{common_answers:.0%} of the training answers are also evaluation answers",
+            level=level.level,
+            verdict="warning" if is_default else "failed",
+        )
 
 
 def overlaps(level: LevelProof) -> tuple[float, float]:
     """Return the shares of the training questions, and answers, that evaluation has too.
 
-    Few questions are a matter of the levels, whose training items are compared with those of the
-    neighboring seeds alone. Answers count where they are longer than a choice, but for tasks whose
-    evaluation answers training leaves out.
+    A question counts if the neighboring seed asks it too, which no split by question repairs, and
+    at levels so does an answer. Answers count where they are longer than a choice, but for tasks
+    whose evaluation answers training leaves out.
     """
     shares = []
     counted = count_answers(answer for _, answer in level.training.values())
@@ -360,7 +350,7 @@ def overlaps(level: LevelProof) -> tuple[float, float]:
         evaluated = {*value_by_number.values()}
         common = sum(
             pair[column] in evaluated
-            if level.level is None
+            if level.level is None and column == 1
             else pair[column] == value_by_number.get(number)
             for number, pair in level.training.items()
             if pair[column] is not None
