@@ -171,6 +171,7 @@ class NemoRequest(ForeignMessage):
     question: str | None = None
     answer: str | None = None
     metadata: dict[str, Any] | None = None
+    instance_config: dict[str, Any] | None = None
 
 
 class NemoResponse(ForeignMessage):
@@ -180,7 +181,11 @@ class NemoResponse(ForeignMessage):
 
 
 class NemoReply(ForeignMessage):
-    """The request's fields and the reward; `mask_sample` is true for an unscored response."""
+    """The request's fields and the reward.
+
+    `mask_sample` is true for an unscored response, here for NeMo Gym and in `instance_config` for
+    NeMo RL. `failure_kind`, a word of NeMo Gym, and `failure_reason` then say why.
+    """
 
     responses_create_params: dict[str, Any]
     response: dict[str, Any]
@@ -189,8 +194,31 @@ class NemoReply(ForeignMessage):
     status: Status
     detail: str
     mask_sample: bool
+    instance_config: dict[str, Any]
+    failure_kind: str | None
+    failure_reason: str | None
     extracted_answer: str | None
     task_name: str
+
+
+class NemoSession(ForeignMessage):
+    """A rollout's begin or end in NeMo Gym; its environment servers name the session."""
+
+    resources_session_id: str | None = None
+
+
+class NemoMetricsRequest(ForeignMessage):
+    """The responses of a run, without their texts."""
+
+    verify_responses: list[dict[str, Any]]
+
+
+class NemoMetricsReply(BaseModel):
+    """Statistics over all rollouts, the main ones of them, and those of each row."""
+
+    agent_metrics: dict[str, Any]
+    key_metrics: dict[str, Any]
+    group_level_metrics: list[dict[str, Any]]
 
 
 class OpenRlhfRequest(ForeignMessage):

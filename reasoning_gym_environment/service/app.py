@@ -12,7 +12,7 @@ from collections.abc import (
     Mapping,
 )
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -219,10 +219,10 @@ def _add_information_routes(app: FastAPI) -> None:
             service=app.title, version=app.version, routes=routes
         )
 
-    @app.post("/seed_session", responses=unauthorized)
-    async def seed_session() -> dict[str, Any]:
-        """Reply to NeMo Gym's clients before a rollout; there is nothing to prepare."""
-        return {}
+    @app.get("/reverify_mode", responses=unauthorized)
+    async def reverify_mode() -> Literal["stateless"]:
+        """Tell NeMo Gym that stored responses may be verified again."""
+        return "stateless"
 
     @app.head("/health", include_in_schema=False)
     @app.get("/health", responses=starting)

@@ -24,13 +24,20 @@ from ..util.concurrency import gather_or_cancel, run_in_thread
 from ..util.retries import Retry, RetryPolicy
 from . import _messages as messages
 from . import _targets as targets
+from ._nemo_metrics import aggregate_metrics
 from ._queue import ScoringQueue
 from ._scoring import Scorer
 from ._streams import NamedStreams
 from .client import ProblemsReply, StreamedProblem
 
-RETRIES = RetryPolicy(attempts=4, first_pause=1.0, growth=3.0)
-"""Of what fails for now, for frameworks whose run would end otherwise: some 13 seconds."""
+RETRIES = RetryPolicy(seconds=13.0, first_pause=1.0, growth=3.0)
+"""Of what fails for now: frameworks would end their run, or train on a 0 in the group's mean. After
+1, 3 and 9 s; a try that took longer than all of them is the last one."""
+
+ONCE = RetryPolicy()
+
+FAILURE_KIND = "verifier_error"
+"""Of an unscored response, a word of NeMo Gym's vocabulary."""
 
 
 Responses = dict[int | str, dict[str, Any]]
@@ -98,6 +105,9 @@ class Endpoints:
         post = partial(app.post, responses=ERROR_RESPONSES)
         post("/score", response_model=messages.ScoreReply)(self.score)
         post("/verify", response_model=messages.NemoReply)(self.verify)
+        post("/seed_session")(self.seed_session)
+        post("/close_session")(self.close_session)
+        post("/aggregate_metrics")(self.aggregate_metrics)
         post("/openrlhf")(self.openrlhf)
         post("/slime")(self.slime)
         post("/problems")(self.problems)
@@ -112,6 +122,7 @@ class Endpoints:
             **dict.fromkeys(
                 ("/score", "/verify", *contained), self._queue.require_room
             ),
+            **dict.fromkeys(("/seed_session", "/close_session", "/aggregate_metrics")),
             **dict.fromkeys(("/openrlhf", "/slime", "/problems", "/observe")),
         }
 
@@ -139,8 +150,14 @@ class Endpoints:
         stream: str | None,
         http: Request,
         key: str | None = None,
+        *,
+        retries: RetryPolicy = ONCE,
     ) -> list[Score]:
-        """Score completions, and tell the scores to the stream that asked."""
+        """Score completions, and tell the scores to the stream that asked.
+
+        Args:
+            retries: of completions that are unscored.
+        """
         if stream is not None:
             if target.entry is not None:
                 raise HTTPException(
@@ -150,12 +167,17 @@ class Endpoints:
         address = http.client.host if http.client else ""
         client = http.scope.get("token", address)
         score = partial(self._scorer.score, target)
-        scores = await self._queue.score(
-            score,
-            completions,
-            key=target.key,
-            client=client,
-        )
+        retry = Retry(retries)
+        while True:
+            scores = await self._queue.score(
+                score,
+                completions,
+                key=target.key,
+                client=client,
+            )
+            is_whole = all(score.score is not None for score in scores)
+            if is_whole or not await retry.wait():
+                break
         if stream is not None:
             self._streams.report_scores(stream, target.recipe, scores, key=key)
         return scores
@@ -164,19 +186,45 @@ class Endpoints:
         """Score the response to a NeMo Gym row."""
         target = targets.nemo_target(request)
         text = targets.nemo_text(request.response.output)
-        [score] = await self._score(target, [text], request.stream, http)
+        [score] = await self._score(
+            target, [text], request.stream, http, retries=RETRIES
+        )
         reward = score.score or 0.0
+        is_unscored = score.score is None
         reply = {
             **await http.json(),
             "reward": reward,
             "score": reward,
             "status": score.status.value,
             "detail": score.detail,
-            "mask_sample": score.score is None,
+            "mask_sample": is_unscored,
+            "instance_config": {
+                **(request.instance_config or {}),
+                "mask_sample": is_unscored,
+            },
+            "failure_kind": FAILURE_KIND if is_unscored else None,
+            "failure_reason": score.detail if is_unscored else None,
             "extracted_answer": score.answer,
             "task_name": target.recipe.task,
         }
         return Response(to_json(reply), media_type="application/json")
+
+    async def seed_session(self, request: messages.NemoSession) -> dict[str, str]:
+        """Reply to NeMo Gym before a rollout; there is nothing to prepare."""
+        return _session(request)
+
+    async def close_session(self, request: messages.NemoSession) -> dict[str, str]:
+        """Reply to NeMo Gym after a rollout; nothing was kept."""
+        return _session(request)
+
+    async def aggregate_metrics(
+        self, request: messages.NemoMetricsRequest
+    ) -> messages.NemoMetricsReply:
+        """Return the statistics of a run, which NeMo Gym's agents ask for at its end."""
+        metrics = await run_in_thread(
+            partial(aggregate_metrics, request.verify_responses)
+        )
+        return messages.NemoMetricsReply(**metrics)
 
     async def openrlhf(
         self, request: messages.OpenRlhfRequest, http: Request
@@ -263,6 +311,12 @@ class Endpoints:
         """Tell a stream the results of its problems."""
         await self._streams.observe(request.stream, request.results)
         return messages.ObserveReply(observed=len(request.results))
+
+
+def _session(request: messages.NemoSession) -> dict[str, str]:
+    """Return the id of a session, if the request names one."""
+    session_id = request.resources_session_id
+    return {} if session_id is None else {"resources_session_id": session_id}
 
 
 def reward_of(score: Score) -> float:

@@ -147,15 +147,24 @@ async def test_an_unscored_response_is_masked(
         RewardService(gym, ServiceSettings(port=0)) as service,
     ):
         reply = await post(
-            "/verify", row("", "<answer>No</answer>", recipe=recipe), service.url
+            "/verify",
+            row(
+                "",
+                "<answer>No</answer>",
+                recipe=recipe,
+                instance_config={"agent": 1},
+            ),
+            service.url,
         )
         assert (reply.status, reply.body["status"]) == (200, "unscored")
         assert (reply.body["reward"], reply.body["mask_sample"]) == (0.0, True)
-        assert "futoshiki: " in reply.body["detail"]
+        assert reply.body["instance_config"] == {"agent": 1, "mask_sample": True}
+        assert reply.body["failure_kind"] == "verifier_error"
+        assert "futoshiki: " in reply.body["failure_reason"]
         reply = await post("/slime", {"response": "", "label": recipe}, service.url)
         assert (reply.status, reply.headers["Retry-After"]) == (503, "1")
         registry = service.app.state.registry
         answers = registry.get_sample_value(
             "reasoning_gym_answers_total", {"status": "unscored"}
         )
-        assert answers == 1 + 3, "slime's is tried three times"
+        assert answers == 3 + 3, "each is tried three times"

@@ -61,14 +61,100 @@ async def test_a_nemo_gym_row_comes_back_with_its_reward(
         "status": "solved",
         "detail": "",
         "mask_sample": False,
+        "instance_config": {"mask_sample": False},
+        "failure_kind": None,
+        "failure_reason": None,
         "extracted_answer": problem.oracle,
         "task_name": "gcd",
     }
     wrong = await post("/verify", {**asked, "response": spoken("four")})
     assert (wrong.body["reward"], wrong.body["status"]) == (0.0, "no_answer")
     assert (wrong.body["extracted_answer"], wrong.body["mask_sample"]) == (None, False)
+
+
+async def test_a_run_of_nemo_gym_begins_and_ends_its_sessions(
+    post: Post, service: RewardService, session: aiohttp.ClientSession
+) -> None:
+    """An agent seeds with its row, an environment server with a session that it names."""
     seeded = await post("/seed_session", {"anything": 1})
     assert (seeded.status, seeded.body) == (200, {})
+    named = {"resources_session_id": "a", "episode_id": "b"}
+    for body in ({**named, "task_id": "c", "task_data": {}}, named):
+        for route in ("/seed_session", "/close_session", "/close_session"):
+            reply = await post(route, body)
+            assert (reply.status, reply.body) == (200, {"resources_session_id": "a"})
+    async with session.get(f"{service.url}/reverify_mode") as response:
+        assert (response.status, await response.json()) == (200, "stateless")
+
+
+async def test_the_statistics_of_a_run_of_nemo_gym_leave_masked_rollouts_out(
+    post: Post,
+) -> None:
+    rollouts = [
+        {
+            "_ng_task_index": 0,
+            "_ng_rollout_index": 0,
+            "reward": 1.0,
+            "status": "solved",
+        },
+        {"_ng_task_index": 0, "_ng_rollout_index": 1, "reward": 0.0, "status": "wrong"},
+        {
+            "_ng_task_index": 0,
+            "_ng_rollout_index": 2,
+            "reward": 0.0,
+            "mask_sample": True,
+        },
+        {
+            "_ng_task_index": 4,
+            "_ng_rollout_index": 0,
+            "reward": 1.0,
+            "mask_sample": False,
+        },
+        {
+            "_ng_task_index": 5,
+            "_ng_rollout_index": 0,
+            "reward": 0.0,
+            "mask_sample": True,
+        },
+    ]
+    reply = await post("/aggregate_metrics", {"verify_responses": rollouts})
+    assert reply.status == 200
+    coverage = {
+        "coverage/measured_rollouts": 3,
+        "coverage/masked_rollouts": 2,
+        "coverage/measured_tasks": 2,
+        "coverage/fully_masked_tasks": 1,
+    }
+    assert reply.body["key_metrics"] == {
+        "mean/reward": pytest.approx(2 / 3),
+        **coverage,
+    }
+    assert reply.body["agent_metrics"] == {
+        **reply.body["key_metrics"],
+        "max/reward": 1.0,
+        "min/reward": 0.0,
+        "median/reward": 1.0,
+    }
+    first, second = reply.body["group_level_metrics"]
+    assert (first["_ng_task_index"], first["mean/reward"]) == (0, 0.5)
+    assert (first["num_rollouts"], second["num_rollouts"]) == (2, 1)
+    assert second["_ng_task_index"] == 4
+    nothing = await post("/aggregate_metrics", {"verify_responses": []})
+    assert nothing.body == {
+        "agent_metrics": {},
+        "key_metrics": {},
+        "group_level_metrics": [],
+    }
+
+
+async def test_numbers_that_no_statistic_can_hold_are_left_out(post: Post) -> None:
+    rollouts = [
+        {"reward": 1e308, "score": 1.0},
+        {"reward": 1e308, "_ng_task_index": []},
+    ]
+    reply = await post("/aggregate_metrics", {"verify_responses": rollouts})
+    assert reply.body["key_metrics"] == {"mean/score": 1.0}
+    assert len(reply.body["group_level_metrics"]) == 1
 
 
 async def test_a_row_with_another_question_is_rejected(
