@@ -209,8 +209,13 @@ class Endpoints:
         }
         return Response(to_json(reply), media_type="application/json")
 
-    async def seed_session(self, request: messages.NemoSession) -> dict[str, str]:
+    async def seed_session(
+        self, request: messages.NemoSession, response: Response
+    ) -> dict[str, str]:
         """Reply to NeMo Gym before a rollout; there is nothing to prepare."""
+        if request.resources_session_id is not None:
+            # its environment servers refuse a reply without a cookie
+            response.set_cookie("session", "none")
         return _session(request)
 
     async def close_session(self, request: messages.NemoSession) -> dict[str, str]:

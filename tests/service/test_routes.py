@@ -78,11 +78,15 @@ async def test_a_run_of_nemo_gym_begins_and_ends_its_sessions(
     """An agent seeds with its row, an environment server with a session that it names."""
     seeded = await post("/seed_session", {"anything": 1})
     assert (seeded.status, seeded.body) == (200, {})
-    named = {"resources_session_id": "a", "episode_id": "b"}
-    for body in ({**named, "task_id": "c", "task_data": {}}, named):
+    assert "set-cookie" not in seeded.headers
+    named = {"resources_session_id": "a", "episode_id": {"rollout_id": "b"}}
+    task = {"task_id": {"taskset": "c", "task_id": "d"}, "task_data": {}}
+    for body in ({**named, **task}, named):
         for route in ("/seed_session", "/close_session", "/close_session"):
             reply = await post(route, body)
             assert (reply.status, reply.body) == (200, {"resources_session_id": "a"})
+            has_cookie = "set-cookie" in reply.headers
+            assert has_cookie == (route == "/seed_session")
     async with session.get(f"{service.url}/reverify_mode") as response:
         assert (response.status, await response.json()) == (200, "stateless")
 
