@@ -13,8 +13,9 @@ from ..records import Status
 from ..storage.export import SKYRL_ENVIRONMENT, skyrl_row
 from ..util.values import shorten
 from .shared import after, score_by_recipe
+from .unscored import among_scored, reward_of
 
-__all__ = ["ReasoningGymTextEnv", "skyrl_row"]
+__all__ = ["ReasoningGymTextEnv", "among_scored", "skyrl_row"]
 
 
 class ReasoningGymTextEnv(BaseTextEnv):
@@ -50,14 +51,14 @@ class ReasoningGymTextEnv(BaseTextEnv):
         self._status: Status | None = None
 
     def step(self, action: str) -> BaseTextEnvStepOutput:
-        """Score the reply; an unscored one has the reward 0, since SkyRL can't leave it out."""
+        """Score the reply; the reward of an unscored one is a 0 that `among_scored` leaves out."""
         score = score_by_recipe(
             self._recipe, after(action, self._reply_after), **self._urls
         )
         self._status = score.status
         return BaseTextEnvStepOutput(
             observations=[],
-            reward=score.score or 0.0,
+            reward=reward_of(score),
             done=True,
             metadata=score.to_json(),
         )

@@ -1,4 +1,4 @@
-"""What verl loads by path: a reward function, and a data set that a stream feeds."""
+"""What verl loads by path: a reward function, a data set that a stream feeds, and an estimator."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from omegaconf import OmegaConf
+from verl.trainer.ppo.core_algos import compute_grpo_outcome_advantage, register_adv_est
 from verl.utils.dataset.rl_dataset import RLHFDataset
 from verl.utils.tokenizer import normalize_token_ids
 
@@ -16,8 +17,12 @@ from ..storage.export import verl_row
 from ..tasks.recipes import read_recipe
 from ..util.values import shorten
 from .shared import after, score_by_recipe
+from .unscored import among_scored, reward_of
 
 __all__ = ["ReasoningGymDataset", "compute_score"]
+
+ESTIMATOR = "reasoning_gym_grpo"
+"""GRPO without unscored completions, as `algorithm.adv_estimator`."""
 
 MAX_TOO_LONG = 100
 """Give up after this many prompts in a row that are too long."""
@@ -45,8 +50,8 @@ def compute_score(
             "assistantfinal" of gpt-oss.
 
     Returns:
-        `score` in [0, 1], `acc`, which is 1 for a solved problem, and the `status`. An unscored
-        completion has the score 0, since verl can't leave it out.
+        `score` in [0, 1], `acc`, which is 1 for a solved problem, and the `status`. The score of
+        an unscored completion is a 0 that the estimator ESTIMATOR leaves out.
     """
     info = {} if extra_info is None else extra_info
     if not isinstance(info, Mapping):
@@ -60,10 +65,21 @@ def compute_score(
         curriculum_url=info.get("curriculum_url"),
     )
     return {
-        "score": score.score or 0.0,
+        "score": reward_of(score),
         "acc": float(score.solved),
         "status": score.status.value,
     }
+
+
+@register_adv_est(ESTIMATOR)
+@among_scored
+def estimate_grpo(*, config: Any, **group: Any) -> tuple[Any, Any]:
+    """Return verl's own GRPO advantages."""
+    is_scaled = config.get("norm_adv_by_std_in_grpo", True)
+    advantages, returns = compute_grpo_outcome_advantage(
+        **group, norm_adv_by_std_in_grpo=is_scaled
+    )
+    return advantages, returns
 
 
 class StreamedRows:

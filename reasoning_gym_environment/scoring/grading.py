@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, NamedTuple, Protocol
@@ -92,7 +93,8 @@ def shape_rewards(
     known_scores = [
         apply_mode(mode, credit, threshold) for credit in credits if credit is not None
     ]
-    neutral = sum(known_scores) / len(known_scores) if known_scores else 0.0
+    # exact, so that equal scores stay equal: such a group has no signal
+    neutral = statistics.mean(known_scores) if known_scores else 0.0
     rewards = []
     for credit, length in zip(credits, lengths, strict=True):
         factor = length_factor(length, max_length, penalty_start) if penalized else 1.0

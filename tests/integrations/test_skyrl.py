@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from injected import advantages, injected_scores
 from integration_programs import (
     ATROPOS,
     OWN_TASKS,
@@ -202,8 +203,67 @@ def test_an_unscored_reply_is_a_zero_that_says_so(rows: list[dict[str, Any]]) ->
         {**rows[0], "reward_spec": {"method": "rule", "ground_truth": UNMAKABLE}}
     )
     step = env.step("<answer>x</answer>")
-    assert (step["reward"], step["metadata"]["score"]) == (0.0, None)
+    assert (step["reward"], step["metadata"]["score"]) == (pytest.approx(0.0), None)
+    assert not step["reward"] > 0  # SkyRL counts that as solved
     assert env.get_metrics()["unscored"] == 1.0
+
+
+def test_a_failure_of_ours_trains_neither_its_row_nor_its_groups_others(
+    gym: ReasoningGym,
+) -> None:
+    """SkyRL adds each step's reward to a 0 at the reply's last token."""
+    import numpy as np
+    import torch
+
+    from reasoning_gym_environment.integrations.skyrl import among_scored
+
+    [problem] = gym.problems("chain_sum", level=1)
+    sound = skyrl_row(problem.recipe, [])
+    failing = {**sound, "reward_spec": {"method": "rule", "ground_truth": UNMAKABLE}}
+    answer = right(sound, gym)
+    groups = injected_scores()
+    rewards = torch.zeros((len(groups) * len(groups[0]), 3))
+    for row, score in enumerate(score for group in groups for score in group):
+        env = made(failing if score is None else sound)
+        rewards[row, -1] += env.step(answer if score else "no idea")["reward"]
+
+    @among_scored
+    def grpo(token_level_rewards: Any, response_mask: Any, index: Any) -> Any:
+        scores = token_level_rewards.sum(-1)
+        distances = torch.zeros(scores.shape)
+        for group in {*index}:
+            rows = torch.tensor(index == group)
+            spread = scores[rows].std() + 1e-6
+            distances[rows] = (scores[rows] - scores[rows].mean()) / spread
+        return (distances.unsqueeze(-1) * response_mask,) * 2
+
+    index = np.repeat(np.arange(len(groups)), len(groups[0]))
+    trained, _ = grpo(
+        token_level_rewards=rewards,
+        response_mask=torch.ones(rewards.shape),
+        index=index,
+    )
+    expected = [value for group in groups for value in advantages(group)]
+    assert trained[:, -1].tolist() == pytest.approx(expected, abs=1e-4)
+
+
+def test_one_completion_that_is_left_of_a_group_has_no_advantage() -> None:
+    import numpy as np
+    import torch
+
+    from reasoning_gym_environment.integrations.skyrl import among_scored
+    from reasoning_gym_environment.integrations.unscored import UNSCORED_REWARD
+
+    @among_scored
+    def rewards_themselves(token_level_rewards: Any, **_: Any) -> Any:
+        return token_level_rewards, token_level_rewards
+
+    rewards = torch.tensor([[1.0], [UNSCORED_REWARD], [1.0], [UNSCORED_REWARD]])
+    index = np.array(["a", "a", "alone", "b"])
+    trained, returns = rewards_themselves(
+        token_level_rewards=rewards, response_mask=torch.ones(4, 1), index=index
+    )
+    assert trained.flatten().tolist() == returns.flatten().tolist() == [0, 0, 1, 0]
 
 
 def test_an_answer_that_is_code_is_not_run(gym: ReasoningGym, tmp_path: Path) -> None:

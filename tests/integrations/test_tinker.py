@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from injected import advantages, injected_scores
 from integration_programs import (
     ATROPOS,
     OWN_TASKS,
@@ -116,6 +117,38 @@ async def test_an_unscored_rollout_gets_its_groups_mean(
         0,
         0.75,
     ] * 2
+
+
+async def test_a_failure_of_ours_trains_neither_its_row_nor_its_groups_others(
+    gym: ReasoningGym, renderer: Any
+) -> None:
+    from tinker_cookbook.rl.data_processing import compute_advantages
+    from tinker_cookbook.rl.types import Trajectory, TrajectoryGroup, Transition
+
+    [problem] = gym.problems("chain_sum", level=1)
+    groups = injected_scores()
+    rolled = []
+    for scores in groups:
+        builder = group(problem, renderer, len(scores))
+        envs = await builder.make_envs()
+        trajectories = []
+        for env, score in zip(envs, scores, strict=True):
+            status = Status.UNSCORED if score is None else Status.WRONG
+            env.score = Score(score=score, status=status)
+            step = Transition(
+                ob=None, ac=None, reward=env.check_answer(""), episode_done=True
+            )
+            trajectories.append(Trajectory(transitions=[step], final_ob=None))
+        rewards = await builder.compute_group_rewards(trajectories, envs)
+        rolled.append(
+            TrajectoryGroup(
+                trajectories, [r for r, _ in rewards], [m for _, m in rewards]
+            )
+        )
+    trained = compute_advantages(rolled)
+    for scores, row in zip(groups, trained, strict=True):
+        expected = advantages(scores, scaled=False)
+        assert row.tolist() == pytest.approx(expected, abs=1e-6)
 
 
 async def test_a_streams_level_rises_with_right_answers(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from injected import advantages, injected_scores
 from integration_programs import (
     ATROPOS,
     OWN_TASKS,
@@ -250,8 +251,62 @@ if __name__ == "__main__":
 def test_an_unscored_completion_says_so() -> None:
     from reasoning_gym_environment.integrations.verl import compute_score
 
-    unscored = {"score": 0.0, "acc": 0.0, "status": "unscored"}
+    unscored = {"score": pytest.approx(0.0), "acc": 0.0, "status": "unscored"}
     assert compute_score("", "<answer>x</answer>", UNMAKABLE) == unscored
+
+
+def test_a_failure_of_ours_trains_neither_its_row_nor_its_groups_others(
+    gym: ReasoningGym, tokenizer: Any
+) -> None:
+    """Scored by verl's reward manager; verl's own GRPO would count the failures as 0."""
+    import numpy as np
+    import torch
+    from verl import DataProto
+    from verl.trainer.ppo.ray_trainer import compute_advantage
+    from verl.trainer.ppo.reward import load_reward_manager
+
+    config = configured(*FUNCTION, "algorithm.adv_estimator=reasoning_gym_grpo")
+    [problem] = gym.problems("chain_sum", level=1)
+    recipe = json.dumps(problem.recipe.to_json())
+    groups = injected_scores()
+    scores = [score for group in groups for score in group]
+    truths = [UNMAKABLE if score is None else recipe for score in scores]
+    count = len(scores)
+    batch = {
+        "data_source": np.array(["chain_sum"] * count, dtype=object),
+        "reward_model": np.array([{"ground_truth": t} for t in truths], dtype=object),
+        "extra_info": np.array([{}] * count, dtype=object),
+    }
+    right = f"<answer>{problem.oracle}</answer>"
+    texts = [right if score else "no idea" for score in scores]
+    data = rollouts(batch, texts, tokenizer)
+
+    async def score_all() -> list[dict[str, Any]]:
+        manager = load_reward_manager(config, tokenizer)  # which takes this loop
+        return [await manager.run_single(data[n : n + 1]) for n in range(count)]
+
+    rewards = torch.zeros(data.batch["responses"].shape)
+    rewards[:, -1] = torch.tensor(
+        [scored["reward_score"] for scored in asyncio.run(score_all())]
+    )
+
+    def trained(estimator: str) -> list[list[float]]:
+        tensors = {
+            "token_level_rewards": rewards.clone(),
+            "response_mask": torch.ones(rewards.shape),
+        }
+        uid = np.repeat(np.arange(len(groups)), len(groups[0])).astype(object)
+        proto = DataProto.from_dict(tensors, {"uid": uid})
+        made = compute_advantage(proto, estimator, config=config.algorithm)
+        rows = made.batch["advantages"][:, -1].reshape(len(groups), -1)
+        return [[float(value) for value in row] for row in rows]
+
+    for group, ours, verls in zip(
+        groups, trained(config.algorithm.adv_estimator), trained("grpo"), strict=True
+    ):
+        assert ours == pytest.approx(advantages(group), abs=1e-4)
+        if None in group and {*group} != {None, 0.0}:  # all 0 is no signal for either
+            assert ours != pytest.approx(verls, abs=1e-2)
 
 
 def test_an_answer_that_is_code_is_not_run(gym: ReasoningGym, tmp_path: Path) -> None:

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 from group_values import completion, group
+from injected import UNSCORED, advantages, injected_scores
 
 from reasoning_gym_environment.atropos.rows import to_scored_data_group
 from reasoning_gym_environment.records import Completion, GroupResult
+from reasoning_gym_environment.scoring.grading import shape_rewards
 
 TEMPERATURE = 0.7
 
@@ -38,6 +40,14 @@ def sent(result: GroupResult) -> dict[str, Any]:
     )
     received: dict[str, Any] = json.loads(json.dumps(made))
     return received
+
+
+def shaped(result: GroupResult) -> GroupResult:
+    """The group with the rewards that grading gives."""
+    verdicts = [attempt.verdict for attempt in result.attempts]
+    lengths = [1] * len(verdicts)
+    rewards = shape_rewards(verdicts, lengths, max_length=8, penalty_start=0.75)
+    return result.with_rewards([reward.value for reward in rewards])
 
 
 GROUPS = [
@@ -76,3 +86,22 @@ def test_every_row_is_what_was_sent() -> None:
         # The last was truncated.
         [2**0.5, -(0.5**0.5), -(0.5**0.5), -(2**0.5), 0.5**0.5, 0.0]
     )
+
+
+def test_a_failure_of_ours_trains_neither_its_row_nor_its_groups_others() -> None:
+    """The example trainer divides by a standard deviation that a row at the mean makes smaller."""
+    pytest.importorskip("torch", reason="Atropos's example trainer needs PyTorch")
+    from example_trainer.data import pad_data_to_good_offset
+
+    groups = injected_scores()
+    batch = [sent(shaped(group(*scores))) for scores in groups]
+    _, _, parts, _, _ = pad_data_to_good_offset({"batch": batch}, batch_size=2)
+    trained = iter([row for part in parts for [row] in part.tolist()])
+    unscored = 0
+    for scores in groups:
+        scored = sum(score is not None for score in scores)
+        scale = (len(scores) / scored) ** 0.5
+        expected = [scale * one for one in advantages(scores, sample=False)]
+        assert [next(trained) for _ in scores] == pytest.approx(expected, abs=1e-6)
+        unscored += len(scores) - scored
+    assert unscored == UNSCORED

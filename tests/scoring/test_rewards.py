@@ -214,6 +214,13 @@ class TestShapeRewards:
             if verdict is UNSCORED:
                 assert reward == pytest.approx(statistics.mean(known))
 
+    @pytest.mark.parametrize("score", [0.1, 0.7, 0.9])
+    def test_equal_scores_stay_equal_beside_an_unscored_rollout(
+        self, score: float
+    ) -> None:
+        group = [*[(scored(score), 1)] * 7, (UNSCORED, 1)]
+        assert shape(group) == [score] * 8
+
     def test_a_group_about_which_nothing_is_known_has_no_reward(self) -> None:
         assert shape([(UNSCORED, 1), (UNSCORED, 2)]) == [0.0, 0.0]
 
