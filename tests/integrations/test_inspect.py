@@ -3,9 +3,12 @@
 import ast
 import json
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any
 
 import pytest
+from injected import UNSCORED as UNSCORED_COUNT
+from injected import injected_scores
 from integration_programs import (
     ATROPOS,
     OWN_TASKS,
@@ -43,6 +46,40 @@ model = get_model("mockllm/model", custom_outputs=reply)
 [log] = eval(Task([sample], scorer=verifier()), model=model, display="none")
 [score] = log.samples[0].scores.values()
 print(log.status, score.value, score.reason, score.metadata["status"])
+"""
+
+
+INJECTED = """
+from inspect_ai import Task, eval
+from inspect_ai.dataset import Sample
+from inspect_ai.model import ModelOutput, ModelUsage, get_model
+from reasoning_gym_environment.integrations.inspect_ai import verifier
+from reasoning_gym_environment.integrations.shared import recipe_text, shared_gym
+
+[problem] = shared_gym().problems("gcd", level=1)
+recipes = {True: recipe_text(problem.recipe), False: UNMAKABLE}
+
+
+def reply(messages, *_):
+    answer = problem.oracle if messages[-1].text == "1.0" else "no idea"
+    choices = ModelOutput.from_content("", f"<answer>{answer}</answer>").choices
+    return ModelOutput(choices=choices, usage=ModelUsage())
+
+
+samples = [
+    Sample(input=str(score), metadata={"recipe": recipes[score is not None]})
+    for score in SCORES
+]
+model = get_model("mockllm/model", custom_outputs=reply)
+[log] = eval(Task(samples, scorer=verifier()), model=model, display="none")
+print(
+    {
+        score.name: (
+            score.metrics["mean"].value, score.metrics["stderr"].value, score.unscored_samples
+        )
+        for score in log.results.scores
+    }
+)
 """
 
 
@@ -136,6 +173,16 @@ async def test_the_command_evaluates_held_out_problems_and_logs_statuses(
     assert first["value"] == {"score": 0, "solved": 0}
     assert first["reason"] == "invalid_response_format"
     assert means(log) == {"score": 0.75, "solved": 0.75}
+
+
+def test_failures_of_ours_change_no_metric(tmp_path: Path) -> None:
+    scores = [score for group in injected_scores() for score in group]
+    scored = [score for score in scores if score is not None]
+    program = f"SCORES = {scores!r}\nUNMAKABLE = {UNMAKABLE!r}\n{INJECTED}"
+    printed = ast.literal_eval(run_python(program, tmp_path))
+    error = stdev(scored) / len(scored) ** 0.5
+    expected = (pytest.approx(fmean(scored)), pytest.approx(error), UNSCORED_COUNT)
+    assert printed == {"score": expected, "solved": expected}
 
 
 def test_an_unscored_reply_does_not_count_as_zero(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from injected import advantages, injected_scores
 from integration_programs import (
     ATROPOS,
     OWN_TASKS,
@@ -126,6 +127,69 @@ with ReasoningGym(processes=1, task_modules=[{OWN_TASKS!r}]) as gym:
 levels = [step["level"] for step in trainer.state.log_history[:-1]]
 print([levels[0], levels[-1], account["sampling/incomplete_groups"]])
 """
+
+
+INJECTED = """
+import itertools
+from collections.abc import Iterable
+from pathlib import Path
+
+import torch
+from pyarrow import parquet
+from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
+from trl import GRPOConfig, GRPOTrainer
+
+from reasoning_gym_environment import ReasoningGym, Score, Status
+from reasoning_gym_environment.demo.server import build_tokenizer
+from reasoning_gym_environment.integrations.trl import ReasoningGymReward, problem_dataset
+
+torch.manual_seed(0)
+tokenizer = AutoTokenizer.from_pretrained(build_tokenizer(Path("tokenizer")))
+size = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2)
+GROUPS = {groups!r}
+
+
+class Failing(ReasoningGym):
+    def score_many(self, pairs: Iterable) -> list[Score]:
+        scores = [score for group in GROUPS for score in group]
+        return [
+            Score(score=score, status=Status.UNSCORED if score is None else Status.WRONG)
+            for _, score in zip(pairs, scores, strict=True)
+        ]
+
+
+with Failing(processes=1) as gym:
+    problems = gym.problems("gcd", level=0, count=len(GROUPS))
+    options = GRPOConfig(
+        "out",
+        max_steps=1,
+        num_generations=len(GROUPS[0]),
+        per_device_train_batch_size=len(GROUPS) * len(GROUPS[0]),
+        max_completion_length=2,
+        log_completions=True,
+        report_to="none",
+        use_cpu=True,
+        bf16=False,
+    )
+    GRPOTrainer(
+        LlamaForCausalLM(LlamaConfig(vocab_size=len(tokenizer), **size)),
+        ReasoningGymReward(gym),
+        options,
+        problem_dataset(problems),
+        processing_class=tokenizer,
+    ).train()
+rows = parquet.read_table("out/completions").to_pylist()
+print([row["advantage"] for row in rows])
+"""
+
+
+def test_a_failure_of_ours_trains_neither_its_row_nor_its_groups_others(
+    tmp_path: Path,
+) -> None:
+    groups = injected_scores()
+    trained = ast.literal_eval(run_python(INJECTED.format(groups=groups), tmp_path))
+    expected = [value for group in groups for value in advantages(group)]
+    assert trained == pytest.approx(expected, abs=1e-3)  # TRL adds 1e-4 to deviations
 
 
 def test_levels_fall_while_nothing_is_solved(tmp_path: Path) -> None:

@@ -3,9 +3,11 @@
 import ast
 import json
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
+from injected import injected_scores
 from integration_programs import (
     ATROPOS,
     OWN_TASKS,
@@ -71,6 +73,41 @@ try:
 except vf.TaskError as error:
     said = "RuntimeError: broken is unscored: " in str(error)
     print(trace.rewards, trace.metrics["unscored"], said)
+"""
+INJECTED = """
+import asyncio
+
+import verifiers.v1 as vf
+from verifiers.v1.utils.format import format_mean
+
+from reasoning_gym_environment.integrations.shared import recipe_text, shared_gym
+from reasoning_gym_environment.integrations.verifiers import ReasoningGymData, ReasoningGymTask
+
+[problem] = shared_gym().problems("gcd", level=1)
+recipes = {True: recipe_text(problem.recipe), False: UNMAKABLE}
+
+
+async def scored(score):
+    data = ReasoningGymData(name="gcd", prompt="?", recipe=recipes[score is not None])
+    trace = vf.Trace(
+        task=vf.TraceTask(type="", data=data), agent=vf.AgentInfo(config=vf.AgentConfig())
+    )
+    trace.root_reply = f"<answer>{problem.oracle}</answer>" if score else "no idea"
+    trace.ok = True
+    try:
+        await ReasoningGymTask(data).score(trace)
+    except vf.TaskError as error:
+        trace.record_error(error)  # as a rollout of verifiers does
+    return trace
+
+
+async def main():
+    traces = [await scored(score) for score in SCORES]
+    mean = format_mean(traces, lambda trace: trace.reward, 6).split()[0]
+    print([None if trace.has_error else trace.reward for trace in traces] == SCORES, mean)
+
+
+asyncio.run(main())
 """
 LEARNS = """
 import asyncio
@@ -295,6 +332,14 @@ async def test_validate_checks_the_tasks_own_answers(tmp_path: Path) -> None:
 
 def test_an_unscored_reply_is_an_error_and_not_a_zero(tmp_path: Path) -> None:
     assert run_python(UNSCORED, tmp_path) == "{'reasoning_gym': None} 1.0 True"
+
+
+def test_failures_of_ours_are_errors_that_no_mean_counts(tmp_path: Path) -> None:
+    """prime-rl trains on traces without an error alone, and takes their mean."""
+    scores = [score for group in injected_scores() for score in group]
+    program = f"SCORES = {scores!r}\nUNMAKABLE = {UNMAKABLE!r}\n{INJECTED}"
+    mean = fmean(score for score in scores if score is not None)
+    assert run_python(program, tmp_path) == f"True {mean:.6f}"
 
 
 def test_it_does_not_import_atropos(tmp_path: Path) -> None:
