@@ -71,7 +71,7 @@ async def _serve(server: LiveServer, options: Namespace) -> None:
                 f"From another machine: ssh -L {tunnel}, then open the same address",
                 flush=True,
             )
-        await server.serve_until(ended)
+        await ended.wait()
         if options.until_input_ends:
             await server.say_ended(report.decode())
 

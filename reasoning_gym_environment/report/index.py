@@ -70,22 +70,29 @@ class GroupIndex:
             at: where its texts are, as the page's source understands it.
         """
         identifier = identifier or group_id(group)
+        # All values come before the first column grows: an error leaves the columns equally long.
+        values = {
+            "at": at,
+            "task": self._task(group),
+            "problem": self._problem(group),
+            "question": self._question(group),
+            **{name: value(group) for name, value in _GROUP_COLUMNS.items()},
+        }
+        rollout_values = [
+            {name: value(rollout) for name, value in _ROLLOUT_COLUMNS.items()}
+            for rollout in group.rollouts
+        ]
+        values["run"] = self._run(group)
         self._copies[identifier] += 1
         copy = self._copies[identifier]
         if copy > 1:  # the same row twice, or an accident
             identifier = f"{identifier}-{copy}"
-        columns = self._groups
-        columns["id"].append(identifier)
-        columns["at"].append(at)
-        columns["run"].append(self._run(group))
-        columns["task"].append(self._task(group))
-        columns["problem"].append(self._problem(group))
-        columns["question"].append(self._question(group))
-        for name, value in _GROUP_COLUMNS.items():
-            columns[name].append(value(group))
-        for rollout in group.rollouts:
-            for name, value_of in _ROLLOUT_COLUMNS.items():
-                self._rollouts[name].append(value_of(rollout))
+        values["id"] = identifier
+        for name, column in self._groups.items():
+            column.append(values[name])
+        for of_rollout in rollout_values:
+            for name, column in self._rollouts.items():
+                column.append(of_rollout[name])
         self._first_rollouts.append(self._first_rollouts[-1] + len(group.rollouts))
         return identifier
 

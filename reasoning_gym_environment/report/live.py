@@ -27,7 +27,7 @@ from ..storage.notes import write_note
 from ..storage.rows import StoredGroup
 from ..storage.run_record import is_record, read_record
 from ..util.files import named_below, open_regular, stays_below
-from ..util.values import shorten
+from ..util.values import describe_error, shorten
 from .files import FollowedFile, Place, parse_group
 from .health import RunHealth
 from .identity import TRAINING, group_id, run_of
@@ -77,6 +77,9 @@ class LiveIndex:
 
     ended = ""
     """What a page says when its server ends; then the page asks no more."""
+
+    failure = ""
+    """Why the last `update` failed, which only a bug can; empty if it did not."""
 
     def __init__(self, paths: Sequence[Path], *, only_new: bool = False) -> None:
         for path in paths:
@@ -181,10 +184,12 @@ class LiveIndex:
         for offset, line in lines:
             try:
                 group = parse_group(line, file.path)
+                self._add(group, Place(number, offset, len(line)))
             except ValueError as error:
                 file.skip(str(error))
+            except Exception as error:  # noqa: BLE001 - whatever a row holds, it ends no page
+                file.skip(f"it can't be indexed ({describe_error(error)})")
             else:
-                self._add(group, Place(number, offset, len(line)))
                 self._run_by_file[file.path], _ = run_of(group)
 
     def _add(self, group: StoredGroup, place: Place) -> None:
@@ -195,11 +200,11 @@ class LiveIndex:
         if number is not None and self._place(number).file != place.file:
             self._places[3 * number : 3 * number + 3] = array("Q", place)
         elif self._has_room(run, len(group.rollouts)):
-            self._rollouts += len(group.rollouts)
+            self._health[run].add(group)
             unique = self._index.add(group, identifier=identifier)
+            self._rollouts += len(group.rollouts)
             self._numbers[unique] = len(self)
             self._places.extend(place)
-            self._health[run].add(group)
         else:
             self._left_out += 1
 
@@ -268,6 +273,10 @@ class LiveIndex:
             for file in files
             if file.unreadable
         ]
+        if self.failure:
+            notes.append(
+                f"New groups can't be read ({self.failure}): it is tried again"
+            )
         if self._left_out:
             limits = f"{MAX_ROLLOUTS:,} rollouts or {MAX_RUNS:,} runs"
             notes.append(f"{self._left_out:,} groups beyond {limits} are left out")

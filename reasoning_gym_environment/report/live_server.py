@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import logging
 import math
 import socket
 import time
@@ -22,10 +23,14 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from ..service.server import HttpServer
-from ..util.values import shorten
+from ..util.log_throttle import THROTTLE, throttled
+from ..util.values import describe_error, shorten
 from .access import NOTE_PATH, LocalOnlyMiddleware, error_reply, is_address
 from .live import GoneError, LiveIndex
 from .page import row_of
+
+logger = logging.getLogger(__name__)
+logger.addFilter(THROTTLE)
 
 DRAIN_SECONDS = 2
 """How long replies may take to end when the server closes."""
@@ -120,7 +125,14 @@ class LiveServer:
         async def follow() -> None:
             """Keep the index up to date; what can't be read is in its notes."""
             while True:
-                has_new = await asyncio.to_thread(self._live.update)
+                has_new = False
+                try:
+                    has_new = await asyncio.to_thread(self._live.update)
+                    self._live.failure = ""
+                except Exception as error:
+                    # The page of what was read so far stays, and says so.
+                    logger.exception("New groups can't be read", extra=throttled())
+                    self._live.failure = describe_error(error)
                 await asyncio.sleep(0.0 if has_new else self._live.look_seconds)
 
         self._following = asyncio.create_task(follow())
@@ -133,16 +145,6 @@ class LiveServer:
                 await self._following
         finally:
             await self._server.__aexit__()
-
-    async def serve_until(self, ended: asyncio.Event) -> None:
-        """Wait for the event; raise what ended the following of the files, which only a bug can."""
-        waiting = asyncio.create_task(ended.wait())
-        await asyncio.wait(
-            [waiting, self._following], return_when=asyncio.FIRST_COMPLETED
-        )
-        waiting.cancel()
-        if self._following.done():
-            self._following.result()
 
     async def say_ended(self, report: str) -> None:
         """Tell open pages that the run and this server end, and where a report is, if one is."""

@@ -83,13 +83,15 @@ class RunEntry:
 
     def add(self, group: StoredGroup) -> None:
         """Take in what a group says of its run."""
+        versions = {
+            name: str(version) for name, version in group.library_versions.items()
+        }
         self.groups += 1
+        self.versions.update(versions)
         if group.step is not None:
             self.step = max(self.step or 0, group.step)
         self.last_number = max(self.last_number, group.number)
         self.numbered = self.numbered and group.number > 0
-        for name, version in group.library_versions.items():
-            self.versions[name] = str(version)
         threshold = group.solved_threshold
         self.rules.add(
             "right answers" if threshold is None else f"scores of {threshold} and more"

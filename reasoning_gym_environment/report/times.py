@@ -15,7 +15,7 @@ DAY_SECONDS = 86400
 
 
 def seconds_of(time: str) -> float | None:
-    """Return seconds since the epoch of an ISO 8601 time; None if it isn't one.
+    """Return seconds since the epoch of an ISO 8601 time; None if it isn't one that UTC has.
 
     Example:
         >>> seconds_of("1970-01-01T00:01:00+00:00"), seconds_of("soon")
@@ -23,9 +23,11 @@ def seconds_of(time: str) -> float | None:
     """
     try:
         # Python 3.10 reads no "Z".
-        return datetime.fromisoformat(time.replace("Z", "+00:00")).timestamp()
+        seconds = datetime.fromisoformat(time.replace("Z", "+00:00")).timestamp()
+        datetime.fromtimestamp(seconds, timezone.utc)  # `minute` has to say it
     except (ValueError, OverflowError, OSError):
         return None
+    return seconds
 
 
 def minute(seconds: float | None) -> str:

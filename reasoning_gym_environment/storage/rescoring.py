@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from statistics import fmean
@@ -183,7 +183,7 @@ def _differences(
 ) -> Iterator[str]:
     """Count the groups that were scored with other settings."""
     for name, value in settings.to_json().items():
-        scorings = [group.scoring for group in groups]
+        scorings: list[Mapping[str, object]] = [group.scoring for group in groups]
         differing = Counter(
             str(old[name]) for old in scorings if old.get(name, value) != value
         )

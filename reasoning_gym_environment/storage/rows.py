@@ -47,6 +47,13 @@ class Message(TypedDict):
     content: str
 
 
+class StoredScoring(TypedDict, total=False):
+    """The settings that a row was scored with, of those that readers use; it may have others."""
+
+    scoring_version: Integer
+    solved_threshold: Number | None
+
+
 class StoredRollout(Struct, frozen=True, kw_only=True):
     """One rollout; fields have the names and the order of its stored keys.
 
@@ -184,7 +191,7 @@ class StoredGroup(Struct, frozen=True, kw_only=True):
     library_versions: dict[str, Any] = {}
     number: Integer = 0
     step: Integer | None = None
-    scoring: dict[str, Any] = {}
+    scoring: StoredScoring = {}
     time: str = ""
     fault: dict[str, Any] | UnsetType = UNSET
     asked_again: bool = False
@@ -227,6 +234,7 @@ class StoredGroup(Struct, frozen=True, kw_only=True):
             group,
             recipe=recipe,
             rollouts=rollouts,
+            scoring=row.get("scoring", {}),
             other=unknown_keys,
             file=file,
         )
@@ -360,14 +368,12 @@ class StoredGroup(Struct, frozen=True, kw_only=True):
     @property
     def solved_threshold(self) -> float | None:
         """The score from which its rollouts count as solved; None is each task's own."""
-        threshold: float | None = self.scoring.get("solved_threshold")
-        return threshold
+        return self.scoring.get("solved_threshold")
 
     @property
     def scoring_version(self) -> int:
         """The version of the rules that scored it; see `scoring.grading.SCORING_VERSION`."""
-        version: int = self.scoring.get("scoring_version", 1)
-        return version
+        return self.scoring.get("scoring_version", 1)
 
     @property
     def library_version(self) -> str:

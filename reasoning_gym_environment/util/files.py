@@ -34,6 +34,9 @@ def open_regular(path: Path) -> BinaryIO:
     return os.fdopen(descriptor, "rb")
 
 
+MOST_DEPTH = 100
+"""Folders within folders; `os.walk` of Python 3.11 fails some hundreds deeper."""
+
 MOST_BYTES = 2**26
 """Of a file that is read whole; the largest that the package writes has some megabytes."""
 
@@ -60,13 +63,13 @@ def stays_below(path: Path, folder: Path) -> bool:
 
 
 def named_below(folder: Path, wanted: Callable[[str], bool]) -> list[Path]:
-    """Return the paths with wanted names in a folder and its subfolders, whatever they are."""
-    return [
-        Path(place, name)
-        for place, _, names in os.walk(folder)
-        for name in names
-        if wanted(name)
-    ]
+    """Return the paths with wanted names in a folder and MOST_DEPTH subfolders, of any kind."""
+    paths = []
+    for place, folders, names in os.walk(folder):
+        paths += [Path(place, name) for name in names if wanted(name)]
+        if len(Path(place).relative_to(folder).parts) == MOST_DEPTH:
+            folders.clear()
+    return paths
 
 
 def files_below(folder: Path, wanted: Callable[[str], bool]) -> list[Path]:

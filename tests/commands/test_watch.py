@@ -12,13 +12,16 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
+from json_values import mutated
 from process_tree import descendants, in_linux, survivors
 from report_files import row
 
 from reasoning_gym_environment.cli import main
+from reasoning_gym_environment.storage.run_record import record_path
 
 DUMP = "reasoning_gym_environment_rollouts_r_0000.jsonl"
 TOKEN = "a-token-of-24-characters"
@@ -88,6 +91,60 @@ async def test_it_follows_a_folder_until_a_signal(tmp_path: Path) -> None:
         assert await asyncio.wait_for(process.wait(), 20) == 0
         assert process.stderr is not None
         assert await process.stderr.read() == b""
+
+
+MUTATED = 20_000
+"""Rows: 400 batches of 50, each half of training and half of an evaluation."""
+
+
+@pytest.mark.processes
+@pytest.mark.nightly
+async def test_mutated_rows_end_no_page_which_names_how_many_it_leaves_out(
+    tmp_path: Path,
+) -> None:
+    random = Random(0)
+    training = row([1.0, 0.0], level=1)
+    at_default = row([0.0, None])
+    evaluation = {**row([1.0, 0.0], number=1, evaluation=True), "difficulty": 0.5}
+    own_record = {"run": "r", "started": training["time"], "updated": training["time"]}
+    samples = tmp_path / "evaluation" / "samples.jsonl"
+    samples.parent.mkdir()
+    async with command("watch", str(tmp_path), "--port", "0") as process:
+        url = await first_line(process)
+        cursor = ""
+        shown = 0
+        for batch_number in range(MUTATED // 50):
+            for path, bases in (
+                (tmp_path / DUMP, (training, at_default)),
+                (samples, (evaluation,)),
+            ):
+                rows = [mutated(random.choice(bases), random) for _ in range(25)]
+                with path.open("a") as file:
+                    file.writelines(json.dumps(each) + "\n" for each in rows)
+            record_path(tmp_path, "r").write_text(
+                json.dumps(mutated(own_record, random))
+            )
+            if batch_number % 20 == 0:
+                batch = await get(f"{url}api/index?since={cursor}")
+                cursor = batch["cursor"]
+                shown += len(batch["groups"]["id"])
+        for path, last in ((tmp_path / DUMP, training), (samples, evaluation)):
+            with path.open("a") as file:
+                file.write(json.dumps({**last, "oracle": "the last one"}) + "\n")
+        last_ones = 0
+        while last_ones < 2:
+            batch = await get(f"{url}api/index?since={cursor}")
+            cursor = batch["cursor"]
+            shown += len(batch["groups"]["id"])
+            last_ones += batch["groups"]["oracle"].count("the last one")
+            await asyncio.sleep(0.1)
+        assert process.returncode is None
+    said = [line["text"] for run in batch["runs"] for line in run["health"]]
+    skipped = sum(
+        int(count) for text in said for count in re.findall(r"Skipped (\d+) torn", text)
+    )
+    assert skipped > MUTATED / 10
+    assert shown + skipped == MUTATED + 2
 
 
 @pytest.mark.processes

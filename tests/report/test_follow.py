@@ -16,8 +16,11 @@ from report_files import row, write
 from reasoning_gym_environment.errors import FixableError
 from reasoning_gym_environment.report import files
 from reasoning_gym_environment.report import live as live_module
+from reasoning_gym_environment.report.index import GroupIndex
 from reasoning_gym_environment.report.live import GoneError, LiveIndex
+from reasoning_gym_environment.storage.rows import StoredGroup
 from reasoning_gym_environment.storage.run_record import record_path
+from reasoning_gym_environment.util.files import MOST_DEPTH
 
 DUMP = "reasoning_gym_environment_rollouts_r_0000.jsonl"
 SECOND = "reasoning_gym_environment_rollouts_r_0001.jsonl"
@@ -278,6 +281,38 @@ def test_hostile_lines_are_skipped_and_counted(tmp_path: Path) -> None:
         run["health"][-1]["text"] == f"Skipped {len(HOSTILE)} torn or unreadable lines"
     )
     json.dumps(live.batch(), allow_nan=False)
+
+
+class IndexWithBug(GroupIndex):
+    """Fails on the rows of one question."""
+
+    def add(self, group: StoredGroup, at: Any = None, *, identifier: str = "") -> str:
+        if group.question == "What breaks it?":
+            raise ZeroDivisionError("the bug")
+        return super().add(group, at, identifier=identifier)
+
+
+def test_a_row_on_which_the_index_fails_is_skipped_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_module, "GroupIndex", IndexWithBug)
+    append(tmp_path / DUMP, texts("a", number=0, question="What breaks it?"))
+    live = following(tmp_path)
+    (note,) = live.batch()["notes"]
+    assert "ZeroDivisionError: the bug" in note
+    append(tmp_path / DUMP, line(1))
+    assert seeds(live) == [2]
+    (run,) = live.batch()["runs"]
+    assert run["health"][-1]["text"] == "Skipped 1 torn or unreadable lines"
+
+
+def test_folders_in_folders_without_end_hold_up_nothing(tmp_path: Path) -> None:
+    deepest_read = tmp_path.joinpath(*["a"] * MOST_DEPTH)
+    beyond = deepest_read / "a"
+    beyond.mkdir(parents=True)
+    append(deepest_read / DUMP, line(0))
+    append(beyond / DUMP, line(1))
+    assert seeds(following(tmp_path)) == [0]
 
 
 def test_a_line_of_any_length_is_skipped_in_bounded_memory(

@@ -104,6 +104,29 @@ def test_an_invalid_score_condition_is_refused(score: object) -> None:
         StoredGroup.from_json(row(rollouts=[scored]))
 
 
+@pytest.mark.parametrize(
+    ("scoring", "says"),
+    [
+        (
+            {"solved_threshold": []},
+            r"scoring.solved_threshold must be .*, got \[\]",
+        ),
+        (
+            {"solved_threshold": {}},
+            r"scoring.solved_threshold must be .*, got \{\}",
+        ),
+        ({"scoring_version": "2"}, "scoring.scoring_version must be int, got '2'"),
+    ],
+)
+def test_scoring_that_readers_cannot_use_is_refused(
+    scoring: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(ValueError, match=says):
+        StoredGroup.from_json(row(scoring=scoring))
+    others = {"solved_threshold": 0.5, "later": []}
+    assert StoredGroup.from_json(row(scoring=others)).to_json()["scoring"] == others
+
+
 def test_keys_that_this_version_does_not_know_stay() -> None:
     [known] = row()["rollouts"]
     known["conversation"][0]["name"] = "a name"

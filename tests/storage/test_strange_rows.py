@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from json_values import ODD, places, with_value, without
@@ -18,7 +19,14 @@ from reasoning_gym_environment.storage.rows import StoredGroup
 ROW: dict[str, Any] = json.loads(
     (Path(__file__).parents[1] / "stored/dump.jsonl").read_text().splitlines()[0]
 )
-PLACES = list(places(ROW))
+AT_DEFAULT = {
+    **ROW,
+    "recipe": {**ROW["recipe"], "level": None, "parameters": {}},
+    "time": "2026-01-01T00:00:00+00:00",
+}
+ROWS = [ROW, AT_DEFAULT]
+PLACES = [(row, place) for row in ROWS for place in places(row)]
+NOW = 1_767_225_600.0  # of 2026
 
 
 def require_readable(row: Any) -> None:
@@ -39,7 +47,9 @@ def require_readable(row: Any) -> None:
     index.add(group)
     json.dumps(index.batch(), allow_nan=False)
     json.dumps(row_of(group, 100), allow_nan=False)
-    RunHealth().add(group)
+    health = RunHealth()
+    health.add(group)
+    json.dumps([health.lines(trains=True, now=NOW), health.pace(NOW)], allow_nan=False)
 
 
 def test_the_stored_row_is_read() -> None:
@@ -48,10 +58,24 @@ def test_the_stored_row_is_read() -> None:
 
 @given(st.sampled_from(PLACES), ODD)
 def test_a_row_with_anything_in_any_place_is_read_or_refused(
-    place: Any, value: Any
+    row_and_place: Any, value: Any
 ) -> None:
-    require_readable(with_value(ROW, place, value))
-    require_readable(without(ROW, place))
+    row, place = row_and_place
+    require_readable(with_value(row, place, value))
+    require_readable(without(row, place))
+
+
+@pytest.mark.parametrize(
+    "time",
+    [
+        "9999-12-31T23:59:59-23:59",
+        "9999-12-31T23:59:59.999999+00:00",
+        "0001-01-01T00:00:00+23:59",
+        "0001-01-01",
+    ],
+)
+def test_a_row_from_the_ends_of_time_can_be_reported(time: str) -> None:
+    require_readable({**ROW, "time": time})
 
 
 @given(ODD)

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Iterator
+from random import Random
 from typing import Any
 
 from hypothesis import strategies as st
@@ -24,6 +25,22 @@ ODD = st.recursive(
     max_leaves=5,
 )
 """What json.loads gives, and what nobody expects."""
+
+
+STRANGE: list[Any] = [
+    *(None, True, 0, -1, 0.5, 2**53, -(2**63), 10**300, float("nan"), float("inf")),
+    *("", "\ud800", "nan", "9999-12-31T23:59:59-23:59", "../../etc", "x" * 1000),
+    *([], {}, [[]], {"": []}, [None], {"solved_threshold": []}),
+]
+"""Values that JSON has, each of which some place of a row may not."""
+
+
+def mutated(value: Any, random: Random) -> Any:
+    """A copy that lacks something, or has a strange value in some place."""
+    place = random.choice(list(places(value)))
+    if random.random() < 0.2:
+        return without(value, place)
+    return with_value(value, place, random.choice(STRANGE))
 
 
 def places(value: Any, path: Path = ()) -> Iterator[Path]:
