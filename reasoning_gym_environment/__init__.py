@@ -31,7 +31,6 @@ ARCHITECTURE.md follows one training group through them.
 from __future__ import annotations
 
 import importlib
-import logging
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -95,8 +94,6 @@ _HOMES = {
 }
 
 __all__ = sorted(name for names in _HOMES.values() for name in names.split())
-
-logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 
 def __getattr__(name: str) -> Any:

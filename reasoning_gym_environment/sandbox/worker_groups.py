@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
@@ -15,9 +16,11 @@ from ..errors import (
     WorkerLostError,
     WorkerStartError,
 )
+from ..util.log_throttle import THROTTLE, throttled
 from ._fork_server import URGENT, ForkServer, WorkerProcess
 
 logger = logging.getLogger(__name__)
+logger.addFilter(THROTTLE)
 
 
 StartWorker = Callable[[str], Awaitable[WorkerProcess]]
@@ -59,7 +62,9 @@ class WorkerGroup:
         """Start all workers at once; raise WorkerStartError if one does not start."""
         await asyncio.gather(*(self._add_worker() for _ in range(self._size)))
         for missing_protection in self.missing_protections:
-            logger.warning("Sandbox incomplete: %s", missing_protection)
+            # The machine stays as it is: a second pool has nothing new to say.
+            once = throttled(missing_protection, interval=math.inf)
+            logger.warning("Sandbox incomplete: %s", missing_protection, extra=once)
 
     @property
     def missing_protections(self) -> list[str]:

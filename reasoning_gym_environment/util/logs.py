@@ -103,8 +103,7 @@ def configure_logging(
 def ensure_handler(redactor: SecretRedactor) -> None:
     """Log the package's messages to standard error where nobody has configured logging."""
     package = logging.getLogger(__package__.partition(".")[0])
-    handlers = [*logging.getLogger().handlers, *package.handlers]
-    if all(isinstance(handler, logging.NullHandler) for handler in handlers):
+    if not package.hasHandlers():
         handler = logging.StreamHandler()
         handler.setFormatter(PlainLines(redactor))
         package.addHandler(handler)
