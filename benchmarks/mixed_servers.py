@@ -80,7 +80,7 @@ DRAIN_SECONDS = 20.0
 """How long the trainer may take to fetch what has been sent when the run ends."""
 
 WORKERS = 32
-"""Groups at a time: enough that slow and silent servers can't hold all of them."""
+"""Groups at a time: enough that slow and silent servers don't hold all of them."""
 
 VOCABULARY_GAP = 50
 """Ids that no token has, below that of the token that ends a turn."""
