@@ -264,7 +264,10 @@ def other_node() -> Iterator[bool]:
         ip(f"-n {NODE} link set rg-there up")
         yield True
     finally:
-        ip(f"netns del {NODE}")  # the link goes with it
+        ip(f"netns del {NODE}")
+        # It would last as long as the sockets at the node.
+        with suppress(OSError):  # it was not made
+            ip("link del rg-mixed-here")
 
 
 class Slow(Server):
