@@ -229,9 +229,9 @@ class Failover:
                     timeout=backend.liveness.check_seconds,
                     return_when=asyncio.FIRST_COMPLETED,
                 )
-                for reply in ended:
-                    if reply.exception() is None:
-                        return reply.result()
+                replies = [reply for reply in ended if reply.exception() is None]
+                if replies:
+                    return replies[0].result()
                 if not waiting:
                     return ended.pop().result()  # raises
                 if ended or len(waiting) > 1:
