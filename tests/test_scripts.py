@@ -92,6 +92,7 @@ def test_every_script_can_be_loaded(folder: str) -> None:
     [
         "benchmarks/codebase.py",
         "benchmarks/throughput.py --groups 40",
+        "benchmarks/mixed_servers.py --minutes 0.5",
         "-m research.make_suites --help",
         "-m research.teaching_levels --ladders 20",
         "-m research.reproducibility --help",
