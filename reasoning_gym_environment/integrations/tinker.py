@@ -1,6 +1,7 @@
 """An environment for the Tinker cookbook; streams of `shared_gym()` learn from its scores."""
 
 import asyncio
+import statistics
 from collections.abc import Sequence
 from typing import Any
 
@@ -76,5 +77,6 @@ class ReasoningGymGroupBuilder(ProblemGroupBuilder):
         """Raise unscored rollouts to the mean of the group, so that their advantage is 0."""
         scores = [env.score.score for env in env_group]
         numbers = [score for score in scores if score is not None]
-        mean = sum(numbers) / max(len(numbers), 1)
+        # exact, so that equal scores stay equal: the cookbook can leave such a group out
+        mean = statistics.mean(numbers) if numbers else 0.0
         return [(mean if score is None else 0.0, {}) for score in scores]

@@ -309,6 +309,34 @@ def test_a_failure_of_ours_trains_neither_its_row_nor_its_groups_others(
             assert ours != pytest.approx(verls, abs=1e-2)
 
 
+REGISTERED = """
+from hydra import compose, initialize_config_module
+from verl.trainer.ppo.core_algos import get_adv_estimator_fn
+from verl.trainer.ppo.utils import create_rl_dataset
+
+OURS = "reasoning_gym_environment.integrations.verl"
+with initialize_config_module("verl.trainer.config", version_base=None):
+    config = compose(
+        "ppo_trainer",
+        [
+            "data.train_files=rows.parquet",
+            f"data.custom_cls.path=pkg://{OURS}",
+            "data.custom_cls.name=ReasoningGymDataset",
+        ],
+    )
+rows = create_rl_dataset(config.data.train_files, config.data, None, None)
+print(len(rows), get_adv_estimator_fn("reasoning_gym_grpo").__module__ == OURS)
+"""
+
+
+def test_the_trainer_that_loads_our_data_set_knows_our_estimator(
+    rows: str, tmp_path: Path
+) -> None:
+    """verl's reward workers load the reward function, in processes of their own."""
+    (tmp_path / "rows.parquet").symlink_to(rows)
+    assert run_python(REGISTERED, tmp_path) == "8 True"
+
+
 def test_an_answer_that_is_code_is_not_run(gym: ReasoningGym, tmp_path: Path) -> None:
     from reasoning_gym_environment.integrations.verl import compute_score
 
