@@ -3,7 +3,8 @@
 import asyncio
 import json
 import zlib
-from collections.abc import AsyncIterator
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,18 @@ from scripted_server import ScriptedServer
 from taught_policy import process_taught
 from trainer_api import until
 
-from reasoning_gym_environment import ReasoningGymEnv, ReasoningGymEnvConfig, read_dump
+from reasoning_gym_environment import (
+    AsyncReasoningGym,
+    ReasoningGymEnv,
+    ReasoningGymEnvConfig,
+    read_dump,
+)
 from reasoning_gym_environment.atropos.output import describe_output
 from reasoning_gym_environment.demo.policy import Sample, ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.errors import ConfigurationError
 from reasoning_gym_environment.inference.errors import InferenceError
+from reasoning_gym_environment.problems.seeds import EVAL_SEED
 from reasoning_gym_environment.records import Problem
 
 # Atropos says so where there is no trainer.
@@ -273,6 +280,68 @@ async def test_evaluate_writes_the_same_in_every_process_and_with_a_rate_limit(
     assert metrics["eval/category/probability/solved"] == pytest.approx(
         sum(solved[:20]) / 20
     )
+
+
+@pytest.mark.parametrize(
+    "eval_seed", [EVAL_SEED, pytest.param(7, marks=pytest.mark.nightly)]
+)
+async def test_evaluate_problems_and_a_gym_have_the_same_items(
+    bench: Any, tokenizer: Any, eval_seed: int
+) -> None:
+    """Of tasks with known copies, disguised answers and few questions, at three levels."""
+    tasks = ["caesar_cipher", "gcd", "tower_of_hanoi"]
+    count = 4
+    chosen = ["--env.include_tasks", ",".join(tasks), "--env.task_processes", "1"]
+    seed = ["--env.eval_seed", str(eval_seed)]
+    async with PolicyServer(ByQuestion(), tokenizer) as server:
+        options = bench.options(
+            server.url,
+            include_tasks=",".join(tasks),
+            num_eval_samples_per_task=count,
+            eval_difficulties="0,1",
+            data_dumps_dir="there",
+            eval_seed=eval_seed,
+        )
+        async with bench.command("evaluate", *options) as command:
+            assert await command.exit_code() == 0, command.said()
+    [folder] = bench.folder.glob("there/evaluation_*")
+    _, samples = report_of(folder)
+    evaluated = by_level(
+        (sample["recipe"], question(sample), sample["oracle"]) for sample in samples
+    )
+    assert [len(items) for items in evaluated.values()] == [count] * 3 * len(tasks)
+
+    written = []
+    for levels in ([], ["--difficulties", "0,1"]):
+        out = bench.folder / f"rows-{len(levels)}.jsonl"
+        of_set = ["--split", "eval", "--count", str(count), *levels, "-o", str(out)]
+        async with bench.command("problems", *chosen, *seed, *of_set) as command:
+            assert await command.exit_code() == 0, command.said()
+        written += [
+            (json.loads(row["recipe"]), row["question"], row["oracle"])
+            for row in rows_of(out)
+        ]
+    assert by_level(written) == evaluated
+
+    async with AsyncReasoningGym(processes=1) as gym:
+        for task, level in evaluated:
+            problems = await gym.problems(
+                task, level=level, count=count, seed=eval_seed, split="eval"
+            )
+            of_gym = [(p.recipe.to_json(), p.question, p.oracle) for p in problems]
+            assert by_level(of_gym) == {(task, level): evaluated[task, level]}
+
+
+Item = tuple[dict[str, Any], str, str | None]
+"""A recipe, its question and its oracle."""
+
+
+def by_level(items: Iterable[Item]) -> dict[tuple[str, int | None], list[Item]]:
+    """Items by their task and level."""
+    levels = defaultdict(list)
+    for recipe, text, oracle in items:
+        levels[recipe["task"], recipe.get("level")].append((recipe, text, oracle))
+    return dict(levels)
 
 
 class FailsOnce:
