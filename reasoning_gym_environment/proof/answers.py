@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ..errors import GenerationError
+from ..evaluation.estimators import wilson
 from ..problems.seeds import evaluation_recipes
 from ..problems.stream import skip_faulty
 from ..records import ATROPOS_SOLVED_SCORE, Problem, Status, Verdict
@@ -45,6 +46,10 @@ TOLERATED_SHARES = {
     Kind.COPY.value: 0.75,
 }
 """The same, of kinds that are right more often."""
+
+RIGHT_BY_LUCK = (Kind.CONSTANT.value, Kind.OTHER.value)
+"""Kinds that are right on some items: on a level's few, the 95 % interval must be above the share.
+How often one answer is right at a level is counted in all its draws."""
 
 COMPARED_ITEMS = 5
 COMPARED_LEVEL_ITEMS = 1
@@ -124,6 +129,12 @@ class ProbeShare:
         """
         verb = "solves" if self.full else "earns half credit on"
         return f"{self.label!r} {verb} {self.solved:.0%}"
+
+    @property
+    def low(self) -> float:
+        """The lower end of the 95 % interval of `solved`."""
+        low, _ = wilson(self.solved, None, freedom=self.items, least=self.items)
+        return low
 
     def exceeds(self, tolerated: float) -> bool:
         # On a small sample, one or two solved items are luck.
@@ -383,7 +394,7 @@ def judge_answers(
     longest = _longest_seconds(observations)
     executes = executes_answers(observations)
     findings = [
-        *_paid_findings(degenerate, wrong),
+        *_paid_findings(degenerate, wrong, level),
         *_process_findings(harmless, hostile, changed),
     ]
     forms = group_by(
@@ -436,12 +447,17 @@ def executes_answers(observations: Sequence[Observation]) -> bool:
 
 
 def _paid_findings(
-    degenerate: Mapping[str, ProbeShare], wrong: Sequence[Observation]
+    degenerate: Mapping[str, ProbeShare],
+    wrong: Sequence[Observation],
+    level: int | None,
 ) -> list[Finding]:
     """Return the wrong answers that a verifier pays, with the text of each."""
     findings = []
     for kind, best in degenerate.items():
-        if not best.exceeds(tolerated_share(kind)):
+        tolerated = tolerated_share(kind)
+        if not best.exceeds(tolerated):
+            continue
+        if level is not None and kind in RIGHT_BY_LUCK and best.low <= tolerated:
             continue
         example = next(
             observation

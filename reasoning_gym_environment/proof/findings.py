@@ -135,7 +135,7 @@ def constants_for(oracles: Iterable[str]) -> tuple[str, ...]:
             "a",
             "6*4*1*1",
         ),
-        "P \N{LOGICAL OR} Q",
+        "P \N{LOGICAL AND} Q",
     )
     return tuple(dict.fromkeys([*general, *frequent]))
 
@@ -223,8 +223,12 @@ def near_misses(oracle: str) -> dict[str, str]:
     Example:
         >>> near_misses("42")
         {'without its end': '4', 'another digit': '43', 'two places swapped': '24'}
+        >>> near_misses("80.24\N{DEGREE SIGN}")["without its end"]
+        '80.2'
     """
-    missed = {"without its end": oracle[: -max(1, len(oracle) // 8)]}
+    # The question says that the angle is in degrees: the number alone is right.
+    value = oracle.removesuffix("\N{DEGREE SIGN}")
+    missed = {"without its end": value[: -max(1, len(value) // 8)]}
     digit = re.search(r"[0-9](?=[^0-9]*$)", oracle)
     if digit:
         next_digit = str((int(digit[0]) + 1) % 10)

@@ -517,6 +517,25 @@ def test_a_level_with_fewer_than_ten_items_is_not_tried_by_name() -> None:
     assert "1 (9)" in result.checks["levels"].reason
 
 
+@pytest.mark.parametrize(
+    ("kind", "level", "paid", "is_found"),
+    [
+        # 5 of 30 are 17 %, with 7 to 34 % as interval.
+        (Kind.CONSTANT, 0, 5, False),
+        (Kind.OTHER, 0, 5, False),
+        (Kind.CONSTANT, 0, 9, True),
+        (Kind.HEDGED, 0, 5, True),
+        (Kind.CONSTANT, None, 5, True),
+    ],
+)
+def test_a_constant_that_is_right_on_some_items_of_a_level_is_luck(
+    kind: Kind, level: int | None, paid: int, is_found: bool
+) -> None:
+    scores = [1.0] * paid + [0.0] * (30 - paid)
+    answers = judge_answers(seen(kind, *scores), items=30, level=level)
+    assert [one.kind for one in answers.findings] == [kind.value] * is_found
+
+
 def test_what_is_paid_at_one_level_names_it() -> None:
     paid = judge_answers(seen(Kind.JUNK, *[0.5] * 10), items=10, level=0)
     result = judged(level_answers={0: paid})
