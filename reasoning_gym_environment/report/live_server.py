@@ -112,6 +112,7 @@ class LiveServer:
             port=port,
             drain=DRAIN_SECONDS,
             lifespan=False,
+            health_path="/healthz",
         )
 
     async def __aenter__(self) -> LiveServer:

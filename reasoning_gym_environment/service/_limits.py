@@ -10,6 +10,7 @@ import time
 from base64 import b64decode
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 
 from fastapi import HTTPException, Response
 from prometheus_client import CollectorRegistry, Counter, Histogram
@@ -137,16 +138,34 @@ class BearerToken:
         await self._app(scope, receive, send)
 
 
+UNFINISHED_BYTES = 128 * 2**20
+"""Of all bodies that still arrive; at least as many as one body may have."""
+
+
+@dataclass(eq=False, slots=True)
+class _Body:
+    """A body that still arrives.
+
+    Attributes:
+        dropped: whether others needed its room.
+    """
+
+    content: bytearray = field(default_factory=bytearray)
+    dropped: bool = False
+
+
 class BodyLimiter:
     """Middleware that reads the body of every POST within limits, and watches its client.
 
     The handler is cancelled when the client disconnects. A path with a control character is
-    refused.
+    refused. Of unfinished bodies that have too many bytes together, those are refused whose next
+    part is the longest in coming.
 
     Args:
         admissions: by path of a route that takes JSON, what raises HTTPException while the route
             has no room.
         largest: bytes of one body.
+        unfinished: bytes of all bodies that still arrive.
         seconds: for a body to arrive.
     """
 
@@ -156,11 +175,15 @@ class BodyLimiter:
         *,
         admissions: Mapping[str, Callable[[], None] | None],
         largest: int,
+        unfinished: int = UNFINISHED_BYTES,
         seconds: float = 30.0,
     ) -> None:
         self._app = app
         self._admissions = admissions
         self._largest = largest
+        self._most_bytes = max(largest, unfinished)
+        self._bytes = 0
+        self._unfinished: dict[_Body, None] = {}  # that which grew last comes last
         self._seconds = seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -205,7 +228,15 @@ class BodyLimiter:
             )
 
     async def _read(self, receive: Receive) -> bytes:
-        body = bytearray()
+        body = _Body()
+        try:
+            await self._receive(body, receive)
+            return bytes(body.content)
+        finally:
+            self._drop(body)
+
+    async def _receive(self, body: _Body, receive: Receive) -> None:
+        """Receive all of a body; HTTPException if it takes too long, or more than its room."""
         deadline = time.monotonic() + self._seconds
         more = True
         while more:
@@ -219,11 +250,37 @@ class BodyLimiter:
                 ) from None
             if message["type"] == "http.disconnect":
                 raise ClientDisconnect
-            body += message.get("body", b"")
-            if len(body) > self._largest:
+            self._extend(body, message.get("body", b""))
+            if len(body.content) > self._largest:
                 raise self._too_large()
+            if body.dropped:
+                raise HTTPException(
+                    503,
+                    f"the bodies that still arrive have more than {self._most_bytes} bytes, and "
+                    "this one came too slowly",
+                    headers={"Retry-After": "1", "Connection": "close"},
+                )
             more = message.get("more_body", False)
-        return bytes(body)
+
+    def _extend(self, body: _Body, part: bytes) -> None:
+        """Append a part; drop others where all have too many bytes together."""
+        if body.dropped:
+            return
+        self._unfinished.pop(body, None)
+        self._unfinished[body] = None
+        self._bytes += len(part)
+        body.content += part
+        while self._bytes > self._most_bytes and len(self._unfinished) > 1:
+            slowest = next(iter(self._unfinished))
+            self._drop(slowest)
+            slowest.dropped = True
+
+    def _drop(self, body: _Body) -> None:
+        """Free the room of a body."""
+        if body in self._unfinished:
+            del self._unfinished[body]
+            self._bytes -= len(body.content)
+        body.content.clear()
 
     def _too_large(self) -> HTTPException:
         return HTTPException(

@@ -298,6 +298,7 @@ class RewardService:
     Attributes:
         url: of the address, without a trailing slash.
         app: the ASGI application.
+        connections: at once, as this process's limit of open files allows.
 
     Example:
         async with AsyncReasoningGym() as gym, RewardService(gym, ServiceSettings(port=0)) as it:
@@ -318,7 +319,9 @@ class RewardService:
             port=settings.port,
             drain=settings.drain,
             lifespan=True,
+            health_path="/health",
         )
+        self.connections = self._server.connections
 
     async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the application; requests that draining cancels get 503, not uvicorn's 500."""
@@ -368,6 +371,10 @@ async def serve(
     disable_created_metrics()  # type: ignore[no-untyped-call]  # has no annotations
     async with gym, RewardService(gym, settings, contained=contained) as service:
         logger.info("Listening on %s", service.url)
+        logger.info(
+            "The limit of open files (ulimit -n) leaves %d connections at once",
+            service.connections,
+        )
         await service.app.state.scorers.start()
         logger.info("Ready")
         await received.wait()

@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -12,6 +13,7 @@ from hung_gym import Hung
 from pydantic import ValidationError
 from reward_requests import Post, raw_post
 from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
 from reasoning_gym_environment.service._limits import BodyLimiter
@@ -99,7 +101,13 @@ async def test_a_compressed_body_is_refused_before_it_is_read(
 async def test_limits_hold_under_a_prefix() -> None:
     app = Starlette()
     app.mount("/p", create_app(Hung(), ServiceSettings(token=TOKEN)))
-    limits: Any = {"host": "127.0.0.1", "port": 0, "drain": 0, "lifespan": False}
+    limits: Any = {
+        "host": "127.0.0.1",
+        "port": 0,
+        "drain": 0,
+        "lifespan": False,
+        "health_path": "/health",
+    }
     token = {"Authorization": f"Bearer {TOKEN}"}
     async with (
         HttpServer(app, **limits) as server,
@@ -193,7 +201,13 @@ async def test_a_body_that_does_not_arrive_gets_408_and_stops_nobody(
     app = BodyLimiter(
         unreached, admissions={"/score": None}, largest=4 * 2**20, seconds=0.1
     )
-    limits = {"host": "127.0.0.1", "port": 0, "drain": 0, "lifespan": False}
+    limits = {
+        "host": "127.0.0.1",
+        "port": 0,
+        "drain": 0,
+        "lifespan": False,
+        "health_path": "/health",
+    }
     announced = raw_post("/score", "{", announced=4 * 2**20)
     async with HttpServer(app, **limits) as hurried:  # type: ignore[arg-type]  # of several types
         assert "408 Request Timeout" in await status_line(hurried.url, announced)
@@ -202,3 +216,30 @@ async def test_a_body_that_does_not_arrive_gets_408_and_stops_nobody(
     for each in waiting:
         each.cancel()
     await asyncio.gather(*waiting, return_exceptions=True)
+
+
+async def test_unfinished_bodies_share_a_limit_and_the_slowest_are_refused() -> None:
+    async def accept(scope: Scope, receive: Receive, send: Send) -> None:
+        body = (await receive())["body"]
+        await PlainTextResponse(f"{len(body)} bytes")(scope, receive, send)
+
+    app = BodyLimiter(
+        accept, admissions={"/score": None}, largest=10**6, unfinished=2 * 10**6
+    )
+    limits = {"host": "127.0.0.1", "port": 0, "drain": 0, "lifespan": False}
+    async with HttpServer(app, **limits, health_path="/health") as server:  # type: ignore[arg-type]  # of several types
+        place = "127.0.0.1", int(server.url.rpartition(":")[2])
+        clients = [await asyncio.open_connection(*place) for _ in range(20)]
+        for number, (_, writer) in enumerate(clients):
+            writer.write(raw_post("/score", "x" * 300_000, announced=300_001))
+            await writer.drain()
+            if number % 4 == 3:
+                whole = await status_line(server.url, raw_post("/score", "y" * 10**6))
+                assert "200 OK" in whole
+        statuses = Counter[str]()
+        for reader, writer in clients:
+            writer.write(b"x")
+            statuses[(await reader.readline()).decode().split()[1]] += 1
+            writer.close()
+    assert statuses.keys() == {"200", "503"}
+    assert statuses["200"] <= 6

@@ -2,12 +2,16 @@
 
 import asyncio
 import json
+import re
 import resource
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 
+import aiohttp
 import pytest
 from reward_requests import raw_post, row
+from served_rewards import served_rewards
 from starlette.types import Receive, Scope, Send
 
 from reasoning_gym_environment import AsyncReasoningGym
@@ -15,11 +19,13 @@ from reasoning_gym_environment.records import Problem
 from reasoning_gym_environment.service.app import RewardService, ServiceSettings
 from reasoning_gym_environment.service.server import (
     HttpServer,
-    possible_connections,
+    divide_files,
     raise_file_limit,
 )
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+HEALTH = "/0"
 
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -30,6 +36,7 @@ class Served:
     def __init__(self) -> None:
         self.url = ""
         self.disconnected = asyncio.Event()
+        self.connections: list[Connection] = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = b"x" * int(scope["path"].strip("/")) + b"."
@@ -47,18 +54,27 @@ class Served:
             "127.0.0.1", int(self.url.rpartition(":")[2])
         )
         connection[1].write(sent)
+        self.connections.append(connection)
         return connection
 
 
 @asynccontextmanager
-async def serving(patience: float) -> AsyncIterator[Served]:
+async def serving(patience: float = 60) -> AsyncIterator[Served]:
     served = Served()
-    limits = {"drain": 0, "patience": patience}
     async with HttpServer(
-        served, host="127.0.0.1", port=0, lifespan=False, **limits
+        served,
+        host="127.0.0.1",
+        port=0,
+        drain=0,
+        lifespan=False,
+        health_path=HEALTH,
+        head_seconds=patience,
+        reply_seconds=patience,
     ) as server:
         served.url = server.url
         yield served
+        for _, writer in served.connections:
+            writer.close()
 
 
 def get(path: str, *headers: str) -> bytes:
@@ -116,28 +132,115 @@ async def test_a_reply_that_is_not_read_does_not_delay_the_end(
     assert "Traceback" not in caplog.text
 
 
+@pytest.mark.usefixtures("file_limits")
+async def test_connections_leave_files_for_the_rest_of_the_process() -> None:
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    for limit, least in ((256, 64), (512, 256), (1024, 512)):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+        connections, backlog = divide_files()
+        assert least < connections < limit - backlog - 64
+    raise_file_limit()
+    assert divide_files().connections > 1100
+
+
 @pytest.fixture
-def few_files() -> Iterator[None]:
-    """The soft limit of open files that most shells have."""
+def file_limits() -> Iterator[None]:
+    """Restore the limits of open files."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, limits[1]))
     yield
     resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
-@pytest.mark.usefixtures("few_files")
-async def test_connections_leave_files_for_the_rest_of_the_process() -> None:
-    assert possible_connections() == 256
-    raise_file_limit()
-    assert possible_connections() > 1100
+def allow(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let servers have so many connections, whatever the limit of open files is."""
+    monkeypatch.setattr(f"{HttpServer.__module__}.divide_files", lambda: (most, 16))
 
 
-async def test_a_connection_too_many_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(f"{HttpServer.__module__}.possible_connections", lambda: 1)
-    async with serving(patience=60) as served:
-        reader, writer = await served.connect(get("/9"))
-        await reader.readuntil(b".")
-        await until_closed(await served.connect())
-        writer.write(get("/9"))
-        await reader.readuntil(b".")
+async def answered(connection: Connection, path: str) -> bytes:
+    """Ask on a connection, and read the reply; return its head."""
+    reader, writer = connection
+    writer.write(get(path))
+    head = await reader.readuntil(b"\r\n\r\n")
+    await reader.readuntil(b".")
+    return head
+
+
+async def test_who_waits_goes_first_where_there_are_too_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    allow(3, monkeypatch)
+    async with serving() as served:
+        without_request = await served.connect(b"GET /9")
+        first_idle, second_idle = [await served.connect() for _ in range(2)]
+        for connection in (first_idle, second_idle):
+            await answered(connection, "/9")
+        newest = [await served.connect() for _ in range(2)]
+        await until_closed(first_idle)
+        await until_closed(second_idle)
+        for connection in newest:
+            await answered(connection, "/9")
+        without_request[1].write(b" HTTP/1.1\r\nHost: x\r\n\r\n")
+        await without_request[0].readuntil(b".")
+
+
+async def test_its_health_is_told_where_all_connections_have_a_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    allow(1, monkeypatch)
+    async with serving() as served:
+        reader, writer = await served.connect(get(f"/{10**8}"))
+        await reader.read(1)
+        for _ in range(100):  # more than there is room for
+            await served.connect(b"POST /9 HTTP/1.1\r\nHost: x\r\n")
+        asked = await served.connect()
+        assert b"HTTP/1.1 200" in await answered(asked, HEALTH)
+        refused, _ = await served.connect(get("/9"))
+        reply = (await refused.read()).decode()
+        assert "HTTP/1.1 503" in reply
+        assert "Retry-After: 1" in reply.title()
+        assert "all 1 connections are in use" in reply
+        await reader.read(1)
+        assert not served.disconnected.is_set()
         writer.close()
+        await served.disconnected.wait()
+
+
+async def test_only_so_many_connections_are_kept_after_their_replies(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    allow(4, monkeypatch)  # half of them may be idle
+    async with serving() as served:
+        connections = [await served.connect() for _ in range(3)]
+        for connection in connections:
+            await answered(connection, "/9")
+        await until_closed(connections[0])
+        for connection in connections[1:]:
+            await answered(connection, "/9")
+
+
+@pytest.mark.processes
+@pytest.mark.nightly
+@pytest.mark.usefixtures("file_limits")
+async def test_idle_connections_keep_nobody_from_a_service_with_few_files(
+    tmp_path: Path,
+) -> None:
+    raise_file_limit()  # of this process, the client
+    with served_rewards(tmp_path, open_files=512) as url:
+        log = (tmp_path / "rewards.log").read_text()
+        (connections,) = re.findall(r"leaves (\d+) connections", log)
+        place = "127.0.0.1", int(url.rpartition(":")[2])
+        idle = []
+        async with aiohttp.ClientSession(url) as session:
+            for number in range(1000):
+                reader, writer = await asyncio.open_connection(*place)
+                if number % 3 == 1:
+                    writer.write(b"POST /score HTTP/1.1\r\nHost: x\r\n")
+                if number % 3 == 2:
+                    writer.write(get("/nowhere"))
+                idle.append((reader, writer))
+                if number % 50 == 49:
+                    async with session.get("/health") as response:
+                        assert response.status == 200
+        for _, writer in idle:
+            writer.close()
+    assert 128 < int(connections) < 512

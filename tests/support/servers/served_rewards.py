@@ -12,8 +12,14 @@ from pathlib import Path
 
 
 @contextmanager
-def served_rewards(folder: Path, *more: str) -> Iterator[str]:
-    """Start `rewards` with streams in a folder; yield its address once it is ready."""
+def served_rewards(
+    folder: Path, *more: str, open_files: int | None = None
+) -> Iterator[str]:
+    """Start `rewards` with streams in a folder; yield its address once it is ready.
+
+    Args:
+        open_files: its limit of them, which it can't raise.
+    """
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "reasoning_gym_environment", "rewards"]
@@ -25,6 +31,9 @@ def served_rewards(folder: Path, *more: str) -> Iterator[str]:
         "--streams",
         str(folder / "streams"),
     ]
+    if open_files is not None:
+        limited = f'ulimit -n {open_files} && exec "$@"'
+        command = ["bash", "-c", limited, "bash", *command]
     log = folder / "rewards.log"
     with (
         log.open("wb") as output,
