@@ -139,11 +139,13 @@ TIMEOUTS: dict[Key, tuple[str, str]] = {
     ("util/outages.py", "wait_for()"): (WALL, "connecting to a server at the start"),
     ("service/client.py", "timeout"): (WALL, "a service's whole reply"),
     ("service/_limits.py", "seconds"): (WALL, "the body of a client's request"),
-    ("service/server.py", "patience"): (
+    ("service/server.py", "HEAD_SECONDS"): (WALL, "the head of a client's request"),
+    ("service/server.py", "BODY_SECONDS"): (
         WALL,
-        "a client that sends a request's head, or reads a reply",
+        "the body of a request where the application has no deadline",
     ),
-    ("service/server.py", "Config(timeout_keep_alive)"): (
+    ("service/server.py", "REPLY_SECONDS"): (WALL, "a client that reads a reply"),
+    ("service/server.py", "KEEP_ALIVE_SECONDS"): (
         WALL,
         "an idle connection of a client",
     ),

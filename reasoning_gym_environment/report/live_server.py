@@ -130,10 +130,11 @@ class LiveServer:
                 try:
                     has_new = await asyncio.to_thread(self._live.update)
                     self._live.failure = ""
-                except Exception as error:
-                    # The page of what was read so far stays, and says so.
-                    logger.exception("New groups can't be read", extra=throttled())
-                    self._live.failure = describe_error(error)
+                except Exception as error:  # noqa: BLE001 - the page stays, and says it
+                    failure = describe_error(error)
+                    message = "New groups can't be read: %s"
+                    logger.error(message, failure, extra=throttled())
+                    self._live.failure = failure
                 await asyncio.sleep(0.0 if has_new else self._live.look_seconds)
 
         self._following = asyncio.create_task(follow())

@@ -80,29 +80,29 @@ class _Room:
         self.most = most
         self.most_idle = max(1, min(MOST_IDLE, most // 2))
         self._all: set[TimedConnection] = set()
-        # Those that wait for their clients, the one that has waited for longest first.
-        self._idle: dict[TimedConnection, None] = {}
-        self._without_request: dict[TimedConnection, None] = {}
+        # Those without a request, the one that has waited for longest first: a client at work
+        # waits for milliseconds, so that its own is the last to go.
+        self._waiting: dict[TimedConnection, None] = {}
+        self._idle: dict[TimedConnection, None] = {}  # of them, those after a reply
 
     def admit(self, connection: TimedConnection) -> int:
         """Take in a connection, for which another may have to go; return how many are too many."""
         self._all.add(connection)
-        if len(self._all) > self.most:
-            waiting = next(iter(self._idle or self._without_request), None)
-            if waiting is not None:
-                self.close(waiting)
-        self._without_request[connection] = None
+        if len(self._all) > self.most and self._waiting:
+            self.close(next(iter(self._waiting)))
+        self._waiting[connection] = None
         return len(self._all) - self.most
 
     def keep(self, connection: TimedConnection) -> None:
         """Keep a connection after its reply; if too many are kept, the first of them goes."""
+        self._waiting[connection] = None
         self._idle[connection] = None
         if len(self._idle) > self.most_idle:
             self.close(next(iter(self._idle)))
 
     def begin(self, connection: TimedConnection) -> None:
         """Note that a connection has a request."""
-        self._without_request.pop(connection, None)
+        self._waiting.pop(connection, None)
         self._idle.pop(connection, None)
 
     def close(self, connection: TimedConnection) -> None:

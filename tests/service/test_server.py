@@ -165,22 +165,26 @@ async def answered(connection: Connection, path: str) -> bytes:
     return head
 
 
-async def test_who_waits_goes_first_where_there_are_too_many(
+async def test_who_waits_for_longest_goes_where_there_are_too_many(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    allow(3, monkeypatch)
+    allow(4, monkeypatch)
     async with serving() as served:
-        without_request = await served.connect(b"GET /9")
-        first_idle, second_idle = [await served.connect() for _ in range(2)]
-        for connection in (first_idle, second_idle):
+        without_head = await served.connect(b"GET /9")
+        idle, busy, at_work = [await served.connect() for _ in range(3)]
+        for connection in (idle, at_work):
             await answered(connection, "/9")
-        newest = [await served.connect() for _ in range(2)]
-        await until_closed(first_idle)
-        await until_closed(second_idle)
-        for connection in newest:
-            await answered(connection, "/9")
-        without_request[1].write(b" HTTP/1.1\r\nHost: x\r\n\r\n")
-        await without_request[0].readuntil(b".")
+        busy[1].write(get(f"/{10**8}"))
+        await busy[0].read(1)
+        await answered(at_work, "/9")
+        for expected in (without_head, idle):
+            asked = await served.connect()
+            await until_closed(expected)
+            await answered(asked, "/9")
+            await answered(at_work, "/9")
+        assert not served.disconnected.is_set()
+        busy[1].close()
+        await served.disconnected.wait()
 
 
 async def test_its_health_is_told_where_all_connections_have_a_request(
