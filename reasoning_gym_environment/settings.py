@@ -34,6 +34,7 @@ from .problems.levels import require_difficulty_where_fixed
 from .problems.options import Names, TaskOptions, option
 from .records import ATROPOS_SOLVED_SCORE
 from .scoring.channels import parse_markers
+from .scoring.extraction import AnswerFormat
 from .scoring.grading import ANY_FORM_IS_PAID, ScoreMode, ScoringSettings
 from .util.command_line import (
     ENV,
@@ -84,6 +85,7 @@ _EVERY_COMMAND = (
     "env.tokenizer_name",
     "env.max_token_length",
     "env.system_prompt",
+    "env.answer_format",
     "env.include_tasks",
     "env.task_modules",
     "env.complexity_mode",
@@ -288,12 +290,18 @@ class EnvironmentSettings(EvaluationOptions, AtroposEnvironment, TaskOptions):
         "Skip problems whose reference answer is known to be wrong or that have no answer; in "
         "evaluation, ambiguous ones too.",
     )
+    answer_format: AnswerFormat = option(
+        "tags",
+        "Where a completion has its answer, outside thoughts: tags (the one <answer>…</answer>), "
+        "boxed (the last \\boxed{}) or tags-or-boxed (a box counts where no tag opens). Suites "
+        "take tags alone.",
+        heading="Scoring",
+    )
     score_mode: ScoreMode = option(
         "partial",
         "Reward before the length penalty: partial (1 if solved, else the verifier's score), "
         "library (always the verifier's score, as upstream), threshold (0 below solved_threshold, "
         f"default {ATROPOS_SOLVED_SCORE}) or binary (1 at full credit, else 0).",
-        heading="Scoring",
     )
     solved_threshold: float | None = option(
         None,
@@ -731,6 +739,7 @@ def scoring_settings(env: EnvironmentSettings) -> ScoringSettings:
     """Return what a score depends on."""
     return ScoringSettings(
         max_token_length=env.max_token_length,
+        answer_format=env.answer_format,
         score_mode=env.score_mode,
         solved_threshold=env.solved_threshold,
         length_penalty_start=env.length_penalty_start,
@@ -748,6 +757,7 @@ def pool_settings(env: EnvironmentSettings) -> PoolSettings:
         generation_timeout=env.generation_timeout,
         verify_timeout=env.verify_timeout,
         solved_threshold=env.solved_threshold,
+        answer_format=env.answer_format,
         require_containment=env.require_containment,
         modules=find_modules(env.task_modules),
         task_environment=env.task_environment,

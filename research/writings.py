@@ -29,7 +29,7 @@ from reasoning_gym_environment.errors import GenerationError
 from reasoning_gym_environment.records import Problem, Recipe, Status, Verdict
 from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
 from reasoning_gym_environment.scoring.characters import KEEPS_ITS_CHARACTERS
-from reasoning_gym_environment.scoring.grading import verify_in_tags
+from reasoning_gym_environment.scoring.grading import verify_bare
 from reasoning_gym_environment.tasks.facts import PLAIN_NUMBERS, known_categories
 
 MOST_SEEDS = 60
@@ -297,7 +297,7 @@ async def find_case(pool: TaskPool, task: str) -> Case:
     )
     others = sorted({answer for _, answer in known} - {right}, key=_writings_that_apply)
     candidates = [*reversed(others), "0", "1"]
-    verdicts = await verify_in_tags(problem, candidates, pool)
+    verdicts = await verify_bare(problem, candidates, pool)
     wrong = [
         text
         for text, verdict in zip(candidates, verdicts, strict=True)
@@ -341,7 +341,7 @@ async def cells_of(pool: TaskPool, task: str) -> list[Cell]:
             w for w in WRITINGS if w.name == "plain" or w.write(answer) != answer
         ]
         texts = [writing.write(answer) for writing in applied]
-        verdicts = await verify_in_tags(case.problem, texts, pool)
+        verdicts = await verify_bare(case.problem, texts, pool)
         plain_score = verdicts[0].score or 0.0
         for writing, text, verdict in zip(applied, texts, verdicts, strict=True):
             is_solved = verdict.status is Status.SOLVED

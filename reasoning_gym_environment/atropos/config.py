@@ -226,12 +226,12 @@ def apply_template(
             leaves answer tags out of texts, or it may mark thoughts in an unknown way.
     """
     lost = {"<answer>", "</answer>"} & {*special_tokens(tokenizer).values()}
-    if lost:
+    if lost and config.answer_format != "boxed":
         raise ConfigurationError(
             f"the tokenizer {config.tokenizer_name} leaves {' and '.join(sorted(lost))} out of "
             "texts, so that no answer would count: in a copy of its folder, make them tokens that "
             'are not special ("special": false in tokenizer.json and tokenizer_config.json), and '
-            "set --env.tokenizer_name to it"
+            "set --env.tokenizer_name to it, or have boxes instead (--env.answer_format boxed)"
         )
     template = chat_template_text(config.chat_template) or own_template
     if not template:
@@ -242,7 +242,7 @@ def apply_template(
     own_markers = parse_markers(config.thought_markers)
     require_known_markers(tokenizer, own_markers, config.tokenizer_name)
     tokenizer.chat_template = with_variables(template, config.chat_template_kwargs)
-    system_prompt = resolve_system_prompt(config.system_prompt)
+    system_prompt = resolve_system_prompt(config.system_prompt, config.answer_format)
     try:
         end_of_turn(tokenizer)
         render_prompt(tokenizer, build_messages(system_prompt, "1 + 1?"))

@@ -230,6 +230,7 @@ def run_description(
         "temperature",
         "top_p",
         "max_token_length",
+        "answer_format",
         "score_mode",
         "complexity_mode",
         "sampling",

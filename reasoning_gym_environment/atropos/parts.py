@@ -201,7 +201,7 @@ def inference_client(
     return InferenceClient(
         [server.client for server in servers.servers],
         tokenizer,
-        system_prompt=resolve_system_prompt(config.system_prompt),
+        system_prompt=resolve_system_prompt(config.system_prompt, config.answer_format),
         own_markers=parse_markers(config.thought_markers),
         template_kwargs=config.chat_template_kwargs,
         stop_strings=STOP_STRINGS.get(config.chat_template, ()),
@@ -251,7 +251,9 @@ def evaluation_settings(
         config.data_dir_to_save_evals or f"{config.data_dumps_dir}/evaluation_{run_id}"
     )
     conditions = {name: getattr(config, name) for name in sorted(RESULT_OPTIONS)}
-    conditions["system_prompt"] = resolve_system_prompt(config.system_prompt)
+    conditions["system_prompt"] = resolve_system_prompt(
+        config.system_prompt, config.answer_format
+    )
     conditions["chat_template"] = chat_template_text(config.chat_template)
     return EvaluationSettings(
         options=config,

@@ -123,6 +123,7 @@ def build_parser() -> Parser:
         "seed",
         "group_size",
         "system_prompt",
+        "answer_format",
         "eval_seed",
         "skip_faulty_items",
         "solved_threshold",
@@ -228,9 +229,7 @@ async def make(
             rows, left_out = await demonstrate(problems, config.system_prompt, pool)
             tasks = {row["task"] for row in rows}
             return rows, len(tasks), [*skipped, *left_out, *replaced]
-    rows = [
-        row_of(problem, config.system_prompt, options.format) for problem in problems
-    ]
+    rows = [row_of(problem, config, options.format) for problem in problems]
     tasks = {problem.recipe.task for problem in problems}
     return rows, len(tasks), [*skipped, *replaced]
 
@@ -334,11 +333,14 @@ def not_evaluated(
     return lines
 
 
-def row_of(problem: Problem, system_prompt: str, layout: str) -> dict[str, Any]:
+def row_of(
+    problem: Problem, config: EnvironmentSettings, layout: str
+) -> dict[str, Any]:
     """Return a problem's row in a format, with the messages that the environment sends."""
     if layout == "prompts":
-        return problem_row(problem, system_prompt)
-    messages = build_messages(resolve_system_prompt(system_prompt), problem.question)
+        return problem_row(problem, config.system_prompt, config.answer_format)
+    system = resolve_system_prompt(config.system_prompt, config.answer_format)
+    messages = build_messages(system, problem.question)
     if layout == "nemo-gym":
         return nemo_gym_row(problem, messages)
     return (verl_row if layout == "verl" else skyrl_row)(problem.recipe, messages)

@@ -27,6 +27,7 @@ from ..problems.training import TrainingProblems
 from ..records import Problem, Recipe, Score, Status, recipe_key
 from ..sandbox.pool import PoolSettings, TaskPool, default_processes
 from ..sandbox.worker_groups import StartWorker
+from ..scoring.extraction import AnswerFormat
 from ..scoring.grading import ANY_FORM_IS_PAID, verify_texts
 from ..tasks.catalogue import UnknownTaskError, require_known
 from ..tasks.ladders import TaskLadder
@@ -110,6 +111,8 @@ class AsyncReasoningGym:
         processes: number of generators, and of verifier hosts; by default half the cores.
         solved_threshold: score from which an answer is solved; None is each task's own: full credit
             but where less is right.
+        answer_format: where a completion has its answer: between "tags", "boxed" or, in
+            "tags-or-boxed", in a box where no tag opens; see docs/scoring.md.
         skip_faulty_items: whether to draw again where an item's label is known to be false, or its
             question to have no answer; in evaluation, several answers too.
         generation_timeout: seconds that a process may work or wait for one problem; at least 60
@@ -122,6 +125,7 @@ class AsyncReasoningGym:
         answer_tolerance: has no effect; logged where it is set.
 
     Attributes:
+        answer_format: as given.
         counts: skipped items, restarted workers and similar events.
 
     Example:
@@ -136,6 +140,7 @@ class AsyncReasoningGym:
         *,
         processes: Processes = None,
         solved_threshold: Annotated[Number | None, Field(gt=0, le=1)] = None,
+        answer_format: AnswerFormat = "tags",
         skip_faulty_items: bool = True,
         generation_timeout: Seconds = 10.0,
         verify_timeout: Seconds = 5.0,
@@ -152,6 +157,7 @@ class AsyncReasoningGym:
             generation_timeout=generation_timeout,
             verify_timeout=verify_timeout,
             solved_threshold=solved_threshold,
+            answer_format=answer_format,
             require_containment=require_containment,
             modules=find_modules(list(task_modules)),
             task_environment=list(task_environment),
@@ -164,6 +170,7 @@ class AsyncReasoningGym:
         self._remembered = ProblemCache()
         self._fed = WeakSet[AsyncProblemStream]()
         self._split: SplitProblems | None = None
+        self.answer_format = answer_format
         self.counts = self._pool.counts
 
     async def __aenter__(self) -> AsyncReasoningGym:
@@ -317,8 +324,9 @@ class AsyncReasoningGym:
     ) -> list[Score]:
         """Score completions concurrently, and return the scores in the same order.
 
-        A completion's answer is the one `<answer>…</answer>` outside its thought. Pass only
-        problems that this process made; pass recipes from other sources. The streams of this gym
+        A completion's answer is the one `<answer>…</answer>` outside its thought, but for another
+        `answer_format`. Pass only problems that this process made; pass recipes from other
+        sources. The streams of this gym
         that handed out the problem learn the result. If a pair is invalid, nothing is scored.
         """
         pair_list = list(pairs)
@@ -357,6 +365,7 @@ class AsyncReasoningGym:
             completions,
             await self._workers(),
             any_form=self._settings.solved_threshold is None,
+            answer_format=self.answer_format,
         )
         return [Score.of(verdict, answer) for answer, verdict in judged]
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from ..errors import PoolClosedError
 from ..problems.split import Split
 from ..records import Problem, Recipe, Score
+from ..scoring.extraction import AnswerFormat
 from ._background import Background
 from .arguments import Scorable
 from .asynchronous import AsyncReasoningGym, TaskSummary
@@ -54,6 +55,11 @@ class ReasoningGym:
     def counts(self) -> Mapping[str, int]:
         """Skipped items, restarted workers and similar events."""
         return dict(self._gym.counts)
+
+    @property
+    def answer_format(self) -> AnswerFormat:
+        """Where a completion has its answer."""
+        return self._gym.answer_format
 
     @property
     def missing_protections(self) -> list[str]:

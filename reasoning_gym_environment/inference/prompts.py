@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ..errors import ConfigurationError, did_you_mean
 from ..records import IGNORE_INDEX, Completion
 from ..scoring.channels import join_reasoning
+from ..scoring.extraction import AnswerFormat
 from ..util.values import replace_surrogates
 from .finish_reasons import LENGTH, STOP, Ending
 
@@ -43,6 +44,23 @@ SYSTEM_PROMPTS = MappingProxyType(
     }
 )
 """Built-in system prompts by name. `direct` suits models that think by themselves."""
+
+BOXED_SYSTEM_PROMPTS = MappingProxyType(
+    {
+        "think": (
+            "Work through the problem before you answer. Put your reasoning between <think> and "
+            "</think>. After that, put your final answer in \\boxed{}. Write nothing in the box "
+            "but the answer itself, in exactly the form the problem asks for. A reply with no box "
+            "counts as wrong, and of several boxes the last one counts."
+        ),
+        "direct": (
+            "Solve the problem. Put your final answer in \\boxed{}. Write nothing in the box "
+            "but the answer itself, in exactly the form the problem asks for. A reply with no box "
+            "counts as wrong, and of several boxes the last one counts."
+        ),
+    }
+)
+"""The same for the answer format `boxed`."""
 
 _USER_TURN = "User:"
 
@@ -85,12 +103,19 @@ class Prompt:
         )
 
 
-def resolve_system_prompt(name_or_text: str) -> str:
+def built_in_prompts(answer_format: AnswerFormat) -> Mapping[str, str]:
+    """Return the built-in system prompts by name; in `tags-or-boxed`, they ask for tags."""
+    return BOXED_SYSTEM_PROMPTS if answer_format == "boxed" else SYSTEM_PROMPTS
+
+
+def resolve_system_prompt(
+    name_or_text: str, answer_format: AnswerFormat = "tags"
+) -> str:
     """Return the built-in prompt of that name, or the text; raise ConfigurationError for a typo."""
     if not isinstance(name_or_text, str):
         raise ConfigurationError(f"system_prompt must be text, got {name_or_text!r}")
     if name_or_text in SYSTEM_PROMPTS:
-        return SYSTEM_PROMPTS[name_or_text]
+        return built_in_prompts(answer_format)[name_or_text]
     is_word = len(name_or_text.split()) == 1
     if is_word and (
         hint := did_you_mean(name_or_text.lower(), SYSTEM_PROMPTS, otherwise="")

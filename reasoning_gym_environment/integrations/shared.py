@@ -7,19 +7,23 @@ import json
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from pydantic import Field, PlainValidator
 
 from ..errors import ConfigurationError
 from ..gym.arguments import AS_LIST, Number, Text, checked
 from ..gym.blocking import ReasoningGym
-from ..inference.prompts import SYSTEM_PROMPTS, build_messages, resolve_system_prompt
+from ..inference.prompts import (
+    build_messages,
+    built_in_prompts,
+    resolve_system_prompt,
+)
 from ..problems.options import Integer, split_names
 from ..problems.seeds import EVAL_SEED, evaluation_levels
 from ..records import Problem, Score, Status, recipe_text
-from ..scoring.extraction import in_tags
-from ..scoring.grading import Verifier, verify_texts
+from ..scoring.extraction import AnswerFormat, shortest_reply
+from ..scoring.grading import FormatVerifier, verify_texts
 from ..service.client import RewardClient, split_stream_url
 from ..tasks.catalogue import Discovery, select_tasks
 from ..util.values import shorten
@@ -32,10 +36,27 @@ def shared_gym() -> ReasoningGym:
     """Return this process's gym, for frameworks that create tasks and scorers by name.
 
     $REASONING_GYM_TASK_MODULES names modules with tasks of your own, separated by commas.
+    `chosen_answer_format` says where completions have their answer.
     """
     return ReasoningGym(
-        task_modules=split_names(os.environ.get("REASONING_GYM_TASK_MODULES", ""))
+        task_modules=split_names(os.environ.get("REASONING_GYM_TASK_MODULES", "")),
+        answer_format=chosen_answer_format(),
     )
+
+
+def chosen_answer_format() -> AnswerFormat:
+    """Return $REASONING_GYM_ANSWER_FORMAT, by default tags; ConfigurationError for another value.
+
+    Frameworks create prompts and scorers in different processes: the variable reaches all.
+    """
+    value: Any = os.environ.get("REASONING_GYM_ANSWER_FORMAT", "") or "tags"
+    formats = get_args(AnswerFormat)
+    if value not in formats:
+        raise ConfigurationError(
+            f"$REASONING_GYM_ANSWER_FORMAT must be one of {', '.join(formats)}, got {value!r}"
+        )
+    chosen: AnswerFormat = value
+    return chosen
 
 
 def _require_marker(value: Any) -> str | None:
@@ -147,16 +168,18 @@ def parse_recipe(text: str) -> Mapping[str, Any]:
     return recipe
 
 
-def problem_row(problem: Problem, system_prompt: str) -> dict[str, Any]:
+def problem_row(
+    problem: Problem, system_prompt: str, answer_format: AnswerFormat = "tags"
+) -> dict[str, Any]:
     """Return the row of a problem, with the messages that the environment would send in `prompt`.
 
     Args:
         system_prompt: "think", "direct" or a text that explains the answer format.
+        answer_format: for which the built-in prompts ask.
     """
+    system = resolve_system_prompt(system_prompt, answer_format)
     return {
-        "prompt": build_messages(
-            resolve_system_prompt(system_prompt), problem.question
-        ),
+        "prompt": build_messages(system, problem.question),
         "question": problem.question,
         "oracle": problem.oracle,
         "task": problem.recipe.task,
@@ -164,34 +187,40 @@ def problem_row(problem: Problem, system_prompt: str) -> dict[str, Any]:
     }
 
 
-def demonstration(oracle: str, system_prompt: str) -> str:
+def demonstration(
+    oracle: str, system_prompt: str, answer_format: AnswerFormat = "tags"
+) -> str:
     """Format the oracle as the system prompt requires, with an empty thought if it asks for one.
 
     Example:
         >>> demonstration("4", "direct")
         '<answer>4</answer>'
     """
-    thinks = resolve_system_prompt(system_prompt) == SYSTEM_PROMPTS["think"]
+    system = resolve_system_prompt(system_prompt, answer_format)
+    thinks = system == built_in_prompts(answer_format)["think"]
     thought = "<think>\n\n</think>\n\n" if thinks else ""
-    return f"{thought}{in_tags(oracle)}"
+    return f"{thought}{shortest_reply(oracle, answer_format)}"
 
 
 async def demonstration_row(
-    problem: Problem, system_prompt: str, verifier: Verifier
+    problem: Problem, system_prompt: str, verifier: FormatVerifier
 ) -> dict[str, Any] | None:
     """Return a row in the layout of `export --format sft`; None unless the oracle is solved."""
     if problem.oracle is None:
         return None
-    text = demonstration(problem.oracle, system_prompt)
+    answer_format = verifier.answer_format
+    text = demonstration(problem.oracle, system_prompt, answer_format)
     [(_, verdict)] = await verify_texts(
         problem,
         [text],
         verifier,
         any_form=True,
+        answer_format=answer_format,
     )
     if verdict.status is not Status.SOLVED:
         return None
-    messages = build_messages(resolve_system_prompt(system_prompt), problem.question)
+    system = resolve_system_prompt(system_prompt, answer_format)
+    messages = build_messages(system, problem.question)
     return {
         "messages": [*messages, {"role": "assistant", "content": text}],
         "task": problem.recipe.task,

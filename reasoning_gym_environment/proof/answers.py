@@ -17,7 +17,7 @@ from ..problems.seeds import evaluation_recipes
 from ..problems.stream import skip_faulty
 from ..records import ATROPOS_SOLVED_SCORE, Problem, Status, Verdict
 from ..sandbox.pool import TaskPool
-from ..scoring.grading import verify_in_tags
+from ..scoring.grading import verify_bare
 from ..tasks.facts import EXECUTES_ANSWERS
 from ..tasks.modules import Declaration
 from ..util.values import group_by, shorten
@@ -330,7 +330,7 @@ async def _changed_verdicts(
     middle = len(harmless) // 2
     harmless = harmless[middle:] + harmless[:middle]
     answers = [observation.probe.answer for observation in harmless]
-    second_verdicts = await verify_in_tags(problem, answers, second_pool)
+    second_verdicts = await verify_bare(problem, answers, second_pool)
     pairs = zip(harmless, second_verdicts, strict=True)
     return [
         (observation, verdict)
@@ -355,7 +355,7 @@ async def _try_all(
             break
         batch = probes[begin : begin + BATCH]
         answers = [probe.answer for probe in batch]
-        verdicts = await verify_in_tags(problem, answers, pool)
+        verdicts = await verify_bare(problem, answers, pool)
         tried += [
             Observation(probe=probe, verdict=verdict, problem=problem)
             for probe, verdict in zip(batch, verdicts, strict=True)

@@ -17,7 +17,7 @@ from ..problems.seeds import evaluation_seed
 from ..problems.stream import skip_faulty
 from ..records import Problem, Recipe, Status, Verdict, recipe_text
 from ..sandbox.pool import Generate, TaskPool
-from ..scoring.grading import verify_in_tags
+from ..scoring.grading import verify_bare
 from ..tasks.ladders import TaskLadder
 from ..tasks.modules import Declaration
 from ..tasks.recipes import read_recipe
@@ -271,7 +271,7 @@ async def _score_own_answer(
             shorten(problem.question),
         )
     for scorer in scorers:
-        [verdict] = await verify_in_tags(problem, [answer], scorer)
+        [verdict] = await verify_bare(problem, [answer], scorer)
         if verdict.score == 1.0:
             break
     if verdict.status is Status.UNSCORED:  # on our side: it says nothing of the task
@@ -290,7 +290,7 @@ async def _score_written_forms(
 ) -> None:
     """Note if an answer earns less as a model would write it."""
     forms = written_forms(answer)
-    verdicts = await verify_in_tags(problem, [*forms.values()], pool)
+    verdicts = await verify_bare(problem, [*forms.values()], pool)
     for (kind, text), verdict in zip(forms.items(), verdicts, strict=True):
         if is_refused(verdict):
             odd = odd_character(answer, text)
@@ -314,7 +314,7 @@ async def _compare_with_solver(
             "solvable", "solver", f"solve fails: {error}", shorten(problem.question)
         )
         return
-    [verdict] = await verify_in_tags(problem, [answer], pool)
+    [verdict] = await verify_bare(problem, [answer], pool)
     if is_refused(verdict):
         proof.note(
             "solvable",
@@ -372,9 +372,9 @@ async def _compare(
     if difference:
         proof.note("reproducible", "differs", *difference)
     elif right and problem.oracle is not None:
-        [verdict] = await verify_in_tags(remade, [problem.oracle], second_pool)
+        [verdict] = await verify_bare(remade, [problem.oracle], second_pool)
         if is_refused(verdict):
-            [alone] = await verify_in_tags(remade, [problem.oracle], pool)
+            [alone] = await verify_bare(remade, [problem.oracle], pool)
             verdict_text = shown_verdict(verdict)
             example = shown_example(problem, problem.oracle, verdict)
             if alone.score == 1.0:

@@ -22,7 +22,7 @@ from ..problems.split import belongs_to_evaluation, is_published
 from ..problems.suites import NAMES, load_suite, question_sha256
 from ..records import Fault, Ladder, Problem, Recipe, Status, Verdict
 from ..sandbox.pool import TaskPool
-from ..scoring.grading import verify_in_tags, verify_texts
+from ..scoring.grading import verify_bare, verify_texts
 from ..tasks.catalogue import restore_json_entry
 from ..tasks.facts import has_few_questions
 from ..util.progress import with_progress
@@ -356,13 +356,14 @@ async def _wrong_answers(
 
     Raises GenerationError if scoring fails on our side.
     """
-    verdicts = await verify_in_tags(problem, content.answers, pool)
+    verdicts = await verify_bare(problem, content.answers, pool)
     pairs = [*zip(content.answers, verdicts, strict=True)]
     demonstration_verdicts = await verify_texts(
         problem,
         content.demonstrations,
         pool,
         any_form=True,
+        answer_format=pool.answer_format,
     )
     pairs += [
         (answer if answer is not None else text, verdict)
@@ -428,7 +429,7 @@ async def _verify_entry(
         oracle=row.answer,
         entry=pickle.dumps(restored),
     )
-    [own_verdict] = await verify_in_tags(problem, [str(row.answer)], pool)
+    [own_verdict] = await verify_bare(problem, [str(row.answer)], pool)
     if own_verdict.status in NO_VERDICT:
         reason = f"the default verifier has no verdict ({own_verdict.status.value})"
         return _EntryCheck([], reason)
@@ -438,7 +439,7 @@ async def _verify_entry(
     # With another label, only a verifier that knows more than the label takes the answer.
     relabeled = {**restored, "answer": OTHER_LABEL}
     blind = replace(problem, oracle=OTHER_LABEL, entry=pickle.dumps(relabeled))
-    verdicts = await verify_in_tags(blind, content.answers, pool, any_form=False)
+    verdicts = await verify_bare(blind, content.answers, pool, any_form=False)
     knows_more = all(verdict.status is Status.SOLVED for verdict in verdicts)
     return _EntryCheck([], "" if knows_more else NOBODY_KNOWS)
 

@@ -31,6 +31,7 @@ _LABELS = {
     "eval_attempts": "attempts",
     "seed": "seed",
     "eval_seed": "seed",
+    "answer_format": "answer format",
     "score_mode": "score mode",
     "complexity_mode": "difficulty",
     "sampling": "sampling",

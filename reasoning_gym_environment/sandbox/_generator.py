@@ -16,7 +16,6 @@ from typing import Any, BinaryIO
 import msgspec
 
 from ..records import Recipe
-from ..scoring.extraction import label_fault
 from ..tasks.catalogue import discover, read_registry
 from ..tasks.datasets import Datasets, json_changes, text_of
 from ..tasks.facts import NOT_A_TASK
@@ -63,14 +62,11 @@ def answer(
             message = MadeProblem(
                 question=problem.question,
                 oracle=problem.oracle,
-                fault=problem.fault or label_fault(problem.oracle),
+                fault=problem.fault,
             )
             entry = problem.entry
         elif isinstance(request, CheckEntry):
-            label = request.entry.get("answer")
             fault = item_fault(*request)
-            if fault is None and isinstance(label, str):
-                fault = label_fault(label)
             message = MadeProblem(question="", oracle=None, fault=fault)
         elif isinstance(request, Solve):
             message = SecondAnswer(answer=datasets.second_answer(request.recipe))

@@ -73,7 +73,10 @@ Message = TypeVar("Message")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MadeProblem:
-    """A problem but for its recipe and its entry, which follows the reply as bytes."""
+    """A problem but for its recipe and its entry, which follows the reply as bytes.
+
+    Its `fault` says nothing of whether a completion can give the label.
+    """
 
     question: str
     oracle: str | None

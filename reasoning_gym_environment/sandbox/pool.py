@@ -29,6 +29,7 @@ from ..errors import (
     WorkerTimeoutError,
 )
 from ..records import Fault, Problem, Recipe, Status, Verdict
+from ..scoring.extraction import AnswerFormat, label_fault
 from ..tasks.catalogue import Discovery
 from ..tasks.facts import LIBRARY, known_categories, solved_score
 from ..tasks.ladders import TaskLadder
@@ -104,6 +105,7 @@ class PoolSettings:
     generation_timeout: float = 10.0
     verify_timeout: float = 5.0
     solved_threshold: float | None = None
+    answer_format: AnswerFormat = "tags"
     require_containment: bool = False
     modules: Sequence[ModuleSource] = ()
     task_environment: Sequence[str] = ()
@@ -239,6 +241,11 @@ class TaskPool(WorkerPool):
                 )
                 self._stateless |= proof.stateless
 
+    @property
+    def answer_format(self) -> AnswerFormat:
+        """Where completions have their answer; a label that can't be given there is faulty."""
+        return self._settings.answer_format
+
     def _source(self, task: str) -> TaskSource:
         return self._by_task.get(task, self._sources[0])
 
@@ -338,7 +345,7 @@ class TaskPool(WorkerPool):
             question=item.question,
             oracle=item.oracle,
             entry=entry,
-            fault=item.fault,
+            fault=item.fault or label_fault(item.oracle, self.answer_format),
             source=self.module_of(recipe.task) or "",
             constant_baseline=self._constant_baselines.get(recipe.task),
         )
@@ -353,7 +360,12 @@ class TaskPool(WorkerPool):
 
     async def fault_of(self, task: str, entry: dict[str, Any]) -> Fault | None:
         """Return the fault of an entry from outside; GenerationError if it can't be checked."""
-        return (await self._ask_of(task, CheckEntry(task, entry), MadeProblem)).fault
+        request = CheckEntry(task, entry)
+        fault = (await self._ask_of(task, request, MadeProblem)).fault
+        label = entry.get("answer")
+        if fault is None and isinstance(label, str):
+            return label_fault(label, self.answer_format)
+        return fault
 
     async def _ask_of(
         self, task: str, request: Request, kind: type[Message]

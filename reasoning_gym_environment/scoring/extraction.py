@@ -1,7 +1,7 @@
 """The answer of a completion, and the same without formatting.
 
-A completion must have exactly one `<answer>…</answer>` outside the thought, which `channels`
-tells from the reply.
+By default, a completion must have exactly one `<answer>…</answer>` outside the thought, which
+`channels` tells from the reply. In the format `boxed`, the last `\\boxed{…}` there is the answer.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import islice, pairwise
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from ..records import Fault, FaultKind, Status
 from .channels import Tag, find_tags, split_thought
@@ -31,6 +31,16 @@ _BRACED = re.compile(r"\\(?:boxed|text|textbf|mathrm|mathbf)\{")
 
 _ANSWER = ("<answer>", "</answer>")
 
+_BRACE = re.compile(r"\\\\?boxed\s*\{|\\.|\{|\}", re.DOTALL)
+"""A box that opens, what is escaped, or a brace: `\\{` groups nothing in LaTeX.
+
+Where text was escaped, a box has two backslashes. Every alternative begins with a character, which
+lets a search skip prose fifty times as fast as it does with named groups.
+"""
+
+AnswerFormat = Literal["tags", "boxed", "tags-or-boxed"]
+"""Where the answer of a completion stands; in `tags-or-boxed`, boxes count unless a tag opens."""
+
 
 class Extraction(NamedTuple):
     """The answer, or None with the status and the detail that say why."""
@@ -40,41 +50,56 @@ class Extraction(NamedTuple):
     detail: str = ""
 
 
-def in_tags(answer: str) -> str:
-    """Return the shortest completion that gives an answer.
+def shortest_reply(answer: str, answer_format: AnswerFormat = "tags") -> str:
+    r"""Return the shortest completion that gives an answer.
 
     Example:
-        >>> in_tags("4")
-        '<answer>4</answer>'
+        >>> shortest_reply("4"), shortest_reply("4", "boxed")
+        ('<answer>4</answer>', '\\boxed{4}')
     """
+    if answer_format == "boxed":
+        return rf"\boxed{{{answer}}}"
     return f"<answer>{answer}</answer>"
 
 
-def as_completion(answer: str) -> str:
+def as_completion(answer: str, answer_format: AnswerFormat = "tags") -> str:
     """Return a completion for a bare answer, without its thought; it may be a completion already.
 
     Example:
         >>> as_completion("<think>2 + 2</think>4")
         '<answer>4</answer>'
     """
-    if "<answer>" in answer.lower():
-        return answer
     _, outside = split_thought(answer)
-    return in_tags(outside)
+    has_tag = answer_format != "boxed" and "<answer>" in answer.lower()
+    has_box = answer_format != "tags" and _has_box(outside)
+    if has_tag or has_box:
+        return answer
+    return shortest_reply(outside, answer_format)
 
 
-def extract_answer(text: str) -> Extraction:
-    """Return the one answer of a completion.
+def extract_answer(text: str, answer_format: AnswerFormat = "tags") -> Extraction:
+    r"""Return the one answer of a completion.
 
     Tags count in any letter case. A tag beside a complete answer counts as several answers:
-    another one begins there.
+    another one begins there. Of boxes, the last one counts.
 
     Example:
         >>> extract_answer("<think>easy</think><answer> 4 </answer>").answer
         '4'
+        >>> extract_answer(r"It is $\boxed{3}$, no, $\boxed{\frac{1}{2}}$.", "boxed").answer
+        '\\frac{1}{2}'
     """
     _, outside = split_thought(text)
     tags = find_tags(outside, *_ANSWER, any_case=True)
+    if answer_format == "tags" or (
+        answer_format == "tags-or-boxed" and any(tag.opens for tag in tags)
+    ):
+        return _between_tags(text, outside, tags)
+    return _in_last_box(text, outside)
+
+
+def _between_tags(text: str, outside: str, tags: Sequence[Tag]) -> Extraction:
+    """Return the one answer between tags of a text, whose part outside of thoughts is known."""
     answers = [
         outside[opening.end : closing.start].strip()
         for opening, closing in pairwise(tags)
@@ -91,7 +116,48 @@ def extract_answer(text: str) -> Extraction:
     return Extraction(answer)
 
 
-def label_fault(label: str | None) -> Fault | None:
+def _in_last_box(text: str, outside: str) -> Extraction:
+    """Return the answer in the last box of a text, whose part outside of thoughts is known."""
+    content = last_box(outside)
+    if content is None:
+        return Extraction(None, Status.NO_ANSWER, _why_no_box(text, outside))
+    answer = content.strip()
+    if not answer:
+        return Extraction(None, Status.NO_ANSWER, "nothing in the last box")
+    # Verifiers and guards may rely on it: no answer has tags.
+    if find_tags(answer, *_ANSWER, any_case=True):
+        return Extraction(None, Status.NO_ANSWER, "an answer tag in the last box")
+    return Extraction(answer)
+
+
+def last_box(text: str) -> str | None:
+    r"""Return what the last `\boxed{…}` holds; None without one, or if it isn't closed.
+
+    Of boxes in each other, the outermost counts. Takes time linear in the length of the text.
+
+    Example:
+        >>> last_box(r"\boxed{3} or \boxed {\text{four}}"), last_box(r"\boxed{3} or \boxed{4")
+        ('\\text{four}', None)
+    """
+    content: slice | None = None
+    # Where the content of each open box begins; None of other braces.
+    open_braces: list[int | None] = []
+    for brace in _BRACE.finditer(text):
+        if _opens_box(brace):
+            open_braces.append(brace.end())
+            content = None  # this box is the last one now
+        elif brace[0] == "{":
+            open_braces.append(None)
+        elif brace[0] == "}" and open_braces:
+            begin = open_braces.pop()
+            if begin is not None:
+                content = slice(begin, brace.start())
+    return None if content is None else text[content]
+
+
+def label_fault(
+    label: str | None, answer_format: AnswerFormat = "tags"
+) -> Fault | None:
     """Return why no completion can give a label as its answer; None if one can.
 
     Blanks around a label are left to its verifier.
@@ -102,7 +168,8 @@ def label_fault(label: str | None) -> Fault | None:
     """
     if label is None:
         return None
-    extraction = extract_answer(in_tags(label))
+    reply = shortest_reply(label, answer_format)
+    extraction = extract_answer(reply, answer_format)
     if extraction.answer == label.strip():
         return None
     why = (
@@ -122,6 +189,27 @@ def _why_none(text: str, outside: str, tags: Sequence[Tag]) -> str:
     return "the answer tags are in the thought" + (
         "" if outside else ", which never ends"
     )
+
+
+def _why_no_box(text: str, outside: str) -> str:
+    """Return why a text has no complete box outside its thought."""
+    if not text.strip():
+        return "the completion is empty"
+    if _has_box(outside):
+        return "the last box is never closed"
+    if not _has_box(text):
+        return r"no \boxed{…}"
+    return "the boxes are in the thought" + ("" if outside else ", which never ends")
+
+
+def _has_box(text: str) -> bool:
+    """Return whether a box opens in a text."""
+    return any(map(_opens_box, _BRACE.finditer(text)))
+
+
+def _opens_box(brace: re.Match[str]) -> bool:
+    """Return whether a match is a box: the others have one character or two."""
+    return brace.end() - brace.start() > 2
 
 
 def strip_formatting(answer: str) -> str:

@@ -23,7 +23,7 @@ from ..records import (
 from ..tasks.facts import ladder_heights
 from ..util.concurrency import run_in_thread_if_large
 from .characters import plain_answer
-from .extraction import extract_answer, in_tags
+from .extraction import AnswerFormat, extract_answer, shortest_reply
 from .notation import readable_form
 
 
@@ -125,6 +125,13 @@ class Verifier(Protocol):
     ) -> list[Verdict]: ...
 
 
+class FormatVerifier(Verifier, Protocol):
+    """A verifier that knows where completions have their answer, as a task pool does."""
+
+    @property
+    def answer_format(self) -> AnswerFormat: ...
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScoringSettings:
     """All settings that a score depends on, named as the options; every stored row carries them.
@@ -133,6 +140,7 @@ class ScoringSettings:
     """
 
     max_token_length: int
+    answer_format: AnswerFormat = "tags"
     score_mode: ScoreMode = "partial"
     solved_threshold: float | None = None
     length_penalty_start: float = 0.75
@@ -196,6 +204,7 @@ async def grade_texts(
         texts,
         verifier,
         any_form=settings.solved_threshold is None,
+        answer_format=settings.answer_format,
     )
     rewards = shape_rewards(
         [verdict for _, verdict in judged],
@@ -217,6 +226,7 @@ async def verify_texts(
     verifier: Verifier,
     *,
     any_form: bool,
+    answer_format: AnswerFormat,
 ) -> list[tuple[str | None, Verdict]]:
     """Extract and verify the answer of each text, in order.
 
@@ -225,7 +235,8 @@ async def verify_texts(
             gives them.
     """
     extractions = await run_in_thread_if_large(
-        lambda: [extract_answer(text) for text in texts], tokens=_tokens(texts)
+        lambda: [extract_answer(text, answer_format) for text in texts],
+        tokens=_tokens(texts),
     )
     given = [e.answer for e in extractions if e.answer is not None]
     answers = await run_in_thread_if_large(
@@ -247,25 +258,28 @@ async def verify_texts(
     return judged
 
 
-async def verify_in_tags(
+async def verify_bare(
     problem: Problem,
     answers: Sequence[str],
-    verifier: Verifier,
+    verifier: FormatVerifier,
     *,
     any_form: bool = True,
 ) -> list[Verdict]:
     """Verify bare answers as training does the completions that give them, in order.
 
-    An answer with blanks around it, or with a tag in it, has the verdict of what is extracted.
+    An answer with blanks around it, or with a tag in it, has the verdict of what is extracted; in
+    boxes, one with a lone brace too.
 
     Args:
         any_form: as of `verify_texts`; training does so without a `solved_threshold`.
     """
+    answer_format = verifier.answer_format
     judged = await verify_texts(
         problem,
-        [in_tags(answer) for answer in answers],
+        [shortest_reply(answer, answer_format) for answer in answers],
         verifier,
         any_form=any_form,
+        answer_format=answer_format,
     )
     return [verdict for _, verdict in judged]
 

@@ -9,7 +9,7 @@ from fastapi import HTTPException
 from ..errors import GenerationError, GenerationTimeoutError, WorkerLostError
 from ..gym.asynchronous import AsyncReasoningGym
 from ..records import Score, Status
-from ..scoring.extraction import in_tags
+from ..scoring.extraction import shortest_reply
 from ..util.values import shorten
 from ._targets import Target
 
@@ -53,9 +53,8 @@ class Scorer:
         """Score completions of an entry whose own answer earns the full score."""
         problem = target.entry_problem()
         if target.key not in self._valid_entries:
-            [label] = await self.gym.score_group(
-                problem, [in_tags(str(problem.oracle))]
-            )
+            reply = shortest_reply(str(problem.oracle), self.gym.answer_format)
+            [label] = await self.gym.score_group(problem, [reply])
             if label.status in NO_VERDICT:
                 detail = (
                     "the entry's own answer has no verdict "

@@ -305,7 +305,9 @@ async def _disagreements(
 ) -> list[Example]:
     """Return the answers that are solved though wrong, or not solved though right."""
     texts = [f"<answer>{text}</answer>" for text in (*found.right, *found.wrong)]
-    graded = await verify_texts(problem, texts, pool, any_form=True)
+    graded = await verify_texts(
+        problem, texts, pool, any_form=True, answer_format="tags"
+    )
     judged = [(answer or "", verdict) for answer, verdict in graded]
     right, wrong = judged[: len(found.right)], judged[len(found.right) :]
     return [

@@ -17,7 +17,7 @@ from reasoning_gym_environment.scoring.characters import (
     plain_answer,
     plain_characters,
 )
-from reasoning_gym_environment.scoring.grading import verify_in_tags
+from reasoning_gym_environment.scoring.grading import verify_bare
 from reasoning_gym_environment.scoring.notation import readable_form
 from reasoning_gym_environment.tasks.datasets import Datasets
 from reasoning_gym_environment.tasks.facts import PLAIN_NUMBERS, known_categories
@@ -122,7 +122,7 @@ async def test_a_writing_keeps_a_right_answer_right_or_changes_its_value(
     names = {"oracle": problem.oracle, "question": problem.question}
     for kind, solved in (("solved", True), ("refused", False)):
         texts = [str(eval(text, names)) for text in case[kind]]
-        verdicts = await verify_in_tags(problem, texts, pool)
+        verdicts = await verify_bare(problem, texts, pool)
         for text, verdict in zip(texts, verdicts, strict=True):
             assert (verdict.status is Status.SOLVED) == solved, (text, problem.oracle)
             if not solved:

@@ -11,7 +11,7 @@ from reasoning_gym_environment.scoring.grading import (
     ScoreMode,
     ScoringSettings,
     grade,
-    verify_in_tags,
+    verify_bare,
 )
 
 SETTINGS = ScoringSettings(max_token_length=100, length_penalty_start=0.75)
@@ -191,7 +191,7 @@ async def test_bare_answers_have_the_verdicts_of_the_completions_that_give_them(
 ) -> None:
     oracle = str(problem.oracle)
     answers = [f" {oracle}\n", f"<answer>{oracle}</answer>", "", f"{oracle}</think>"]
-    verdicts = await verify_in_tags(problem, [*answers, "-1"], pool)
+    verdicts = await verify_bare(problem, [*answers, "-1"], pool)
     assert [verdict.status.value for verdict in verdicts] == [
         "solved",
         "several_answers",
