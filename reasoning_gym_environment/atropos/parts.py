@@ -154,6 +154,7 @@ def make_parts(
             statistics,
             waiting=reasons_to_wait,
             mask_incomplete=config.mask_too_long_completions,
+            answer_format=config.answer_format,
         ),
         log_pauses=log_pauses,
         record=RunRecorder(

@@ -14,6 +14,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from ..records import ATROPOS_SOLVED_SCORE, FORMAT_FAILURES, Recipe, Status
+from ..scoring.extraction import has_untagged_box
 from ..storage.rows import StoredGroup, StoredRollout
 from ..tasks.facts import LIBRARY, Floor, floors, level_floors
 from ..util.values import group_by
@@ -208,6 +209,8 @@ class EvaluationReport:
         without_trained: of the samples at all difficulties, without those; None where all are left,
             or none is.
         with_trained: the same with them.
+        boxed_share: of the replies that are scored by their tags, the share of those that have none
+            and an answer in a box.
     """
 
     attempts: int
@@ -218,6 +221,7 @@ class EvaluationReport:
     also_trained_on: Mapping[str, int] = field(default_factory=dict)
     without_trained: Slice | None = None
     with_trained: Slice | None = None
+    boxed_share: float = 0.0
 
     @property
     def coverage(self) -> Coverage:
@@ -272,7 +276,15 @@ def evaluation_report(
         also_trained_on=dict(sorted(trained.items())),
         with_trained=_slice(samples, baselines) if is_mixed else None,
         without_trained=_slice(untrained, baselines) if is_mixed else None,
+        boxed_share=_boxed_share(samples),
     )
+
+
+def _boxed_share(samples: Iterable[StoredGroup]) -> float:
+    replies = _scored(s for s in samples if s.answer_format == "tags")
+    untagged = [r for r in replies if r.status is Status.NO_ANSWER]
+    boxed = sum(has_untagged_box(reply.text) for reply in untagged)
+    return boxed / max(1, len(replies))
 
 
 def _level_of(sample: StoredGroup) -> str:

@@ -8,7 +8,7 @@ import logging
 import shlex
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -404,9 +404,9 @@ def unscored_group(problem: Problem, reason: str, *, attempts: int) -> GroupResu
     return GroupResult(problem=problem, attempts=(attempt,) * attempts)
 
 
-def _warn_without_answers(samples: Iterable[StoredGroup], subject: str) -> None:
+def _warn_without_answers(samples: Sequence[StoredGroup], subject: str) -> None:
     """Log a warning if nearly all completions have no answer; `subject` names the samples."""
-    check = AnswerCheck()
+    check = AnswerCheck(samples[0].answer_format)
     for sample in samples:
         completed = [
             rollout for rollout in sample.rollouts if rollout.length is not None

@@ -14,6 +14,9 @@ MAX_TASKS = 10
 """How many of the worst tasks the table shows, and of the best that are solved at all."""
 
 
+LEAST_BOXED_SHARE = 0.01
+"""Of replies with a box and no tags, below which the table is silent."""
+
 LEGEND = {
     "chance": "what the best constant answer solves, with its 95 % interval (!: that of solved is "
     "not above it)",
@@ -79,6 +82,11 @@ def _table_rows(report: EvaluationReport) -> Iterator[Sequence[str]]:
         yield ""
     for name, number in report.few_questions.items():
         yield f"{name} has only {number} questions: each is asked once"
+    if report.boxed_share >= LEAST_BOXED_SHARE:
+        yield (
+            f"{report.boxed_share:.0%} of the replies have \\boxed{{}} and no tags: "
+            "--env.answer_format boxed, which `rescore` takes too"
+        )
     if report.also_trained_on:
         yield from ("", *_trained_rows(report))
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
-from ..records import Signal, Status
-from ..rollouts.answer_check import GROUPS, NEARLY_ALL, AnswerCheck
+from ..records import Signal
+from ..rollouts.answer_check import GROUPS, NEARLY_ALL, AnswerCheck, find_faults
 from ..rollouts.changes import DriftCheck
 from ..rollouts.measures import CHECKED
+from ..scoring.extraction import AnswerFormat
 from ..storage.dumps import counted
 from ..storage.rows import StoredGroup, StoredRollout
 from ..storage.run_record import RECORD_SECONDS, RunRecord
@@ -51,7 +53,7 @@ class _Outcome(NamedTuple):
     signal: Signal | None
     unscored: int
     truncated: int
-    completions: list[tuple[str, str, Status]]
+    faults: list[frozenset[str]]
 
 
 class RunHealth:
@@ -63,6 +65,7 @@ class RunHealth:
         self._first = 0.0
         self._last = 0.0
         self._last_number = 0
+        self._answer_format: AnswerFormat = "tags"  # of the group that was read last
         self._outcomes: list[_Outcome] = []  # a heap of the last groups by number
         self._rollouts_at: Counter[int] = Counter()  # of the last minute, by second
         self.changes = DriftCheck()
@@ -74,6 +77,7 @@ class RunHealth:
         latest = max((self._last_number, self._last), (group.number, time))
         self._last_number, self._last = latest
         self._groups += 1
+        self._answer_format = group.answer_format
         self.changes.add(group, category_of(group))
         self._rollouts_at[int(time)] += len(group.rollouts)
         self._forget_old_seconds()
@@ -107,7 +111,7 @@ class RunHealth:
             signal=group.signal,
             unscored=len(group.rollouts) - len(scored),
             truncated=sum(rollout.truncated for rollout in scored),
-            completions=[_without_text(rollout) for rollout in scored],
+            faults=[_faults_of(rollout, group) for rollout in scored],
         )
 
     def pace(self, now: float) -> list[list[str]]:
@@ -220,10 +224,10 @@ class RunHealth:
         if len(outcomes) < LEAST_GROUPS:
             return
         subject = f"the last {len(outcomes)} groups"
-        check = AnswerCheck()
-        for outcome in outcomes:
-            check.add(outcome.completions)
-        scored = sum(len(outcome.completions) for outcome in outcomes)
+        check = AnswerCheck(self._answer_format)
+        for faults in chain.from_iterable(outcome.faults for outcome in outcomes):
+            check.count(faults)
+        scored = sum(len(outcome.faults) for outcome in outcomes)
         unscored = sum(outcome.unscored for outcome in outcomes)
         if unscored > UNSCORED_SHARE * (unscored + scored):
             share = unscored / (unscored + scored)
@@ -258,7 +262,8 @@ class RunHealth:
                 )
 
 
-def _without_text(rollout: StoredRollout) -> tuple[str, str, Status]:
-    """Return what `AnswerCheck` takes; of the text, only whether there is one is kept."""
-    text = rollout.text[:1] if rollout.text.strip() else ""
-    return text, rollout.finish_reason, rollout.status
+def _faults_of(rollout: StoredRollout, group: StoredGroup) -> frozenset[str]:
+    """Return what `AnswerCheck` counts; no text is kept."""
+    return find_faults(
+        rollout.text, rollout.finish_reason, rollout.status, group.answer_format
+    )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from ..records import Status
+from ..scoring.extraction import AnswerFormat, has_untagged_box
 from ..util.values import escape_control_characters
 
 GROUPS = 50
@@ -30,8 +31,12 @@ _FAULTS = MappingProxyType(
             "look at a reply of the server itself: a parser of thoughts may return the text in a "
             "field of its own; another chat template; a larger max_token_length.",
         ),
+        "boxed without tags": (
+            "have their answer in \\boxed{} and no answer tags",
+            "--env.answer_format boxed, if it was trained to box; another system_prompt.",
+        ),
         "unanswered": (
-            "have no answer between <answer> and </answer>",
+            "have no answer",
             "train it on demonstrations first (`export --format sft` makes them from rollouts of a "
             "model that answers); another system_prompt; another chat template, if this one opens "
             "a thought that the prompt asks for again (docs/inference.md).",
@@ -41,10 +46,46 @@ _FAULTS = MappingProxyType(
 """Why completions have no answer, the most specific first: what they are, and hints."""
 
 
+_PLACES: Mapping[AnswerFormat, str] = MappingProxyType(
+    {
+        "tags": "between <answer> and </answer>",
+        "boxed": "in \\boxed{}",
+        "tags-or-boxed": "between <answer> and </answer> or in \\boxed{}",
+    }
+)
+"""Where unanswered completions have no answer."""
+
+
+def find_faults(
+    text: str,
+    finish_reason: str,
+    status: Status,
+    answer_format: AnswerFormat,
+) -> frozenset[str]:
+    """Return what is wrong with a completion that could be wrong with all: names of `_FAULTS`."""
+    is_truncated = finish_reason == "length"
+    is_unanswered = status is Status.NO_ANSWER
+    is_boxed = (
+        answer_format == "tags"
+        and is_unanswered
+        and not is_truncated  # its text is long, and reading it would tell nothing new
+        and has_untagged_box(text)
+    )
+    faults = {
+        "truncated": is_truncated,
+        "filtered": finish_reason == "content_filter",
+        "empty": not text.strip(),
+        "boxed without tags": is_boxed,
+        "unanswered": is_unanswered,
+    }
+    return frozenset(name for name, is_faulty in faults.items() if is_faulty)
+
+
 class AnswerCheck:
     """Counts completions without an answer, to warn if nearly all are."""
 
-    def __init__(self) -> None:
+    def __init__(self, answer_format: AnswerFormat) -> None:
+        self._format = answer_format
         self._total = 0
         self._faults: Counter[str] = Counter()
         self._examples: list[str] = []
@@ -53,17 +94,16 @@ class AnswerCheck:
         """Count one problem's completions (text, finish reason, status); keep an example."""
         example = None
         for text, finish_reason, status in completions:
-            faults = {
-                "truncated": finish_reason == "length",
-                "filtered": finish_reason == "content_filter",
-                "empty": not text.strip(),
-                "unanswered": status is Status.NO_ANSWER,
-            }
-            self._total += 1
-            self._faults.update(name for name, is_faulty in faults.items() if is_faulty)
-            if faults["unanswered"] and example is None and len(self._examples) < 2:
+            faults = find_faults(text, finish_reason, status, self._format)
+            self.count(faults)
+            if "unanswered" in faults and example is None and len(self._examples) < 2:
                 example = excerpt(text) or "(nothing)"
                 self._examples.append(example)
+
+    def count(self, faults: frozenset[str]) -> None:
+        """Count a completion by its faults."""
+        self._total += 1
+        self._faults.update(faults)
 
     def finding(self, subject: str) -> str | None:
         """Return which fault nearly all completions of a subject have; None if none has."""
@@ -74,8 +114,10 @@ class AnswerCheck:
         other_shares = [
             f"{s:.0%} {name}" for name, s in shares.items() if name != "unanswered"
         ]
-        note = f" ({', '.join(other_shares)})" if fault == "unanswered" else ""
-        return f"{shares[fault]:.0%} of the completions of {subject} {_FAULTS[fault][0]}{note}"
+        what = _FAULTS[fault][0]
+        if fault == "unanswered":
+            what += f" {_PLACES[self._format]} ({', '.join(other_shares)})"
+        return f"{shares[fault]:.0%} of the completions of {subject} {what}"
 
     def warning(self, subject: str, *, consequence: str) -> str | None:
         """Explain why a subject has no answers and what to do; None if there are some."""

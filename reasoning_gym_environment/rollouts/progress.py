@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from ..records import GroupResult, Signal, Status
+from ..scoring.extraction import AnswerFormat
 from ..storage.rows import StoredGroup
 from ..util.log_throttle import LOG_INTERVAL, LogPauses, Reminders
 from .accounting import COLLECTED, NOT_COLLECTED, Statistics
@@ -58,12 +59,13 @@ class ProgressReporter:
         *,
         waiting: Callable[[], Iterable[str]] = list,
         mask_incomplete: bool = True,
+        answer_format: AnswerFormat = "tags",
     ) -> None:
         self._statistics = statistics
         self._clock = clock
         self._waiting = waiting
         self._groups = 0
-        self._answers = AnswerCheck()
+        self._answers = AnswerCheck(answer_format)
         self._useless = UselessRows(clock, mask_incomplete=mask_incomplete)
         self._drift = DriftCheck(keep=96)
         self._told: dict[tuple[str, str], int] = {}  # changes, and at which group

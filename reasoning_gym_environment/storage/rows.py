@@ -25,6 +25,7 @@ from ..records import (
     Status,
     Verdict,
 )
+from ..scoring.extraction import AnswerFormat
 from ..scoring.grading import ScoringSettings, signal
 from ..tasks.facts import LIBRARY
 from ..tasks.recipes import read_recipe
@@ -374,6 +375,12 @@ class StoredGroup(Struct, frozen=True, kw_only=True):
     def scoring_version(self) -> int:
         """The version of the rules that scored it; see `scoring.grading.SCORING_VERSION`."""
         return self.scoring.get("scoring_version", 1)
+
+    @property
+    def answer_format(self) -> AnswerFormat:
+        """Where its completions have their answer; rows that don't say it have tags."""
+        answer_format: AnswerFormat = self.scoring.get("answer_format", "tags")
+        return answer_format
 
     @property
     def library_version(self) -> str:

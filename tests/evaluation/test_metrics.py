@@ -15,8 +15,8 @@ from reasoning_gym_environment.evaluation.metrics import (
     evaluation_report,
 )
 from reasoning_gym_environment.evaluation.tables import evaluation_table, headline
-from reasoning_gym_environment.records import Recipe
-from reasoning_gym_environment.storage.rows import StoredGroup
+from reasoning_gym_environment.records import Recipe, Status
+from reasoning_gym_environment.storage.rows import StoredGroup, StoredRollout
 from reasoning_gym_environment.tasks.facts import (
     Floor,
     all_level_floors,
@@ -62,6 +62,26 @@ def test_shares_are_given_overall_by_category_and_by_task() -> None:
     assert metrics["eval/task/sudoku/score"] == pytest.approx(0.2)
     assert metrics["eval/status/wrong"] == 0.5
     assert metrics["eval/items"] == 4
+
+
+def test_replies_with_a_box_and_no_tags_are_told_where_tags_count() -> None:
+    texts = [r"\boxed{4}", r"It is $\boxed{4}$.", "four", r"<think>\boxed{4}</think>"]
+    replies = [sample(unanswered(text)) for text in texts] + [item(1.0)]
+    assert measured(*replies).boxed_share == 0.4
+    shown = evaluation_table(measured(*replies))
+    assert r"40% of the replies have \boxed{} and no tags: --env.answer_format" in shown
+    for quiet in (
+        [replace(each, scoring={"answer_format": "boxed"}) for each in replies],
+        [*replies[:1], *(item(1.0) for _ in range(150))],
+    ):
+        assert "boxed" not in evaluation_table(measured(*quiet))
+
+
+def unanswered(text: str) -> StoredRollout:
+    """A reply without an answer in tags."""
+    reply = {"role": "assistant", "content": text}
+    asked = {"role": "user", "content": f"What led to {text!r}?"}
+    return replace(outcome(0.0), status=Status.NO_ANSWER, conversation=[asked, reply])
 
 
 def test_items_and_tasks_weigh_differently() -> None:

@@ -206,7 +206,8 @@ def test_one_warning_follows_50_groups_without_answers(
     assert after == GROUPS == 50
     assert warning == (
         "100% of the completions of the first 50 groups have no answer between <answer> and "
-        "</answer> (0% truncated, 0% filtered, 0% empty): nothing can be learned from them. "
+        "</answer> (0% truncated, 0% filtered, 0% empty, 0% boxed without tags): nothing "
+        "can be learned from them. "
         "The model wrote:\n"
         "  The answer is 0.\n"
         "  The answer is 1.\n"
@@ -270,9 +271,11 @@ def test_nearly_all_is_nineteen_in_twenty_and_the_most_specific_fault_named() ->
         ),
         ({("", "content_filter"): 100}, "are withheld by the server's content filter"),
         ({(r"\boxed{4}", "stop"): 100}, "wrote:\n  \\boxed{4}\n"),
+        ({(r"\boxed{4}", "stop"): 100}, "Ways out: --env.answer_format boxed"),
+        ({(r"\boxed{4", "stop"): 100}, "have no answer between <answer> and </answer>"),
         (
             {("", "stop"): 60, ("so", "length"): 40},
-            "(40% truncated, 0% filtered, 60% empty)",
+            "(40% truncated, 0% filtered, 60% empty, 0% boxed without tags)",
         ),
         (
             {("", "stop"): 60, ("so", "length"): 40},
@@ -280,13 +283,19 @@ def test_nearly_all_is_nineteen_in_twenty_and_the_most_specific_fault_named() ->
         ),
         ({}, None),
     ):
-        check = AnswerCheck()
+        check = AnswerCheck("tags")
         for (text, reason), count in kinds.items():
             for _ in range(count):
                 status = Status.WRONG if "<answer>" in text else Status.NO_ANSWER
                 check.add([(text, reason, status)])
         said = check.warning("all items", consequence="no use")
         assert said is None if expected is None else expected in str(said), kinds
+
+
+def test_a_missing_answer_is_told_where_its_format_has_it() -> None:
+    check = AnswerCheck("boxed")
+    check.add([("<answer>4</answer>", "stop", Status.NO_ANSWER)] * 20)
+    assert "have no answer in \\boxed{}" in str(check.finding("all items"))
 
 
 def test_a_text_is_shown_on_one_safe_line_with_its_beginning_and_end() -> None:
