@@ -660,9 +660,15 @@ def build_settings(given: Given, defaults: Settings) -> Settings:
 
 
 def with_suite(env: Mapping[str, Any], suite: Suite) -> dict[str, Any]:
-    """Return given settings with a suite's own, and warn of each that it overrides."""
+    """Return given settings with a suite's own, and warn of each that it overrides.
+
+    Raises ConfigurationError for answers in boxes, which the suite's prompt doesn't ask for.
+    """
+    from .problems.suites import require_tags  # slow, not for help
+
+    require_tags(env.get("answer_format", "tags"))
     options = {"max_token_length": suite.settings.max_token_length, **env}
-    held = {"complexity_mode", "difficulty", "eval_difficulties"}
+    held = {"answer_format", "complexity_mode", "difficulty", "eval_difficulties"}
     held |= {
         "exclude_tasks",
         "skip_faulty_items",

@@ -115,6 +115,15 @@ def require_comparable(before: EvaluationResults, after: EvaluationResults) -> N
             f"{before.path} counts {solved_before} as solved, {after.path} {solved_after}: "
             "`rescore` one of them, and compare with what it writes"
         )
+    formats = [
+        results.settings.get("answer_format", "tags") for results in (before, after)
+    ]
+    if formats[0] != formats[1]:
+        raise FixableError(
+            f"{before.path} has the answer_format {shown(formats[0])}, {after.path} "
+            f"{shown(formats[1])}: `rescore` one of them with the other's --env.answer_format, and "
+            "compare with what it writes"
+        )
     versions_before = {s.item_key: s.scoring_version for s in before.samples}
     for sample in after.samples:
         version = versions_before.get(sample.item_key, sample.scoring_version)

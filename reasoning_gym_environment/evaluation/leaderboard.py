@@ -75,8 +75,14 @@ def standing(results: EvaluationResults, suite: Suite) -> Standing:
 
 
 def _require_made_on(suite: Suite, results: EvaluationResults) -> None:
-    """Raise FixableError if an evaluation is of another suite or version."""
+    """Raise FixableError if an evaluation is of another suite or version, or not by its rules."""
     made_on = results.settings.get("suite")
+    answer_format = results.settings.get("answer_format", "tags")
+    if answer_format != "tags":
+        raise FixableError(
+            f"{results.path}: answer_format must be tags on a suite, got {answer_format!r}: "
+            "`rescore` it without --env.answer_format"
+        )
     if made_on == suite.identity:
         return
     remedy = f"run `evaluate --suite {suite.name}`"

@@ -135,6 +135,15 @@ class Suite(Struct, frozen=True, forbid_unknown_fields=True):
         return [(recipe, difficulty) for recipe, difficulty, _ in self.items()]
 
 
+def require_tags(answer_format: Any) -> None:
+    """Raise ConfigurationError for another answer format than the one that suites have."""
+    if answer_format != "tags":
+        raise ConfigurationError(
+            f"answer_format must be tags on a suite, whose prompt asks for them, got "
+            f"{answer_format!r}: leave it out, or evaluate without a suite"
+        )
+
+
 def question_sha256(question: str) -> str:
     """Return the SHA-256 of a question's UTF-8 text, as hexadecimal digits."""
     return hashlib.sha256(question.encode()).hexdigest()

@@ -72,6 +72,7 @@ class _Run(Struct, frozen=True):
     chat_template_kwargs: Annotated[
         dict[ShortText, bool | int | ShortText | None], Meta(max_length=20)
     ]
+    answer_format: str = "tags"
 
 
 def submitted_standing(
@@ -176,6 +177,11 @@ def _read_run(folder: Path, suite: Suite) -> _Run:
                 f"{file}: {key} must be {shorten(value)}, which the suite fixes, got "
                 f"{shorten(stated)}: {AS_WRITTEN}"
             )
+    if run.answer_format != "tags":
+        raise FixableError(
+            f"{file}: answer_format must be tags on a suite, got {shorten(run.answer_format)}: "
+            "evaluate without --env.answer_format"
+        )
     if run.chat_template:
         raise FixableError(
             f"{file}: chat_template must be empty, got {shorten(run.chat_template)}: it could hold "

@@ -82,6 +82,17 @@ def test_what_a_set_lacks_is_named_and_the_rest_compared(
         compare.main([whole, lacking])
 
 
+def test_two_answer_formats_are_not_mixed(tmp_path: Path) -> None:
+    rule: dict[str, Any] = {"solved_threshold": None}
+    tags = samples(tmp_path / "tags", {"scoring": {**rule, "answer_format": "tags"}})
+    older = samples(tmp_path / "older", {"scoring": rule})
+    boxed = samples(tmp_path / "boxed", {"scoring": {**rule, "answer_format": "boxed"}})
+    for before in (tags, older):
+        with pytest.raises(FixableError, match=r'"tags".*"boxed".*`rescore`'):
+            compare.main([before, boxed])
+    assert compare.main([older, tags]) == compare.main([boxed, boxed]) == 0
+
+
 def test_two_versions_of_the_rules_are_not_mixed(tmp_path: Path) -> None:
     rule: dict[str, Any] = {"solved_threshold": None}
     older = samples(tmp_path / "older", {"scoring": rule})

@@ -62,6 +62,17 @@ async def test_evaluations_on_one_suite_become_a_leaderboard(
         compare.main(folders)
 
 
+async def test_answers_in_boxes_are_not_ranked(pool: TaskPool, tmp_path: Path) -> None:
+    name, folders = await imported(pool, tmp_path)
+    samples = Path(folders[0]) / "samples.jsonl"
+    rows = [json.loads(line) for line in samples.read_text().splitlines()]
+    for row in rows:
+        row["scoring"] |= {"answer_format": "boxed"}
+    samples.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(FixableError, match=r"must be tags .* 'boxed'.* `rescore`"):
+        suite.main(["table", *folders, "--suite", name])
+
+
 async def test_results_on_an_earlier_version_are_ranked_by_its_file(
     pool: TaskPool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -230,6 +230,10 @@ REFUSED: dict[str, tuple[Callable[[Submitted], object], str]] = {
         lambda it: it.change_run(max_token_length=None),
         "max_token_length must be int, got None",
     ),
+    "answers in boxes": (
+        lambda it: it.change_run(answer_format="boxed"),
+        "answer_format must be tags on a suite, got 'boxed'",
+    ),
     "a template with hints": (
         lambda it: it.change_run(chat_template="It is 1. {{ messages }}"),
         "chat_template must be empty",

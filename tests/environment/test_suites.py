@@ -68,6 +68,13 @@ async def test_a_suite_with_another_question_stops_before_the_first_request(
     assert server.requests == 0
 
 
+@pytest.mark.parametrize("answer_format", ["boxed", "tags-or-boxed"])
+def test_a_suite_takes_answers_in_tags_alone(answer_format: str) -> None:
+    options = ("--suite", "small", "--env.answer_format", answer_format)
+    with pytest.raises(ConfigurationError, match=f"must be tags .* '{answer_format}'"):
+        checked("evaluate", *options)
+
+
 def test_a_suite_is_for_evaluate_alone() -> None:
     with pytest.raises(
         ConfigurationError, match="--suite is for `evaluate` alone, got 'small'"
