@@ -44,6 +44,7 @@ def main(arguments: Sequence[str]) -> int:
         raise FixableError(f"{where}: cannot listen ({error})") from error
     gym = ReasoningGym(
         processes=env.task_processes,
+        answer_format=env.answer_format,
         skip_faulty_items=env.skip_faulty_items,
         require_containment=env.require_containment,
         task_modules=env.task_modules,
@@ -115,6 +116,7 @@ def build_parser() -> Parser:
     environment_options = (
         "include_tasks",
         "seed",
+        "answer_format",
         "skip_faulty_items",
     )
     add_settings(

@@ -104,7 +104,7 @@ def build_parser() -> Parser:
         metavar="FILE",
         type=Path,
     )
-    add_settings(parser, "skip_faulty_items", "generation_timeout")
+    add_settings(parser, "answer_format", "skip_faulty_items", "generation_timeout")
     return parser
 
 

@@ -11,12 +11,14 @@ import sys
 from argparse import SUPPRESS, ArgumentTypeError
 from collections.abc import Sequence
 from pathlib import Path
+from typing import get_args
 
 from ..errors import FixableError
 from ..gym.asynchronous import AsyncReasoningGym
 from ..gym.containment import contain
 from ..problems.options import add_task_modules
 from ..sandbox.pool import default_processes
+from ..scoring.extraction import AnswerFormat
 from ..service import ServiceSettings
 from ..service.client import TOKEN_VARIABLE
 from ..util.command_line import Parser, number
@@ -47,6 +49,7 @@ def main(arguments: Sequence[str]) -> int:
         options.streams.mkdir(parents=True, exist_ok=True)
     gym = AsyncReasoningGym(
         processes=options.processes,
+        answer_format=options.answer_format,
         answer_tolerance=options.answer_tolerance or None,
         skip_faulty_items=not options.keep_faulty_items,
         require_containment=options.require_containment,
@@ -107,6 +110,13 @@ def build_parser() -> Parser:
         "enable streams of problems and save their states here (default: disabled)",
         type=Path,
         metavar="FOLDER",
+    )
+    parser.option(
+        "--answer-format",
+        "where completions have their answer; boxed is the last \\boxed{}, which in tags-or-boxed "
+        "counts where no tag opens",
+        choices=get_args(AnswerFormat),
+        default="tags",
     )
     add_task_modules(parser)
     _add_contained_functions(parser)

@@ -131,6 +131,11 @@ class ProblemStream:
         self._stream = stream
         self._process = os.getpid()
 
+    @property
+    def answer_format(self) -> AnswerFormat:
+        """Where completions of its gym have their answer."""
+        return self._gym.answer_format
+
     def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
         if os.getpid() != self._process:
             work.close()

@@ -20,9 +20,19 @@ from inspect_ai.solver import TaskState
 
 from ..inference.prompts import resolve_system_prompt
 from ..problems.seeds import EVAL_SEED
-from ..problems.suites import Suite, load_suite, require_same_questions
+from ..problems.suites import (
+    Suite,
+    load_suite,
+    require_same_questions,
+    require_tags,
+)
 from ..records import FORMAT_FAILURES, Problem, recipe_text
-from .shared import evaluation_problems, parse_recipe, shared_gym
+from .shared import (
+    chosen_answer_format,
+    evaluation_problems,
+    parse_recipe,
+    shared_gym,
+)
 
 __all__ = ["reasoning_gym"]
 
@@ -53,13 +63,18 @@ def reasoning_gym(
         difficulty=difficulty,
         seed=seed,
     )
-    system = resolve_system_prompt(system_prompt)
+    system = resolve_system_prompt(system_prompt, chosen_answer_format())
     samples = [problem_sample(problem, system) for problem in problems]
     return Task(dataset=MemoryDataset(samples, name="reasoning_gym"), scorer=verifier())
 
 
 def suite_task(suite: Suite) -> Task:
-    """Return a task of a suite's items; FixableError if the library makes other questions."""
+    """Return a task of a suite's items.
+
+    Raises FixableError if the library makes other questions; ConfigurationError for answers in
+    boxes.
+    """
+    require_tags(chosen_answer_format())
     problems = [shared_gym().problem(recipe) for recipe, _ in suite.recipes()]
     require_same_questions(suite, problems)
     settings = suite.settings

@@ -49,7 +49,8 @@ class ReasoningGymAction(Action):
     """The answer to the question."""
 
     answer: str = Field(
-        description="The final answer alone, or a text that has it between <answer> and </answer>"
+        description="The final answer alone, or a text that has it between <answer> and "
+        "</answer>, or in \\boxed{} where the server's answer_format is boxed or tags-or-boxed"
     )
 
     @field_validator("answer", mode="before")
@@ -269,7 +270,8 @@ class ReasoningGymEnvironment(
         if problem is None:
             raise ConfigurationError("there is no question to answer: call reset first")
         self._state.step_count += 1
-        score = self._gym.score(problem, as_completion(action.answer))
+        completion = as_completion(action.answer, self._gym.answer_format)
+        score = self._gym.score(problem, completion)
         if score.score is None:
             raise RuntimeError(
                 f"cannot score the answer now, step again: {score.detail}"

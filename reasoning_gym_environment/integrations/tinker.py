@@ -14,7 +14,7 @@ from ..gym.arguments import checked
 from ..inference.prompts import build_messages, resolve_system_prompt
 from ..inference.thoughts import ThoughtFormat
 from ..records import Problem, Score, Status
-from .shared import shared_gym
+from .shared import chosen_answer_format, shared_gym
 
 __all__ = ["ReasoningGymGroupBuilder", "ReasoningGymProblemEnv"]
 
@@ -29,7 +29,8 @@ class ReasoningGymProblemEnv(ProblemEnv):
         renderer: SkipValidation[Renderer],
         system_prompt: str = "think",
     ) -> None:
-        prefix = build_messages(resolve_system_prompt(system_prompt), "")[:-1]
+        system = resolve_system_prompt(system_prompt, chosen_answer_format())
+        prefix = build_messages(system, "")[:-1]
         super().__init__(renderer, prefix, format_coef=0.0)
         self.problem = problem
         # The renderer's own parsing leaves out special tokens, which mark thoughts of many models.

@@ -15,6 +15,7 @@ from ..gym.arguments import AS_LIST, checked
 from ..gym.blocking import ProblemStream, ReasoningGym
 from ..inference.thoughts import ThoughtFormat
 from ..records import Problem
+from ..scoring.extraction import AnswerFormat
 from .shared import parse_recipe, problem_row
 
 __all__ = ["ReasoningGymReward", "problem_dataset", "stream_dataset"]
@@ -33,14 +34,18 @@ def problem_dataset(
     problems: Annotated[Iterable[InstanceOf[Problem]], AS_LIST],
     *,
     system_prompt: str = "think",
+    answer_format: AnswerFormat = "tags",
 ) -> Dataset:
     """Return a dataset for `GRPOTrainer`, with a row of `problem_row` for each problem.
 
     Prompts are messages. Recipes are JSON text, since Arrow would add the parameters of all other
     tasks to every row.
+
+    Args:
+        system_prompt, answer_format: as of `problem_row`; the format is the gym's that scores.
     """
     return Dataset.from_list(
-        [problem_row(problem, system_prompt) for problem in problems]
+        [problem_row(problem, system_prompt, answer_format) for problem in problems]
     )
 
 
@@ -74,7 +79,7 @@ class _Rows:
                     "shuffle_dataset=False in GRPOConfig",
                     number,
                 )
-            yield problem_row(problem, self._system_prompt)
+            yield problem_row(problem, self._system_prompt, self._stream.answer_format)
 
     def __getstate__(self) -> int:
         return id(self)

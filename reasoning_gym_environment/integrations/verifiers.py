@@ -13,7 +13,7 @@ import verifiers.v1 as vf
 from pydantic import Field
 
 from ..errors import ConfigurationError
-from ..inference.prompts import SYSTEM_PROMPTS
+from ..inference.prompts import resolve_system_prompt
 from ..problems.levels import ComplexityMode
 from ..problems.sampler import TaskSampling
 from ..problems.seeds import EVAL_SEED
@@ -24,6 +24,7 @@ from ..storage.dumps import read_rows
 from ..tasks.recipes import read_recipe
 from ..util.files import append_whole, write_whole
 from .shared import (
+    chosen_answer_format,
     demonstration,
     evaluation_problems,
     parse_recipe,
@@ -104,7 +105,7 @@ class ReasoningGymTask(vf.Task[ReasoningGymData]):
         problem = await asyncio.to_thread(gym.problem, parse_recipe(self.data.recipe))
         if problem.oracle is None:
             return None
-        text = demonstration(problem.oracle, "direct")
+        text = demonstration(problem.oracle, "direct", gym.answer_format)
         score = await asyncio.to_thread(gym.score, problem, text)
         return score.solved and not is_skipped(problem)
 
@@ -150,7 +151,7 @@ class ReasoningGymTaskset(vf.Taskset[ReasoningGymTask, ReasoningGymConfig]):
                 append_whole(file, f"{json.dumps(row)}\n".encode())
             data = ReasoningGymData(
                 name=recipe.task,
-                system_prompt=SYSTEM_PROMPTS["think"],
+                system_prompt=resolve_system_prompt("think", chosen_answer_format()),
                 prompt=question,
                 recipe=recipe_text(recipe),
                 curriculum_url=self.config.curriculum_url,

@@ -16,7 +16,7 @@ from ..service.client import RewardClient, split_stream_url
 from ..storage.export import verl_row
 from ..tasks.recipes import read_recipe
 from ..util.values import shorten
-from .shared import after, score_by_recipe
+from .shared import after, chosen_answer_format, score_by_recipe
 from .unscored import among_scored, reward_of
 
 __all__ = ["ReasoningGymDataset", "compute_score"]
@@ -106,7 +106,7 @@ class StreamedRows:
         self._url = url
         self._options = settings.get("options")
         self._system_prompt = resolve_system_prompt(
-            settings.get("system_prompt", "think")
+            settings.get("system_prompt", "think"), chosen_answer_format()
         )
         self._tokenizer = tokenizer
         self._size = size

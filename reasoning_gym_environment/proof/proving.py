@@ -17,6 +17,7 @@ import msgspec
 
 from ..errors import ConfigurationError, GenerationError
 from ..sandbox.pool import PoolSettings, TaskPool
+from ..scoring.extraction import AnswerFormat
 from ..tasks.catalogue import Discovery, require_known
 from ..tasks.facts import LIBRARY, NOT_A_TASK
 from ..tasks.ladders import TaskLadder
@@ -50,14 +51,19 @@ class Proofs:
         versions: of the library and of this package, and the digest of each module.
         tasks: the results; what isn't proved is tried again.
         unfinished: what has been tried of tasks with checks that were not tried.
+        answer_format: in which answers were given.
     """
 
     versions: dict[str, str]
     tasks: dict[str, Result] = field(default_factory=dict)
     unfinished: dict[str, TaskProof] = field(default_factory=dict)
+    answer_format: AnswerFormat = "tags"
 
     def read(self, path: Path) -> None:
-        """Take over what a file has of these versions; raise ConfigurationError if it is none."""
+        """Take over what a file has of these versions and this answer format.
+
+        Raises ConfigurationError if it isn't a file of proofs.
+        """
         if not path.exists():
             return
         try:
@@ -67,11 +73,15 @@ class Proofs:
             raise ConfigurationError(
                 f"{path} is not a file of proofs: {error}"
             ) from None
-        if stored.versions.items() <= self.versions.items():
+        is_same_format = stored.answer_format == self.answer_format
+        if is_same_format and stored.versions.items() <= self.versions.items():
             self.tasks |= stored.tasks
             self.unfinished |= stored.unfinished
         else:
-            logger.info("%s is of other versions: all is tried again", path)
+            message = (
+                "%s is of other versions or another answer_format: all is tried again"
+            )
+            logger.info(message, path)
 
     def has_proved(self, task: str) -> bool:
         """Return whether a task is proved."""
@@ -129,7 +139,10 @@ async def prove_tasks(
             require_waivable(task, declaration_of(pool, task))
         second_settings = replace(settings, hash_seed=1, stateless=own_tasks)
         async with TaskPool(second_settings, Counter()) as second_pool:
-            proofs = Proofs(versions=installed_versions() | pool.versions)
+            proofs = Proofs(
+                versions=installed_versions() | pool.versions,
+                answer_format=pool.answer_format,
+            )
             for file in files:
                 proofs.read(file)
             ladders = await pool.ladders()

@@ -345,7 +345,8 @@ class TaskPool(WorkerPool):
             question=item.question,
             oracle=item.oracle,
             entry=entry,
-            fault=item.fault or label_fault(item.oracle, self.answer_format),
+            # Nothing earns a label that can't be given, whatever else is wrong.
+            fault=label_fault(item.oracle, self.answer_format) or item.fault,
             source=self.module_of(recipe.task) or "",
             constant_baseline=self._constant_baselines.get(recipe.task),
         )
@@ -360,12 +361,10 @@ class TaskPool(WorkerPool):
 
     async def fault_of(self, task: str, entry: dict[str, Any]) -> Fault | None:
         """Return the fault of an entry from outside; GenerationError if it can't be checked."""
-        request = CheckEntry(task, entry)
-        fault = (await self._ask_of(task, request, MadeProblem)).fault
         label = entry.get("answer")
-        if fault is None and isinstance(label, str):
-            return label_fault(label, self.answer_format)
-        return fault
+        if isinstance(label, str) and (fault := label_fault(label, self.answer_format)):
+            return fault
+        return (await self._ask_of(task, CheckEntry(task, entry), MadeProblem)).fault
 
     async def _ask_of(
         self, task: str, request: Request, kind: type[Message]

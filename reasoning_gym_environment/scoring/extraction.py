@@ -130,6 +130,18 @@ def _in_last_box(text: str, outside: str) -> Extraction:
     return Extraction(answer)
 
 
+def has_untagged_box(text: str) -> bool:
+    r"""Return whether a completion that has no answer in tags has one in a box.
+
+    Example:
+        >>> has_untagged_box(r"It is \boxed{4}."), has_untagged_box(r"<answer>\boxed{4}")
+        (True, False)
+    """
+    if "\\boxed" not in text:
+        return False
+    return extract_answer(text, "tags-or-boxed").answer is not None
+
+
 def last_box(text: str) -> str | None:
     r"""Return what the last `\boxed{…}` holds; None without one, or if it isn't closed.
 

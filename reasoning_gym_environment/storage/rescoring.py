@@ -183,7 +183,9 @@ def _differences(
 ) -> Iterator[str]:
     """Count the groups that were scored with other settings."""
     for name, value in settings.to_json().items():
-        scorings: list[Mapping[str, object]] = [group.scoring for group in groups]
+        scorings: list[Mapping[str, object]] = [
+            {"answer_format": group.answer_format, **group.scoring} for group in groups
+        ]
         differing = Counter(
             str(old[name]) for old in scorings if old.get(name, value) != value
         )

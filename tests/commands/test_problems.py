@@ -12,6 +12,7 @@ from pyarrow import parquet
 
 from reasoning_gym_environment.commands.problems import main, require_levels
 from reasoning_gym_environment.errors import ConfigurationError, FixableError
+from reasoning_gym_environment.inference.prompts import BOXED_SYSTEM_PROMPTS
 from reasoning_gym_environment.problems.split import belongs_to_evaluation
 
 SMALL = ["--env.task_processes", "1", "--count", "12"]
@@ -60,6 +61,19 @@ def test_demonstrations_leave_out_what_has_no_oracle_and_what_evaluation_asks(
     ]
     with pytest.raises(FixableError, match=r"sft\.jsonl exists; --force replaces it"):
         main([*SMALL, *tasks, "-o", str(out)])
+
+
+@pytest.mark.processes
+def test_rows_and_demonstrations_have_the_answer_format(tmp_path: Path) -> None:
+    boxes = ["--env.include_tasks", "gcd", "--env.answer_format", "boxed"]
+    shown, prompts = tmp_path / "sft.jsonl", tmp_path / "prompts.jsonl"
+    assert main([*SMALL, *boxes, "--demonstrations", "-o", str(shown)]) == 0
+    assert main([*SMALL, *boxes, "-o", str(prompts)]) == 0
+    for demonstrated, row in zip(rows_of(shown), rows_of(prompts), strict=True):
+        [system, question, reply] = demonstrated["messages"]
+        assert row["prompt"] == [system, question]
+        assert system["content"] == BOXED_SYSTEM_PROMPTS["think"]
+        assert reply["content"].endswith(rf"\boxed{{{row['oracle']}}}")
 
 
 @pytest.mark.processes

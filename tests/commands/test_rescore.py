@@ -1,5 +1,6 @@
 """`rescore` as it is called: settings as for `serve`, new files beside the old ones."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,30 @@ def scores(path: Path) -> list[list[float]]:
         [rollout["score"] for rollout in row["rollouts"]]
         for row in read_dump(path).rows
     ]
+
+
+def test_another_answer_format_reads_the_same_texts(
+    row: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    older = {**row, "scoring": {}}
+    dump = write_dump(tmp_path / "dump.jsonl", [boxed(older)])
+    new = tmp_path / "dump.rescored.jsonl"
+    assert main([str(dump), *SMALL]) == 0
+    assert scores(new) == [[0.0, 0.0, 0.0]]
+    options = ["--env.answer_format", "boxed", "--force"]
+    assert main([str(dump), *SMALL, *options]) == 0
+    assert scores(new)[0][0] == 1.0
+    assert read_dump(new).rows[0]["scoring"]["answer_format"] == "boxed"
+    printed = capsys.readouterr().out
+    assert "1  were scored with answer_format tags, now boxed" in printed
+
+
+def boxed(row: dict[str, Any]) -> dict[str, Any]:
+    """A row whose replies have boxes in place of tags."""
+    text = json.dumps(row)
+    text = text.replace("<answer>", r"\\boxed{").replace("</answer>", "}")
+    changed: dict[str, Any] = json.loads(text)
+    return changed
 
 
 def test_files_are_scored_again_beside_the_old_ones(

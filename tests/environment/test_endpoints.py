@@ -505,3 +505,16 @@ async def test_a_tokenizer_whose_tags_would_be_lost_is_refused(
     special.add_special_tokens({"additional_special_tokens": tags})
     special.save_pretrained(tmp_path / "special")
     assert said in await refusal_of(bench, tokenizer_name=str(tmp_path / "special"))
+
+
+async def test_a_tokenizer_without_answer_tags_serves_answers_in_boxes(
+    bench: Any, tokenizer_folder: str, tmp_path: Path
+) -> None:
+    from transformers import AutoTokenizer
+
+    special = AutoTokenizer.from_pretrained(tokenizer_folder)
+    special.add_special_tokens({"additional_special_tokens": ["<answer>", "</answer>"]})
+    special.save_pretrained(tmp_path / "special")
+    settings = {"tokenizer_name": str(tmp_path / "special"), "answer_format": "boxed"}
+    async with bench.unprepared("http://127.0.0.1:1", "vllm", **settings) as env:
+        assert env.config.answer_format == "boxed"

@@ -26,6 +26,7 @@ from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.errors import ConfigurationError
 from reasoning_gym_environment.inference.errors import InferenceError
 from reasoning_gym_environment.problems.seeds import EVAL_SEED
+from reasoning_gym_environment.inference.prompts import BOXED_SYSTEM_PROMPTS
 from reasoning_gym_environment.records import Problem
 
 # Atropos says so where there is no trainer.
@@ -342,6 +343,26 @@ def by_level(items: Iterable[Item]) -> dict[tuple[str, int | None], list[Item]]:
     for recipe, text, oracle in items:
         levels[recipe["task"], recipe.get("level")].append((recipe, text, oracle))
     return dict(levels)
+
+
+async def test_training_and_evaluation_ask_for_boxes_and_read_them(bench: Any) -> None:
+    policy = ScriptedPolicy([r"<think>\boxed{2}</think>So $\boxed{1}$."])
+    settings = {"answer_format": "boxed", "system_prompt": "direct", "group_size": 2}
+    async with bench.playing(policy, "vllm", **settings) as env:
+        await env.collect_trajectories(await env.get_next_item())
+        await env.evaluate()
+    [folder] = bench.folder.glob("dumps/evaluation_*")
+    metrics, samples = report_of(folder)
+    run = json.loads((folder / "run.json").read_text())["settings"]
+    assert run["answer_format"] == "boxed"
+    assert metrics["eval/status/no_answer"] == 0
+    [group] = dumped(bench.folder, "*.jsonl")
+    for row in (group, *samples):
+        assert row["scoring"]["answer_format"] == "boxed"
+        for rollout in row["rollouts"]:
+            assert rollout["answer"] == "1"
+            system = rollout["conversation"][0]
+            assert system["content"] == BOXED_SYSTEM_PROMPTS["direct"]
 
 
 class FailsOnce:

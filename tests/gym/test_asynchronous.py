@@ -14,7 +14,8 @@ from worker_stock import WorkerStock
 from reasoning_gym_environment import AsyncReasoningGym, Score, StreamOptions
 from reasoning_gym_environment.errors import ConfigurationError, PoolClosedError
 from reasoning_gym_environment.problems.replay import WAIT
-from reasoning_gym_environment.records import Problem, Recipe, Status
+from reasoning_gym_environment.records import FaultKind, Problem, Recipe, Status
+from reasoning_gym_environment.scoring.extraction import AnswerFormat
 from reasoning_gym_environment.tasks.catalogue import UnknownTaskError
 
 
@@ -63,6 +64,45 @@ async def test_a_completion_is_scored_as_in_training(gym: AsyncReasoningGym) -> 
     assert score.to_json()["status"] == "solved"
     none = await gym.score(problem, "It is four.")
     assert (none.score, none.status, none.answer) == (0.0, Status.NO_ANSWER, None)
+
+
+@pytest.mark.parametrize(
+    ("answer_format", "solving"),
+    [
+        ("tags", [True, False, True, False]),
+        ("boxed", [False, True, False, True]),
+        ("tags-or-boxed", [True, True, True, False]),
+    ],
+)
+async def test_an_answer_counts_where_its_format_has_it(
+    stock: WorkerStock, answer_format: AnswerFormat, solving: list[bool]
+) -> None:
+    recipe = Recipe(task="gcd", seed=2)
+    async with AsyncReasoningGym(
+        processes=1, start_worker=stock.lend, answer_format=answer_format
+    ) as gym:
+        oracle = (await gym.problem(recipe)).oracle
+        tags, box = f"<answer>{oracle}</answer>", rf"\boxed{{{oracle}}}"
+        replies = (tags, box, rf"{tags} or \boxed{{-1}}", f"<answer>-1</answer>{box}")
+        scores = await gym.score_many([(recipe, reply) for reply in replies])
+    assert [score.solved for score in scores] == solving
+
+
+async def test_a_label_that_no_box_can_hold_is_faulty_in_boxes_alone(
+    stock: WorkerStock,
+) -> None:
+    recipe = Recipe(task="codeio", seed=7144904887737672)  # an unbalanced text
+    formats: dict[AnswerFormat, FaultKind] = {
+        "tags": FaultKind.AMBIGUOUS,
+        "boxed": FaultKind.UNANSWERABLE,
+    }
+    for answer_format, kind in formats.items():
+        async with AsyncReasoningGym(
+            processes=1, start_worker=stock.lend, answer_format=answer_format
+        ) as gym:
+            problem = await gym.problem(recipe)
+        assert problem.fault is not None
+        assert problem.fault.kind is kind
 
 
 async def test_scores_are_in_the_order_of_the_completions(

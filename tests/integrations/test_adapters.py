@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,7 +15,11 @@ from integration_programs import ATROPOS, UNMAKABLE
 
 from reasoning_gym_environment import ReasoningGym
 from reasoning_gym_environment.errors import ConfigurationError
-from reasoning_gym_environment.inference.prompts import SYSTEM_PROMPTS, build_messages
+from reasoning_gym_environment.inference.prompts import (
+    BOXED_SYSTEM_PROMPTS,
+    SYSTEM_PROMPTS,
+    build_messages,
+)
 from reasoning_gym_environment.integrations.shared import (
     after,
     evaluation_problems,
@@ -133,6 +138,41 @@ def test_a_dataset_has_messages_and_recipes_as_separate_texts(
         )
         assert json.loads(row["recipe"]) == problem.recipe.to_json()
         assert row["task"] == problem.recipe.task
+
+
+def test_a_dataset_asks_for_answers_where_its_gym_finds_them() -> None:
+    with ReasoningGym(processes=1, answer_format="boxed") as boxed:
+        [problem] = boxed.problems("gcd", level=1)
+        stream = boxed.stream(["gcd"])
+        rows = [
+            *problem_dataset([problem], answer_format=boxed.answer_format),
+            next(iter(stream_dataset(stream))),
+        ]
+        assert boxed.score(problem, rf"\boxed{{{problem.oracle}}}").solved
+    for row in rows:
+        assert row["prompt"][0]["content"] == BOXED_SYSTEM_PROMPTS["think"]
+
+
+@pytest.mark.parametrize("answer_format", ["boxed", "brackets"])
+def test_the_shared_gym_has_the_answer_format_of_a_variable(answer_format: str) -> None:
+    program = (
+        "from reasoning_gym_environment.integrations.shared import score_by_recipe\n"
+        'recipe = \'{"task": "gcd", "seed": 2}\'\n'
+        "texts = (r'\\boxed{1}', '<answer>1</answer>')\n"
+        "print(*(score_by_recipe(recipe, text).status.value for text in texts))"
+    )
+    environment = {**os.environ, "REASONING_GYM_ANSWER_FORMAT": answer_format}
+    run = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if answer_format == "boxed":
+        assert run.stdout.split() == ["wrong", "no_answer"], run.stderr
+    else:
+        assert "must be one of tags, boxed, tags-or-boxed, got 'brackets'" in run.stderr
 
 
 async def test_a_batch_is_scored_in_order_and_logged(gym: ReasoningGym) -> None:

@@ -168,7 +168,7 @@ def test_what_cannot_be_proved_is_refused(
     assert said in capsys.readouterr().err
 
 
-def test_a_proof_goes_on_from_its_file_unless_a_version_has_changed(
+def test_a_proof_goes_on_from_its_file_unless_its_version_or_format_is_another(
     tmp_path: Path,
 ) -> None:
     file = tmp_path / "proof.json"
@@ -184,9 +184,11 @@ def test_a_proof_goes_on_from_its_file_unless_a_version_has_changed(
     )
     written.write(file)
     same, changed = Proofs(versions={"m": "1"}), Proofs(versions={"m": "2"})
-    same.read(file)
-    changed.read(file)
+    boxed = Proofs(versions={"m": "1"}, answer_format="boxed")
+    for proofs in (same, changed, boxed):
+        proofs.read(file)
     assert (same, changed.tasks, changed.unfinished) == (written, {}, {})
+    assert (boxed.tasks, boxed.unfinished) == ({}, {})
 
 
 @pytest.mark.processes

@@ -1,12 +1,13 @@
 """A group keeps its order, and each completion gets the verdict on its own answer."""
 
+from collections import Counter
 from typing import get_args
 
 import pytest
 from group_values import completion
 
 from reasoning_gym_environment.records import GroupResult, Problem, Recipe, Status
-from reasoning_gym_environment.sandbox.pool import TaskPool
+from reasoning_gym_environment.sandbox.pool import PoolSettings, TaskPool
 from reasoning_gym_environment.scoring.grading import (
     ScoreMode,
     ScoringSettings,
@@ -184,6 +185,22 @@ async def test_a_right_answer_that_has_marks_of_its_own_is_solved_in_other_marks
     group = await grade(problem, completions, pool, settings)
     assert group.solved == len(forms)
     assert group.rewards == (1.0,) * len(forms)
+
+
+async def test_bare_answers_are_given_in_the_format_of_the_pool(
+    problem: Problem,
+) -> None:
+    oracle = str(problem.oracle)
+    answers = [oracle, f"{{{oracle}}}", f"{{{oracle}", "-1"]
+    settings = PoolSettings(processes=1, answer_format="boxed")
+    async with TaskPool(settings, Counter()) as boxed_pool:
+        verdicts = await verify_bare(problem, answers, boxed_pool)
+    assert [verdict.status.value for verdict in verdicts] == [
+        "solved",
+        "wrong",
+        "no_answer",
+        "wrong",
+    ]
 
 
 async def test_bare_answers_have_the_verdicts_of_the_completions_that_give_them(

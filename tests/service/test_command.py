@@ -11,9 +11,11 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
+import reasoning_gym
 from page_blocks import ROOT
 from process_tree import descendants, survivors
 
@@ -122,6 +124,24 @@ async def test_contained_functions_are_called_and_sigterm_drains_and_leaves_no_p
     assert await survivors(workers) == set()
     kept = json.loads((tmp_path / "streams" / "s.json").read_text())
     assert kept["state"]["ahead"][0] == handed_out["recipe"]
+
+
+@pytest.mark.processes
+async def test_answers_are_scored_where_the_answer_format_has_them() -> None:
+    entry: Any = reasoning_gym.create_dataset("gcd", seed=4, size=1)[0]
+    box, tags = rf"\boxed{{{entry['answer']}}}", f"<answer>{entry['answer']}</answer>"
+    async with (
+        command("--answer-format", "boxed", token=None) as process,
+        aiohttp.ClientSession() as session,
+    ):
+        url = await until(process, r"Listening on (http\S+)")
+        await until(process, "Ready")
+        for target in ({"recipe": {"task": "gcd", "seed": 4}}, {"entry": entry}):
+            body = {**target, "completions": [box, tags, f"{box} {tags}"]}
+            async with session.post(f"{url}/score", json=body) as response:
+                scores = (await response.json())["scores"]
+            statuses = [score["status"] for score in scores]
+            assert statuses == ["solved", "no_answer", "solved"]
 
 
 @pytest.mark.nightly
