@@ -121,6 +121,16 @@ def explain_reward(rollout: StoredRollout, scoring: Mapping[str, object]) -> str
     verifier = f"verifier {raw}" if raw else "unscored"
     if bare or tagged:
         verifier += f" (bare {bare or 'not tried'}, tagged {tagged or 'not tried'})"
+    if is_paid_form(rollout):
+        earned = rollout.score / rollout.length_factor
+        verifier += f", right in another form, which earns {earned:.4g}"
     mode = f", mode {scoring['score_mode']}" if "score_mode" in scoring else ""
     factor = f"length factor {rollout.length_factor:.4g}"
     return f"{rollout.score:.4g}: {verifier}{mode}, {factor}"
+
+
+def is_paid_form(rollout: StoredRollout) -> bool:
+    """Return whether a right answer has earned more than the verifier gives its form."""
+    rounding = 0.001
+    given = (rollout.raw_score or 0.0) * rollout.length_factor
+    return rollout.solved and rollout.score > given + rounding

@@ -55,6 +55,15 @@ def test_the_score_mode_is_part_of_the_reward() -> None:
     )
 
 
+def test_a_right_answer_in_another_form_says_what_it_earns() -> None:
+    row = stored(attempt(0.25))
+    row["rollouts"][0] |= {"status": "solved", "score": 0.5, "length_factor": 0.5}
+    assert (
+        "reward    0.5: verifier 0.25 (bare 0.25, tagged not tried), right in another form, which "
+        "earns 1, length factor 0.5\n"
+    ) in render_rollout(StoredGroup.from_json(row), 0, full=False)
+
+
 def test_an_unscored_rollout_is_shown_as_unscored() -> None:
     assert "0.75: unscored, length factor 1\n" in shown("", score=None)
 

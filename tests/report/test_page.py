@@ -10,7 +10,7 @@ import zlib
 from dataclasses import fields
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
@@ -30,7 +30,8 @@ from reasoning_gym_environment.report.page import (
     thin_out,
     write_report,
 )
-from reasoning_gym_environment.scoring.grading import ScoringSettings
+from reasoning_gym_environment.scoring.extraction import AnswerFormat
+from reasoning_gym_environment.scoring.grading import ScoreMode, ScoringSettings
 
 ANYTHING = st.text(st.characters(codec=None)) | st.sampled_from(
     ["</script>", "<!--", "]]>"]
@@ -229,6 +230,15 @@ def test_the_command_that_scores_again_has_every_setting_of_scores() -> None:
     assert re.findall(r'"(\w+)"', script[1]) == [
         field.name for field in fields(ScoringSettings)
     ]
+
+
+def test_the_command_that_scores_again_takes_every_word_of_a_setting() -> None:
+    pattern = re.search(r"/\^(.*)\$/\.test\(value\)", live_page())
+    assert pattern is not None
+    for word in (*get_args(AnswerFormat), *get_args(ScoreMode)):
+        assert re.fullmatch(pattern[1], word)
+    for unsafe in ("-x", "a b", "$(x)", "a;b", "a\n"):
+        assert not re.fullmatch(pattern[1], unsafe)
 
 
 def test_a_page_has_the_pairs_of_the_first_evaluation_and_the_last_ones(

@@ -2,6 +2,7 @@
 
 const RESCORING = [
   "max_token_length",
+  "answer_format",
   "score_mode",
   "solved_threshold",
   "length_penalty_start",
@@ -210,7 +211,7 @@ function isPlain(value) {
   return (
     typeof value === "number" ||
     typeof value === "boolean" ||
-    (typeof value === "string" && /^[a-z_]+$/.test(value))
+    (typeof value === "string" && /^[a-z_]+(-[a-z_]+)*$/.test(value))
   );
 }
 
@@ -233,9 +234,15 @@ function explainReward(own, mode) {
     ].join(" ");
   }
   const product = `× length factor ${decimal(own.length_factor)} = reward ${decimal(own.score)}.`;
-  const same = Math.abs(own.raw_score * (own.length_factor ?? 1) - own.score) < 0.001;
+  const factor = own.length_factor ?? 1;
+  const difference = own.score - own.raw_score * factor;
+  if (Math.abs(difference) < 0.001) return `Score ${decimal(own.raw_score)} ${product}`;
+  if (own.status === "solved" && difference > 0) {
+    const paid = `${decimal(own.score / factor)} instead of the verifier's ${decimal(own.raw_score)}`;
+    return `Right in another form, which earns ${paid}, ${product}`;
+  }
   const by = mode === null ? "the run's score mode" : `score mode ${line(mode)}`;
-  return `Score ${decimal(own.raw_score)}${same ? "" : ` in ${by}`} ${product}`;
+  return `Score ${decimal(own.raw_score)} in ${by} ${product}`;
 }
 
 /** The verifier tries both forms of an answer unless one is enough. */
