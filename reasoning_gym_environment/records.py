@@ -252,7 +252,8 @@ class Score:
             is written, or in the bounds of a contained function. None if scoring failed on our
             side: leave the completion out, do not count it as 0.
         status: what happened; solved means that the answer is right.
-        answer: the text between the answer tags; None unless there is exactly one.
+        answer: what was extracted, by default the text between the answer tags; None unless there
+            is exactly one.
         detail: an explanation for people; may be empty.
         seconds: time spent in the verifier.
     """

@@ -32,11 +32,11 @@ _FAULTS = MappingProxyType(
             "field of its own; another chat template; a larger max_token_length.",
         ),
         "boxed without tags": (
-            "have their answer in \\boxed{} and no answer tags",
+            "have their answer in a box and no answer tags",
             "--env.answer_format boxed, if it was trained to box; another system_prompt.",
         ),
         "unanswered": (
-            "have no answer",
+            "have no answer",  # see `_UNANSWERED`
             "train it on demonstrations first (`export --format sft` makes them from rollouts of a "
             "model that answers); another system_prompt; another chat template, if this one opens "
             "a thought that the prompt asks for again (docs/inference.md).",
@@ -46,14 +46,14 @@ _FAULTS = MappingProxyType(
 """Why completions have no answer, the most specific first: what they are, and hints."""
 
 
-_PLACES: Mapping[AnswerFormat, str] = MappingProxyType(
+_UNANSWERED: Mapping[AnswerFormat, str] = MappingProxyType(
     {
-        "tags": "between <answer> and </answer>",
-        "boxed": "in \\boxed{}",
-        "tags-or-boxed": "between <answer> and </answer> or in \\boxed{}",
+        "tags": "have no answer between <answer> and </answer>",
+        "boxed": "have no answer in \\boxed{}",
+        "tags-or-boxed": "have no answer between <answer> and </answer> or in \\boxed{}",
     }
 )
-"""Where unanswered completions have no answer."""
+"""What unanswered completions are, by where their answers would count."""
 
 
 def find_faults(
@@ -116,7 +116,7 @@ class AnswerCheck:
         ]
         what = _FAULTS[fault][0]
         if fault == "unanswered":
-            what += f" {_PLACES[self._format]} ({', '.join(other_shares)})"
+            what = f"{_UNANSWERED[self._format]} ({', '.join(other_shares)})"
         return f"{shares[fault]:.0%} of the completions of {subject} {what}"
 
     def warning(self, subject: str, *, consequence: str) -> str | None:

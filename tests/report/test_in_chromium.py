@@ -616,6 +616,23 @@ def test_a_reward_is_explained(browser: Any, training_page: str) -> None:
     until_text(browser, "detail", "Score 0.75 in score mode binary")
 
 
+def test_a_paid_form_is_explained_and_its_box_marked(
+    browser: Any, tmp_path: Path
+) -> None:
+    text = r"<think>\boxed{3}</think>Is it 4? It is $\boxed{4}$, which is 4."
+    boxed = row([1.0], texts=[text])
+    boxed["scoring"] = {"answer_format": "boxed", "score_mode": "partial"}
+    boxed["rollouts"][0] |= {"answer": "4", "status": "solved", "raw_score": 0.5}
+    write_report([write(tmp_path, [boxed])], tmp_path / "report.html")
+    opened(browser, (tmp_path / "report.html").as_uri())
+    until_text(
+        browser,
+        "detail",
+        "Right in another form, which earns 1.00 instead of the verifier's 0.50",
+    )
+    assert texts(browser, "mark.answer") == ["4"]
+
+
 def test_a_rollout_is_copied_as_a_row_and_as_a_safe_command(
     browser: Any, hostile_page: str, tmp_path: Path
 ) -> None:

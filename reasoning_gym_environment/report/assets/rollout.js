@@ -221,7 +221,7 @@ function alone(row, number) {
     outcome(own, row.scoring?.score_mode ?? null),
     answers(own, row.oracle),
     ...prompts(row),
-    completion(own),
+    completion(own, row.scoring?.answer_format),
   ];
 }
 
@@ -308,10 +308,11 @@ function prompts(row) {
   });
 }
 
-/** The completion, with its thought folded and what stands in answer tags marked. */
-function completion(own) {
+/** The completion, with its thought folded and its answer marked. */
+function completion(own, format) {
   const { thought, rest } = splitThought(own.conversation.at(-1).content);
-  return titled("assistant", ...saidTexts(own, thought, rest, [], answerSpans(rest), "thought"));
+  const spans = answerSpans(rest, own.answer, format);
+  return titled("assistant", ...saidTexts(own, thought, rest, [], spans, "thought"));
 }
 
 /** A completion's thought and the rest; where nothing follows the thought, it is open. */
@@ -351,7 +352,10 @@ function together(row, current) {
     const { thought, rest } = split[number];
     const spans = (part) =>
       number === current ? [] : differenceSpans(split[current][part], split[number][part]);
-    const inRest = number === current ? answerSpans(rest) : spans("rest");
+    const inRest =
+      number === current
+        ? answerSpans(rest, own.answer, row.scoring?.answer_format)
+        : spans("rest");
     return make(
       "div",
       { class: number === current ? "column current" : "column" },

@@ -144,8 +144,17 @@ function splitThought(text) {
   return { thought: thought.join(""), rest: outside.filter(Boolean).join("\n") };
 }
 
-/** Return the spans between answer tags. */
-function answerSpans(text) {
+/** Return the spans between answer tags, or that of a rollout's answer in the last box. */
+function answerSpans(text, answer, format) {
+  const tagged = format === "boxed" ? [] : taggedSpans(text);
+  const mayBeBoxed = format === "boxed" || format === "tags-or-boxed";
+  if (tagged.length > 0 || !mayBeBoxed || answer === null) return tagged;
+  const inBox = text.indexOf(answer, text.lastIndexOf("\\boxed"));
+  const start = inBox < 0 ? text.lastIndexOf(answer) : inBox; // a box may be within the last one
+  return start < 0 ? [] : [[start, start + answer.length, "answer"]];
+}
+
+function taggedSpans(text) {
   return [...text.matchAll(/<answer>([\s\S]*?)<\/answer>/gi)].map((found) => {
     const start = found.index + "<answer>".length;
     return [start, start + found[1].length, "answer"];
