@@ -133,4 +133,5 @@ def is_paid_form(rollout: StoredRollout) -> bool:
     """Return whether a right answer has earned more than the verifier gives its form."""
     rounding = 0.001
     given = (rollout.raw_score or 0.0) * rollout.length_factor
-    return rollout.solved and rollout.score > given + rounding
+    is_paid = rollout.length_factor > 0 and rollout.score > given + rounding
+    return rollout.solved and is_paid

@@ -94,9 +94,12 @@ class RunEntry:
         self.last_number = max(self.last_number, group.number)
         self.numbered = self.numbered and group.number > 0
         threshold = group.solved_threshold
-        self.rules.add(
+        rule = (
             "right answers" if threshold is None else f"scores of {threshold} and more"
         )
+        if group.answer_format != "tags":
+            rule += f" ({group.answer_format})"
+        self.rules.add(rule)
         for message in group.prompt:
             if message["role"] == "system":
                 self.system_prompt = self.system_prompt or message["content"]

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Annotated, Any, TypedDict, cast
+from typing import Annotated, Any, TypedDict, cast, get_args
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 from msgspec.structs import asdict, replace
@@ -379,8 +379,8 @@ class StoredGroup(Struct, frozen=True, kw_only=True):
     @property
     def answer_format(self) -> AnswerFormat:
         """Where its completions have their answer; rows that don't say it have tags."""
-        answer_format: AnswerFormat = self.scoring.get("answer_format", "tags")
-        return answer_format
+        stored = self.scoring.get("answer_format")
+        return next((name for name in get_args(AnswerFormat) if name == stored), "tags")
 
     @property
     def library_version(self) -> str:

@@ -64,6 +64,13 @@ def test_a_right_answer_in_another_form_says_what_it_earns() -> None:
     ) in render_rollout(StoredGroup.from_json(row), 0, full=False)
 
 
+def test_a_row_that_pays_though_its_factor_is_zero_is_shown() -> None:
+    row = stored(attempt(0.25))
+    row["rollouts"][0] |= {"status": "solved", "score": 0.5, "length_factor": 0.0}
+    shown_row = render_rollout(StoredGroup.from_json(row), 0, full=False)
+    assert "length factor 0\n" in shown_row
+
+
 def test_an_unscored_rollout_is_shown_as_unscored() -> None:
     assert "0.75: unscored, length factor 1\n" in shown("", score=None)
 

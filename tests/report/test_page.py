@@ -241,6 +241,19 @@ def test_the_command_that_scores_again_takes_every_word_of_a_setting() -> None:
         assert not re.fullmatch(pattern[1], unsafe)
 
 
+def test_evaluations_of_two_answer_formats_are_not_compared(tmp_path: Path) -> None:
+    folders = write_invented_evaluations(tmp_path, steps=(0, 10), items=1)
+    samples = folders[1] / "samples.jsonl"
+    rows = [json.loads(line) for line in samples.read_text().splitlines()]
+    for sample in rows:
+        sample["scoring"] = {**sample.get("scoring", {}), "answer_format": "boxed"}
+    samples.write_text("".join(json.dumps(sample) + "\n" for sample in rows))
+    write_report([tmp_path], tmp_path / "report.html")
+    index = index_of((tmp_path / "report.html").read_text())
+    assert any("(boxed)" in run["rules"] for run in index["runs"])
+    assert all(not pair["by_difficulty"] for pair in index["pairs"])
+
+
 def test_a_page_has_the_pairs_of_the_first_evaluation_and_the_last_ones(
     tmp_path: Path,
 ) -> None:
