@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Annotated, Any, TypedDict, cast, get_args
+from typing import Annotated, Any, TypedDict, cast
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 from msgspec.structs import asdict, replace
@@ -53,6 +53,7 @@ class StoredScoring(TypedDict, total=False):
 
     scoring_version: Integer
     solved_threshold: Number | None
+    answer_format: AnswerFormat
 
 
 class StoredRollout(Struct, frozen=True, kw_only=True):
@@ -379,8 +380,7 @@ class StoredGroup(Struct, frozen=True, kw_only=True):
     @property
     def answer_format(self) -> AnswerFormat:
         """Where its completions have their answer; rows that don't say it have tags."""
-        stored = self.scoring.get("answer_format")
-        return next((name for name in get_args(AnswerFormat) if name == stored), "tags")
+        return self.scoring.get("answer_format", "tags")
 
     @property
     def library_version(self) -> str:

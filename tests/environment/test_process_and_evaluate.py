@@ -25,8 +25,8 @@ from reasoning_gym_environment.demo.policy import Sample, ScriptedPolicy
 from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.errors import ConfigurationError
 from reasoning_gym_environment.inference.errors import InferenceError
-from reasoning_gym_environment.problems.seeds import EVAL_SEED
 from reasoning_gym_environment.inference.prompts import BOXED_SYSTEM_PROMPTS
+from reasoning_gym_environment.problems.seeds import EVAL_SEED
 from reasoning_gym_environment.records import Problem
 
 # Atropos says so where there is no trainer.
