@@ -86,6 +86,9 @@ class Liveness:
         self._last_check = -math.inf
         self._answering_since = -math.inf
         self._long_silence_ended = -math.inf
+        self._unanswered_since: float | None = None
+        """The start of the first request since the last sign of life, given up or not."""
+        self._is_reported = False
         self._reminders = self._new_reminders()
 
     def _new_reminders(self) -> Reminders:
@@ -97,6 +100,8 @@ class Liveness:
         """Await the reply to a request; raise RequestTimeoutError at the server's `timeout`."""
         started = self._clock()
         self._started[request] = started
+        if self._unanswered_since is None:
+            self._unanswered_since = started
         try:
             while not (await asyncio.wait({request}, timeout=self.check_seconds))[0]:
                 await self._check_alive()
@@ -117,6 +122,12 @@ class Liveness:
         if not self._started:
             return 0.0
         return self._clock() - max(self._last_sign, self._oldest_start)
+
+    @property
+    def _reported_silence(self) -> float:
+        """Seconds of silence that requests have found, those included that were given up."""
+        since = self._unanswered_since
+        return max(self.silence, 0.0 if since is None else self._clock() - since)
 
     @property
     def _oldest_start(self) -> float:
@@ -147,8 +158,8 @@ class Liveness:
         requests = "1 request waits" if count == 1 else f"{count} requests wait"
         return (
             f"the inference server at {self._server.config.base_url} has been silent for "
-            f"{self.silence:.0f} s, {requests}: look at its log or restart it, unless it is silent "
-            "while it generates"
+            f"{self._reported_silence:.0f} s, {requests}: look at its log or restart it, unless it "
+            "is silent while it generates"
         )
 
     async def _check_alive(self) -> None:
@@ -165,6 +176,7 @@ class Liveness:
             return
         if self.silence < self._times.long or not self._reminders.is_due():
             return
+        self._is_reported = True
         logger.warning(
             "Waiting: %s. Each request ends at --openai.timeout, %g s, or with its connection",
             self.waiting,
@@ -179,13 +191,16 @@ class Liveness:
             self._answering_since = now
         if silence >= self._times.long:
             self._long_silence_ended = now
+        if self._is_reported:
+            self._is_reported = False
             self._reminders = self._new_reminders()
             logger.warning(
                 "The inference server at %s answers again, after %.0f s",
                 self._server.config.base_url,
-                silence,
+                self._reported_silence,
             )
         self._last_sign = now
+        self._unanswered_since = None
 
     def _log_long_waits(self, started: float) -> None:
         """Log once a minute which requests of a live server wait how long.

@@ -85,6 +85,27 @@ async def test_silence_is_said_after_a_minute_and_then_less_and_less_often(
     assert re.search(r"http://here/v1 answers again, after 3[56]\d s", caplog.text)
 
 
+async def test_a_silence_lasts_until_the_server_answers_whatever_becomes_of_requests(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """They are given up, since another server has replied or their connection has ended."""
+    waits = Waits(answers=False)
+    for _ in range(2):
+        async with waits.request():
+            await waits.go_by(65)
+            silence = waits.liveness.waiting
+        waits.clock.now += 35.0
+    assert re.search(r"silent for 16\d s", silence)
+    waits.server.answers = True
+    async with waits.request():
+        await waits.go_by(6)
+    assert re.search(r"answers again, after 20\d s", caplog.messages[-1])
+    waits.server.answers = False
+    async with waits.request():
+        await waits.go_by(65)
+    assert re.search(r"silent for 6\d s", caplog.messages[-1])
+
+
 async def test_a_request_ends_at_the_timeout_of_a_silent_server_and_not_before() -> (
     None
 ):
