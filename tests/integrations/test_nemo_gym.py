@@ -1,16 +1,24 @@
-"""NeMo Gym's rows."""
+"""NeMo Gym's rows, and its own servers beside our reward service."""
 
 import json
+import sys
+from pathlib import Path
 
+import pytest
+from integration_programs import environment, run
 from stored_values import attempt, stored
 
+from reasoning_gym_environment import AsyncReasoningGym
 from reasoning_gym_environment.inference.prompts import build_messages
 from reasoning_gym_environment.integrations.nemo_gym import (
     nemo_gym_row,
     stored_nemo_gym_rows,
 )
 from reasoning_gym_environment.records import Problem, Recipe
+from reasoning_gym_environment.service import endpoints
+from reasoning_gym_environment.service.app import RewardService, ServiceSettings
 from reasoning_gym_environment.storage.rows import StoredGroup
+from reasoning_gym_environment.util.retries import RetryPolicy
 
 RECIPE = Recipe(task="gcd", seed=2, level=1, parameters={"max_value": 9})
 PROBLEM = Problem(recipe=RECIPE, question="Of 4 and 8?", oracle="4", entry=b"")
@@ -47,3 +55,175 @@ def test_a_stored_group_gives_its_problems_row() -> None:
     assert Recipe.from_json(json.loads(item.row["recipe"])) == Recipe(
         task="gcd", seed=2
     )
+
+
+RUN = """
+import asyncio
+import json
+import os
+import socket
+from pathlib import Path
+
+import nemo_gym.rollout_collection as collection
+import uvicorn
+from environment_servers.single_agent_turn.app import SingleAgentTurnEnvironmentServerConfig
+from environment_servers.single_agent_turn_legacy.app import SingleAgentTurnLegacyEnvironmentServer
+from fastapi import FastAPI
+from nemo_gym.config_types import BaseServerConfig
+from nemo_gym.rollout_reverification import _check_reverify_mode
+from nemo_gym.server_utils import ServerClient, get_response_json, raise_for_status
+from omegaconf import OmegaConf
+from responses_api_agents.simple_agent.app import SimpleAgent, SimpleAgentConfig
+
+NAMES = ("model", "agent", "turn")
+SOCKETS = {name: socket.create_server(("127.0.0.1", 0)) for name in NAMES}
+
+
+def server(port, **more):
+    return {"host": "127.0.0.1", "port": port, "entrypoint": "app.py", **more}
+
+
+ports = {name: each.getsockname()[1] for name, each in SOCKETS.items()}
+ours = {"type": "resources_servers", "name": "ours"}
+agent = server(
+    ports["agent"],
+    resources_server=ours,
+    model_server={"type": "responses_api_models", "name": "model"},
+)
+turn = server(
+    ports["turn"],
+    resources_server=ours,
+    agent_server={"type": "responses_api_agents", "name": "agent"},
+    max_concurrent_episodes=None,
+    queue_timeout_seconds=None,
+    default_episode_timeout_seconds=600,
+    cleanup_timeout_seconds=60,
+)
+service = server(int(os.environ["SERVICE_PORT"]), domain="knowledge")
+head = {"host": "127.0.0.1", "port": 1}
+servers = {
+    "ours": {"resources_servers": {"ours": service}},
+    "model": {"responses_api_models": {"model": server(ports["model"])}},
+    "agent": {"responses_api_agents": {"agent": agent}},
+    "turn": {"environment_servers": {"turn": turn}},
+    "head_server": head,
+}
+client = ServerClient(
+    head_server_config=BaseServerConfig(**head), global_config_dict=OmegaConf.create(servers)
+)
+model = FastAPI()
+
+
+@model.post("/v1/responses")
+@model.post("/ng-rollout/{rollout}/v1/responses")
+async def respond(body: dict):
+    content = {"type": "output_text", "text": os.environ["REPLY"], "annotations": []}
+    message = {"type": "message", "id": "m", "role": "assistant", "status": "completed"}
+    return {
+        "object": "response",
+        "id": "r",
+        "created_at": 0,
+        "model": "m",
+        "output": [{**message, "content": [content]}],
+        "parallel_tool_calls": False,
+        "tool_choice": "auto",
+        "tools": [],
+    }
+
+
+async def start(name, app):
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
+    serving = asyncio.create_task(server.serve(sockets=[SOCKETS[name]]))
+    while not server.started:
+        await asyncio.sleep(0.05)
+    return serving
+
+
+async def answer(name, path, body):
+    response = await client.post(server_name=name, url_path=path, json=body)
+    await raise_for_status(response)
+    return await get_response_json(response)
+
+
+class Collection(collection.RolloutCollectionHelper):
+    def setup_server_client(self, *_):
+        return client
+
+
+async def main():
+    simple_agent = SimpleAgent(
+        config=SimpleAgentConfig(**agent, name="agent"), server_client=client
+    )
+    environment = SingleAgentTurnLegacyEnvironmentServer(
+        config=SingleAgentTurnEnvironmentServerConfig(**turn, name="turn"), server_client=client
+    )
+    apps = {
+        "model": model,
+        "agent": simple_agent.setup_webserver(),
+        "turn": environment.setup_webserver(),
+    }
+    serving = [await start(name, app) for name, app in apps.items()]
+    rollouts, rewards = {}, {}
+    for name in ("agent", "turn"):
+        rollouts[name] = []
+        for index, row in enumerate(json.loads(Path("rows.json").read_text())):
+            indices = {"_ng_task_index": index, "_ng_rollout_index": 0}
+            asked = {**row, **indices, "agent_ref": {"name": "agent"}}
+            rollouts[name].append({**asked, **await answer(name, "/run", asked)})
+        rewards[name] = [
+            [rollout["reward"], rollout["mask_sample"], rollout["failure_kind"]]
+            for rollout in rollouts[name]
+        ]
+    of_agent = await answer("agent", "/aggregate_metrics", {"verify_responses": rollouts["agent"]})
+    collection.export_metrics = lambda metrics: None  # to Weights & Biases
+    file = await Collection.model_construct()._call_aggregate_metrics(
+        rollouts["turn"], rollouts["turn"], Path("rollouts.jsonl")
+    )
+    [collected] = json.loads(Path(file).read_text())
+    refused = await _check_reverify_mode(client, {"agent": "ours"})
+    metrics = [of_agent["key_metrics"], collected["key_metrics"]]
+    print(json.dumps([rewards, *metrics, refused]), flush=True)
+    os._exit(0)  # its servers hold connections
+
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.integration
+@pytest.mark.processes
+async def test_its_agent_its_environment_server_and_its_collection_finish(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(endpoints, "RETRIES", RetryPolicy())
+    sizes = {"min_board_size": 8, "max_board_size": 9}  # takes a second of work
+    slow = {"task": "futoshiki", "seed": 9, "parameters": sizes}
+    async with (
+        AsyncReasoningGym(processes=1, generation_timeout=0.0001) as gym,
+        RewardService(gym, ServiceSettings(port=0)) as service,
+    ):
+        problem = await gym.problem({"task": "gcd", "seed": 3})
+        row = nemo_gym_row(problem, build_messages("Think.", problem.question))
+        failing = {
+            "responses_create_params": row["responses_create_params"],
+            "recipe": json.dumps(slow),
+        }
+        (tmp_path / "rows.json").write_text(json.dumps([row, failing]))
+        (tmp_path / "program.py").write_text(RUN)
+        variables = {
+            "SERVICE_PORT": service.url.rpartition(":")[2],
+            "REPLY": f"<answer>{problem.oracle}</answer>",
+        }
+        printed = await run(
+            sys.executable,
+            "program.py",
+            cwd=tmp_path,
+            env={**environment(tmp_path), **variables},
+        )
+    rewards, *metrics, refused = json.loads(printed.strip().rpartition("\n")[2])
+    rollouts = [[1.0, False, None], [0.0, True, "verifier_error"]]
+    assert rewards == {"agent": rollouts, "turn": rollouts}
+    for key_metrics in metrics:
+        assert key_metrics["mean/reward"] == 1.0
+        assert key_metrics["coverage/masked_rollouts"] == 1
+    assert refused == []
