@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import csv
 import os
 import time
 from collections import Counter
@@ -38,6 +39,8 @@ PROCESSES = 2
 
 SHOWN = 10
 """Tasks in the table: the slowest ones."""
+
+LEVELS = Path(__file__).parents[1] / "docs" / "difficulty-levels.csv"
 
 
 def processor_seconds(pids: Sequence[int]) -> float:
@@ -90,7 +93,7 @@ def planned(
         num_eval_samples_per_task=items,
         eval_difficulties=difficulties,
     )
-    wanted = set(difficulties) or {None}
+    wanted: set[float | None] = {*difficulties} or {None}
     return [item for item in every if item[1] in wanted]
 
 
@@ -108,9 +111,8 @@ async def measure(
             generate_fixed=watched.generate,
         )
         generate = split.make
-    first, _ = plan[
-        0
-    ]  # warms up: each process makes a dataset of the task, and keeps it
+    # Each process makes a dataset of the task, which it keeps.
+    first, _ = plan[0]
     await asyncio.gather(*(pool.generate_fixed(first) for _ in range(PROCESSES)))
     used = processor_seconds(pool.pids)
     began = time.perf_counter()
@@ -119,28 +121,34 @@ async def measure(
     return watched, processor_seconds(pool.pids) - used, wall
 
 
+def slow_tasks() -> list[str]:
+    """Return the tasks that the table of levels names the slowest, at their slowest level."""
+    slowest: dict[str, float] = {}
+    with LEVELS.open(encoding="utf-8", newline="") as lines:
+        for row in csv.DictReader(lines):
+            slowest[row["task"]] = max(
+                slowest.get(row["task"], 0.0), float(row["mean s"])
+            )
+    return sorted(slowest, key=lambda task: slowest[task], reverse=True)[:SHOWN]
+
+
 async def main(items: int) -> None:
-    tasks = sorted(ladder_heights().keys() - ONLY_IF_NAMED.keys())
-    rows = []
     async with TaskPool(PoolSettings(processes=PROCESSES), Counter()) as pool:
-        for task in tasks:
+        print(
+            f"| {items} items of | without the split | with it | at difficulty 1 | with it |"
+        )
+        print("| --- | --- | --- | --- | --- |", flush=True)
+        for task in slow_tasks():
             seconds = []
             for difficulties in ([], [1.0]):
                 for is_split in (False, True):
                     plan = planned([task], items, difficulties)
                     _, used, _ = await measure(pool, plan, is_split=is_split)
-                    seconds.append(used)
-            rows.append((seconds, task))
-        watched, used, wall = await measure(
-            pool, planned(tasks, items, []), is_split=True
-        )
-    print(
-        f"| {items} items of | without the split | with it | at difficulty 1 | with it |"
-    )
-    print("| --- | --- | --- | --- | --- |")
-    rows.sort(key=lambda row: max(row[0]), reverse=True)
-    for seconds, task in rows[:SHOWN]:
-        print(f"| `{task}` |", " | ".join(f"{each:.1f}" for each in seconds), "|")
+                    seconds.append(f"{used:.1f}")
+            print(f"| `{task}` | {' | '.join(seconds)} |", flush=True)
+        tasks = sorted(ladder_heights().keys() - ONLY_IF_NAMED.keys())
+        plan = planned(tasks, items, [])
+        watched, used, wall = await measure(pool, plan, is_split=True)
     print(
         f"\n{len(tasks)} tasks, {watched.draws} draws: {used:.0f} s of processors, {wall:.0f} s on "
         f"the wall; {watched.few_seconds / wall:.1%} of the time with fewer items than processes"

@@ -166,7 +166,7 @@ class Audit:
 
     def levels(self, task: str) -> list[int]:
         """Return the levels of a task at DIFFICULTIES; between two levels, both."""
-        top = len((self.ladders | OWN_LEVELS)[task]) - 1
+        top = len({**self.ladders, **OWN_LEVELS}[task]) - 1
         positions = [difficulty * top for difficulty in DIFFICULTIES]
         return sorted(
             {rounded(each) for each in positions for rounded in (math.floor, math.ceil)}
@@ -240,12 +240,13 @@ async def evaluation_items(audit: Audit) -> AsyncIterator[list[Asked]]:
     for tasks in audit.tasks_by_levels():
         options = ("--split", "eval", "--count", str(EVALUATED))
         yield await of_problems(audit, tasks, *options)
-    for task, ladder in audit.ladders.items():
-        for level in audit.levels(task):
-            yield await of_gym(audit, task, level, ladder[level])
-    for task, ladder in OWN_LEVELS.items():
-        for level in audit.levels(task):
-            yield await of_gym(audit, task, level, ladder[level])
+    levels = [
+        of_gym(audit, task, level, ladder[level])
+        for task, ladder in {**audit.ladders, **OWN_LEVELS}.items()
+        for level in audit.levels(task)
+    ]
+    for items in await asyncio.gather(*levels):
+        yield items
     for name in NAMES:
         recipes = [recipe for recipe, _ in load_suite(name).recipes()]
         audited = [recipe for recipe in recipes if recipe.task in audit.ladders]
@@ -269,7 +270,7 @@ async def of_gym(
     audit: Audit, task: str, level: int, parameters: Mapping[str, Any]
 ) -> list[Asked]:
     """Ask for evaluation's items of a level by its number and by its parameters."""
-    items = []
+    items: list[Asked] = []
     for seed in EVAL_SEEDS:
         for way in ({"level": level}, {"parameters": parameters}):
             problems = await audit.gym.problems(
