@@ -2,13 +2,17 @@
 
 reasoning-gym-environment prove --all -o proofs.json
 python research/verifier_audit.py proofs.json
+
+What the page tells of tasks that the file lacks, or that ran out of time, stays as it is, but for
+the floors.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -22,19 +26,8 @@ from reasoning_gym_environment.records import ATROPOS_SOLVED_SCORE
 from reasoning_gym_environment.tasks.facts import LIBRARY, Floor, Floors, floors
 from reasoning_gym_environment.util.values import group_by
 
-COLUMNS = (
-    *(
-        "task",
-        "oracle",
-        "chance",
-        "constant",
-        "no reasoning",
-        "strategy",
-        "wrong texts",
-    ),
-    *("right and more", "forms that lose", "levels", "median ms, worst ms"),
-)
-"""Of the row of a task in the page's data."""
+UNEXPLAINED = "**unexplained**"
+"""Why a finding that is not known is there."""
 
 _HEAD = """\
 # What reasoning-gym's verifiers pay for
@@ -76,45 +69,42 @@ def best_paid(task: Result, kinds: Collection[Kind]) -> str:
     )
 
 
+def floor_cells(task: str) -> dict[str, str]:
+    """Return the cells of a task's floors by column."""
+    none = Floor(label="", items=0, solved=0.0, low=0.0, high=1.0)
+    chance, no_reasoning = floors().get(task) or Floors(chance=none, no_reasoning=none)
+    return {
+        "chance": floor_cell(chance),
+        "constant": shown(chance.label) if chance.solved else "",
+        "no reasoning": floor_cell(no_reasoning),
+        "strategy": no_reasoning.label if no_reasoning.solved else "",
+    }
+
+
 def row(task: Result) -> dict[str, str]:
     """Return the cells of a task by column."""
-    none = Floor(label="", items=0, solved=0.0, low=0.0, high=1.0)
-    chance, no_reasoning = floors().get(task.task) or Floors(
-        chance=none, no_reasoning=none
-    )
     and_more = (Kind.LISTING, Kind.APPENDED, Kind.DENIED, Kind.HEDGED, Kind.NEAR_MISS)
     lost = [form.replace("\n", "⏎") for form, kept in task.forms.items() if kept < 1.0]
     broken = {finding.level for finding in task.findings if finding.level is not None}
     count, late = len(task.levels) - 1, sum(level["late"] for level in task.levels)
     sound = f"{count - len(broken)}/{count}" if count else "-"
-    cells = (
-        task.task,
-        share(task.oracle),
-        floor_cell(chance),
-        shown(chance.label) if chance.solved else "",
-        floor_cell(no_reasoning),
-        no_reasoning.label if no_reasoning.solved else "",
-        best_paid(task, [kind for kind in DEGENERATE if kind not in and_more]),
-        best_paid(task, and_more),
-        "all" if lost and len(lost) == len(task.forms) else "  ".join(lost),
-        f"{sound}, {late} late" if late else sound,
-        f"{1000 * task.median_seconds:.2f}, {1000 * task.worst_seconds:.1f}",
-    )
-    return dict(zip(COLUMNS, cells, strict=True))
+    degenerate = [kind for kind in DEGENERATE if kind not in and_more]
+    loses_all = bool(lost) and len(lost) == len(task.forms)
+    return {
+        "task": task.task,
+        "oracle": share(task.oracle),
+        **floor_cells(task.task),
+        "wrong texts": best_paid(task, degenerate),
+        "right and more": best_paid(task, and_more),
+        "forms that lose": "all" if loses_all else "  ".join(lost),
+        "levels": f"{sound}, {late} late" if late else sound,
+        "median ms, worst ms": f"{1000 * task.median_seconds:.2f}, "
+        f"{1000 * task.worst_seconds:.1f}",
+    }
 
 
 def place(finding: Finding) -> str:
     return "default" if finding.level is None else f"level {finding.level}"
-
-
-def summary(proofs: Proofs) -> str:
-    """Return the proofs in one line."""
-    findings = [finding for task in proofs.tasks.values() for finding in task.findings]
-    news = sum(not finding.explanation for finding in findings)
-    return (
-        f"{LIBRARY} {proofs.versions[LIBRARY]}: {len(proofs.tasks)} tasks, {len(findings)} "
-        f"findings, {news} of them unexplained"
-    )
 
 
 def finding_rows(proofs: Proofs) -> list[dict[str, str]]:
@@ -131,23 +121,51 @@ def finding_rows(proofs: Proofs) -> list[dict[str, str]]:
             "finding": kind,
             "where": ", ".join(place(one) for _, one in group),
             "detail": group[0][1].shown,
-            "why": explanation or "**unexplained**",
+            "why": explanation or UNEXPLAINED,
         }
         for (task, kind, explanation), group in alike.items()
     ]
 
 
-def page_data(proofs: Proofs) -> dict[str, Any]:
-    """Return what the page tells, as plain JSON."""
+def number_of(rows: Iterable[Mapping[str, str]]) -> int:
+    """Return how many findings share the rows."""
+    return sum(len(one["where"].split(", ")) for one in rows)
+
+
+def page_data(
+    proofs: Proofs, earlier: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return what the page tells, as plain JSON.
+
+    Args:
+        earlier: what it has told; kept of tasks that have no proof, or one that ran out of time.
+    """
+    rows = {task: row(result) for task, result in proofs.tasks.items()}
+    findings = finding_rows(proofs)
+    not_seen = {
+        name: f"{name}: {', '.join(task.unseen)}"
+        for name, task in proofs.tasks.items()
+        if task.unseen
+    }
+    earlier = earlier or {"tasks": (), "findings": (), "not seen": ()}
+    for kept_row in earlier["tasks"]:
+        name = kept_row["task"]
+        if name in proofs.tasks and proofs.tasks[name].verdict != "not_tried":
+            continue
+        rows[name] = kept_row | floor_cells(name)
+        findings = [one for one in findings if one["task"] != name]
+        findings += [one for one in earlier["findings"] if one["task"] == name]
+        not_seen.pop(name, None)
+        for line in earlier["not seen"]:
+            if line.startswith(f"{name}: "):
+                not_seen[name] = line
+    news = [one for one in findings if one["why"] == UNEXPLAINED]
     return {
-        "summary": summary(proofs),
-        "tasks": [row(task) for task in proofs.tasks.values()],
-        "findings": finding_rows(proofs),
-        "not seen": [
-            f"{t.task}: {', '.join(t.unseen)}"
-            for t in proofs.tasks.values()
-            if t.unseen
-        ],
+        "summary": f"{LIBRARY} {proofs.versions[LIBRARY]}: {len(rows)} tasks, "
+        f"{number_of(findings)} findings, {number_of(news)} of them unexplained",
+        "tasks": [rows[name] for name in sorted(rows)],
+        "findings": sorted(findings, key=itemgetter("task")),
+        "not seen": [not_seen[name] for name in sorted(not_seen)],
     }
 
 
@@ -175,12 +193,12 @@ def as_markdown(data: Mapping[str, Any]) -> str:
 
 
 def main() -> None:
-    data = page_data(msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=Proofs))
+    proofs = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=Proofs)
     page = Path(__file__).with_name("verifier-audit.md")
+    stored = page.with_suffix(".json")
+    data = page_data(proofs, json.loads(stored.read_text(encoding="utf-8")))
     page.write_text(as_markdown(data), encoding="utf-8")
-    page.with_suffix(".json").write_text(
-        json.dumps(data, indent=1) + "\n", encoding="utf-8"
-    )
+    stored.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
