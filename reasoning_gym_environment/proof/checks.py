@@ -9,7 +9,8 @@ from statistics import median
 from typing import Any
 
 from ..problems.split import LEAST_QUESTIONS
-from ..tasks.facts import DISGUISES_ITS_ANSWER
+from ..records import Recipe
+from ..tasks.facts import DISGUISES_ITS_ANSWER, has_few_questions
 from ..tasks.modules import Declaration
 from ..util.values import group_by, shorten
 from .answers import AnswersProof, ProbeShare, probed_items
@@ -308,14 +309,21 @@ def _overlap_findings(level: LevelProof) -> Iterator[Finding]:
     """
     is_default = level.level is None
     common_questions, common_answers = overlaps(level)
-    trained = (question for question, _ in level.training.values())
-    number = len({*level.questions.values(), *trained})
-    if is_default and number < LEAST_QUESTIONS <= len(level.questions):
+    recipe = Recipe(
+        task=level.task, seed=0, level=level.level, parameters=level.parameters
+    )
+    is_small = has_few_questions(recipe)
+    if is_small is None and is_default:
+        trained = (question for question, _ in level.training.values())
+        number = len({*level.questions.values(), *trained})
+        is_small = number < LEAST_QUESTIONS <= len(level.questions)
+    if is_small:
         yield Finding(
             check="disjoint",
             kind="questions",
-            detail=f"only {number} questions differ: training and evaluation both ask those of "
-            f"fewer than {LEAST_QUESTIONS}",
+            detail=f"fewer than {LEAST_QUESTIONS} questions differ: training and evaluation both "
+            "ask all of them",
+            level=level.level,
         )
     if common_questions > MOST_COMMON:
         yield Finding(

@@ -36,7 +36,7 @@ from reasoning_gym_environment.records import Problem, Recipe, Status, Verdict
 from reasoning_gym_environment.tasks.facts import known_categories
 from reasoning_gym_environment.tasks.modules import Declaration
 
-LEVEL_KINDS = {"generation", "oracle", "no oracle", "differs"}
+LEVEL_KINDS = {"generation", "oracle", "no oracle", "differs", "questions"}
 ANSWER_KINDS = {
     *(kind.value for kind in (*DEGENERATE, Kind.HOSTILE)),
     "killed",
@@ -462,7 +462,7 @@ FEW_QUESTIONS = proof(
         (
             {"default": FEW_QUESTIONS},
             "disjoint",
-            "only 39 questions differ: training and evaluation both ask those of fewer than 40",
+            "fewer than 40 questions differ: training and evaluation both ask all of them",
         ),
         (
             {"default": proof(training={n: (f"None {n}", "") for n in range(20)})},
