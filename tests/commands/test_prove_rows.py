@@ -16,6 +16,7 @@ from reasoning_gym_environment.commands.prove import checked_rows, prove_rows
 from reasoning_gym_environment.errors import FixableError
 from reasoning_gym_environment.inference.prompts import build_messages
 from reasoning_gym_environment.integrations.nemo_gym import nemo_gym_row
+from reasoning_gym_environment.integrations.shared import problem_row
 from reasoning_gym_environment.problems.seeds import evaluation_recipes
 from reasoning_gym_environment.problems.split import SplitProblems
 from reasoning_gym_environment.problems.suites import load_suite
@@ -45,6 +46,24 @@ def asked_as(problem: Problem, layout: str) -> dict[str, Any]:
         if layout == "nemo-gym"
         else verl_row(problem.recipe, messages)
     )
+
+
+async def test_demonstrations_and_labels_are_read_in_the_answer_format(
+    pool: TaskPool,
+) -> None:
+    split = SplitProblems.of_pool(pool, Counter(), skip_faulty_items=True)
+    problem = await split.make(Recipe(task="gcd", seed=4))
+    reply = {"role": "assistant", "content": rf"So $\boxed{{{problem.oracle}}}$."}
+    row = problem_row(problem, "direct", "boxed")
+    messages = [*row.pop("prompt"), reply]
+    findings = {}
+    for answer_format in ("tags", "boxed"):
+        config = EnvironmentSettings(task_processes=1, answer_format=answer_format)
+        checked = await checked_rows(
+            [json.dumps({**row, "messages": messages})], config
+        )
+        findings[answer_format] = [finding.kind for finding in checked.findings]
+    assert findings == {"tags": ["wrong"], "boxed": []}
 
 
 async def test_faults_evaluation_questions_and_repeats_are_named(

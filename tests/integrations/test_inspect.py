@@ -26,7 +26,10 @@ from scripted_server import answering
 from suite_values import RECIPES, manifest, write_suite
 
 from reasoning_gym_environment import ReasoningGym
-from reasoning_gym_environment.inference.prompts import SYSTEM_PROMPTS
+from reasoning_gym_environment.inference.prompts import (
+    BOXED_SYSTEM_PROMPTS,
+    SYSTEM_PROMPTS,
+)
 from reasoning_gym_environment.integrations.shared import evaluation_problems
 from reasoning_gym_environment.problems.suites import load_suite
 
@@ -108,11 +111,45 @@ print([
 """
 
 
+BOXED = """
+from inspect_ai import eval
+from inspect_ai.model import ModelOutput, ModelUsage, get_model
+from reasoning_gym_environment.integrations.inspect_ai import reasoning_gym
+
+task = reasoning_gym(tasks=["gcd"], per_task=1)
+[sample] = task.dataset
+
+def reply(*_):
+    choices = ModelOutput.from_content("", "\\\\boxed{" + sample.target + "}").choices
+    return ModelOutput(choices=choices, usage=ModelUsage())
+
+model = get_model("mockllm/model", custom_outputs=reply)
+[log] = eval(task, model=model, display="none")
+[score] = log.samples[0].scores.values()
+try:
+    reasoning_gym(suite="small")
+except ValueError as error:
+    refused = str(error).partition(" on ")[0]
+print([sample.input[0].content, score.value["score"], refused])
+"""
+
+
 def means(log: dict[str, Any]) -> dict[str, float]:
     return {
         score["name"]: score["metrics"]["mean"]["value"]
         for score in log["results"]["scores"]
     }
+
+
+def test_answers_in_boxes_are_asked_for_and_scored_where_a_variable_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REASONING_GYM_ANSWER_FORMAT", "boxed")
+    assert ast.literal_eval(run_python(BOXED, tmp_path)) == [
+        BOXED_SYSTEM_PROMPTS["think"],
+        1.0,
+        "answer_format must be tags",
+    ]
 
 
 def test_all_epochs_count_for_each_number(tmp_path: Path) -> None:

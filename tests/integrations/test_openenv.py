@@ -189,6 +189,21 @@ def test_an_answer_is_bare_or_in_its_tags(
     assert observation.reward == float(status == "solved")
 
 
+def test_an_answer_is_bare_or_in_a_box_where_the_server_reads_boxes() -> None:
+    options = ("--env.include_tasks", "gcd", "--env.answer_format", "boxed")
+    replies = (
+        "{right}",
+        r"<think>\boxed{{1}}</think>so $\boxed{{{right}}}$",
+        r"\boxed{{",
+    )
+    rewards = []
+    with serving(*options) as (url, _), connected(url) as env:
+        for reply in replies:
+            right = solution(env.reset().observation["question"])
+            rewards.append(env.step({"answer": reply.format(right=right)}).reward)
+    assert rewards == [1.0, 1.0, 0.0]
+
+
 def test_an_answer_that_a_client_parsed_is_its_text() -> None:
     answers = [
         ReasoningGymAction.model_validate({"answer": a}).answer
