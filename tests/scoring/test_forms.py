@@ -180,7 +180,9 @@ async def test_other_signs_cost_no_verdict_and_buy_none(
     for expressions, solved in ((RIGHT[task], True), (WRONG[task], False)):
         answers = [str(eval(text, known)) for text in expressions]
         texts = [f"<answer>{answer}</answer>" for answer in answers if answer != oracle]
-        graded = await verify_texts(problem, texts, pool, any_form=True)
+        graded = await verify_texts(
+            problem, texts, pool, any_form=True, answer_format="tags"
+        )
         for answer, verdict in graded:
             assert (verdict.status is Status.SOLVED) == solved, answer
             assert verdict.status is not Status.VERIFIER_ERROR
@@ -192,7 +194,9 @@ async def require_solved(
 ) -> None:
     """Verify answers in tags, and compare which of them solve the problem."""
     texts = [f"<answer>{answer}</answer>" for answer in solved]
-    graded = await verify_texts(problem, texts, pool, any_form=True)
+    graded = await verify_texts(
+        problem, texts, pool, any_form=True, answer_format="tags"
+    )
     found = [verdict.status is Status.SOLVED for _, verdict in graded]
     assert found == [*solved.values()], graded
 
@@ -253,7 +257,7 @@ async def test_no_text_is_verified_twice(answer: str, times: int) -> None:
     recipe = Recipe(task="sudoku", seed=1)
     problem = Problem(recipe=recipe, question="", oracle="1 2", entry=b"")
     texts = [f"<answer>{answer.format(n)}</answer>" for n in range(16)]
-    await verify_texts(problem, texts, Refusing(), any_form=True)
+    await verify_texts(problem, texts, Refusing(), any_form=True, answer_format="tags")
     assert len(seen) == len(set(seen)) == 16 * times
 
 
