@@ -111,9 +111,12 @@ def of_paper(path: Path, name: str, left: Sequence[LeftOut]) -> list[Recipe]:
     items = [item for item in read_published(path) if item.set == name]
     recipes = {recipe_key(item.recipe): item.recipe for item in items}
     for each in left:
-        recipe = Recipe(task=each.task, seed=each.seed, parameters=each.parameters)
-        recipes.pop(recipe_key(recipe), None)
+        recipes.pop(recipe_key(recipe_of(each)), None)
     return list(recipes.values())
+
+
+def recipe_of(left: LeftOut) -> Recipe:
+    return Recipe(task=left.task, seed=left.seed, parameters=left.parameters)
 
 
 def left_out_before(name: str) -> list[LeftOut]:
@@ -210,7 +213,20 @@ async def main(folder: Path, paper: Path | None, only: set[str]) -> None:
             )
             made = [(problem, None) for problem in kept]
             write(folder, manifest(name, about, made, left))
-            published.update(published_hash(problem_identity(p)) for p in kept)
+            # The paper asks also what its suite leaves out.
+            recipes_before = map(recipe_of, before)
+            problems += await with_progress(
+                [
+                    make_or_fault(pool.generate_fixed, recipe)
+                    for recipe in recipes_before
+                ],
+                f"{name}, left out before",
+            )
+            published.update(
+                published_hash(problem_identity(problem))
+                for problem in problems
+                if problem.question
+            )
         if len({"paper-easy", "paper-hard"} & only) == 2:
             lines = "".join(f"{line}\n" for line in sorted(published))
             (folder / PUBLISHED.name).write_text(lines, encoding="ascii")

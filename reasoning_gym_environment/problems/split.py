@@ -50,7 +50,8 @@ COUNTED_DRAWS = 200
 """Draws in which LEAST_QUESTIONS must differ."""
 
 PUBLISHED = Path(__file__).with_name("published_questions.txt")
-"""Hashes of what suites ask that others have published, which `research/make_suites.py` writes."""
+"""Hashes of the questions that others have published as a suite, also of those that our suite of
+the same name leaves out. `research/make_suites.py` writes them."""
 
 
 def belongs_to_evaluation(identity: str) -> bool:

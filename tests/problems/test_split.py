@@ -35,7 +35,7 @@ from reasoning_gym_environment.problems.split import (
 )
 from reasoning_gym_environment.problems.stream import MAX_SKIPPED, RecipeStream
 from reasoning_gym_environment.problems.suites import load_suite
-from reasoning_gym_environment.records import Problem, Recipe
+from reasoning_gym_environment.records import FaultKind, Problem, Recipe
 from reasoning_gym_environment.sandbox.pool import TaskPool
 from reasoning_gym_environment.tasks.facts import has_few_questions, stored_snapshot
 
@@ -258,9 +258,10 @@ async def test_the_small_levels_of_the_paper_are_small(pool: TaskPool) -> None:
 
 
 @pytest.mark.asyncio(loop_scope="session")
-async def test_the_list_of_published_questions_holds_the_papers_suites(
+async def test_the_list_of_published_questions_holds_all_that_the_paper_asks(
     pool: TaskPool,
 ) -> None:
+    """Also those that its suite leaves out, of which training asks the ambiguous ones."""
     split = SplitProblems.of_pool(pool, Counter(), skip_faulty_items=True)
     for name in ("paper-easy", "paper-hard"):
         recipes = [recipe for recipe, _ in load_suite(name).recipes()]
@@ -271,6 +272,14 @@ async def test_the_list_of_published_questions_holds_the_papers_suites(
                 continue
             other = await split.make(recipe, split="train")
             assert problem_identity(other) != problem_identity(problem)
+        ambiguous = [
+            Recipe(task=left.task, seed=left.seed, parameters=left.parameters)
+            for left in load_suite(name).left_out
+            if left.fault == FaultKind.AMBIGUOUS
+        ]
+        for recipe in ambiguous[:: len(ambiguous) // 10]:
+            problem = await pool.generate(recipe)
+            assert is_published(problem_identity(problem)), recipe
 
 
 @pytest.mark.asyncio(loop_scope="session")
