@@ -20,7 +20,12 @@ import msgspec
 
 from reasoning_gym_environment.proof.answers import TOLERATED_SHARE
 from reasoning_gym_environment.proof.checks import Result
-from reasoning_gym_environment.proof.findings import DEGENERATE, Finding, Kind
+from reasoning_gym_environment.proof.findings import (
+    DEGENERATE,
+    Finding,
+    Kind,
+    known_findings,
+)
 from reasoning_gym_environment.proof.proving import Proofs
 from reasoning_gym_environment.records import ATROPOS_SOLVED_SCORE
 from reasoning_gym_environment.tasks.facts import LIBRARY, Floor, Floors, floors
@@ -107,23 +112,24 @@ def place(finding: Finding) -> str:
     return "default" if finding.level is None else f"level {finding.level}"
 
 
-def finding_rows(proofs: Proofs) -> list[dict[str, str]]:
-    """Return all findings; those of one kind and reason share a row."""
-    findings = [
-        (name, one) for name, task in proofs.tasks.items() for one in task.findings
-    ]
-    alike = group_by(
-        lambda pair: (pair[0], pair[1].kind, pair[1].explanation), findings
-    )
+def explanation(task: str, kind: str) -> str:
+    """Return the reason that is known today, whenever the task was proved."""
+    return known_findings().get(task, {}).get(kind, UNEXPLAINED)
+
+
+def finding_rows(results: Mapping[str, Result]) -> list[dict[str, str]]:
+    """Return all findings; those of one kind share a row."""
+    findings = [(name, one) for name, task in results.items() for one in task.findings]
+    alike = group_by(lambda pair: (pair[0], pair[1].kind), findings)
     return [
         {
             "task": task,
             "finding": kind,
             "where": ", ".join(place(one) for _, one in group),
             "detail": group[0][1].shown,
-            "why": explanation or UNEXPLAINED,
+            "why": explanation(task, kind),
         }
-        for (task, kind, explanation), group in alike.items()
+        for (task, kind), group in alike.items()
     ]
 
 
@@ -140,32 +146,39 @@ def page_data(
     Args:
         earlier: what it has told; kept of tasks that have no proof, or one that ran out of time.
     """
-    rows = {task: row(result) for task, result in proofs.tasks.items()}
-    findings = finding_rows(proofs)
-    not_seen = {
-        name: f"{name}: {', '.join(task.unseen)}"
-        for name, task in proofs.tasks.items()
-        if task.unseen
-    }
-    earlier = earlier or {"tasks": (), "findings": (), "not seen": ()}
+    earlier = earlier or {"tasks": (), "findings": ()}
+    tried = dict(proofs.tasks)
+    rows = {}
     for kept_row in earlier["tasks"]:
         name = kept_row["task"]
-        if name in proofs.tasks and proofs.tasks[name].verdict != "not_tried":
-            continue
-        rows[name] = kept_row | floor_cells(name)
-        findings = [one for one in findings if one["task"] != name]
-        findings += [one for one in earlier["findings"] if one["task"] == name]
-        not_seen.pop(name, None)
-        for line in earlier["not seen"]:
-            if line.startswith(f"{name}: "):
-                not_seen[name] = line
+        if name not in tried or tried[name].verdict == "not_tried":
+            tried.pop(name, None)
+            rows[name] = kept_row | floor_cells(name)
+    findings = [
+        one | {"why": explanation(one["task"], one["finding"])}
+        for one in earlier["findings"]
+        if one["task"] in rows
+    ]
+    rows |= {name: row(result) for name, result in tried.items()}
+    findings += finding_rows(tried)
+    found = {(one["task"], one["finding"]) for one in findings}
+    not_seen = {
+        name: [
+            kind
+            for kind in sorted(known_findings().get(name, {}))
+            if (name, kind) not in found
+        ]
+        for name in sorted(tried)
+    }
     news = [one for one in findings if one["why"] == UNEXPLAINED]
     return {
         "summary": f"{LIBRARY} {proofs.versions[LIBRARY]}: {len(rows)} tasks, "
         f"{number_of(findings)} findings, {number_of(news)} of them unexplained",
         "tasks": [rows[name] for name in sorted(rows)],
         "findings": sorted(findings, key=itemgetter("task")),
-        "not seen": [not_seen[name] for name in sorted(not_seen)],
+        "not seen": [
+            f"{name}: {', '.join(kinds)}" for name, kinds in not_seen.items() if kinds
+        ],
     }
 
 

@@ -398,7 +398,7 @@ def known_findings() -> KnownFindings:
                 row.get("reason") or f"Accepted: {accepted}."
             )
     for task, reason in PAYS_ANY_ANSWER.items():
-        # Copies of the question are tried on own tasks alone.
-        paid = {*DEGENERATE, Kind.HOSTILE} - {Kind.COPY}
+        # Copies of the question are tried on own tasks alone, other numbers where one is right.
+        paid = {*DEGENERATE, Kind.HOSTILE} - {Kind.COPY, Kind.CHANGED}
         reasons[task] = {kind.value: reason for kind in paid}
     return reasons

@@ -36,7 +36,10 @@ from reasoning_gym_environment.records import Problem, Recipe, Status, Verdict
 from reasoning_gym_environment.tasks.facts import known_categories
 from reasoning_gym_environment.tasks.modules import Declaration
 
-LEVEL_KINDS = {"generation", "oracle", "no oracle", "differs", "questions"}
+LEVEL_KINDS = {
+    *("generation", "oracle", "no oracle", "differs"),
+    *("questions", "answers"),
+}
 ANSWER_KINDS = {
     *(kind.value for kind in (*DEGENERATE, Kind.HOSTILE)),
     "killed",
