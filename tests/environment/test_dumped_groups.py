@@ -119,6 +119,7 @@ async def test_a_row_says_which_run_made_it_and_how_to_make_its_problem_again(
     assert row["run"] == dumping.run_id
     assert row["scoring"] == {
         "scoring_version": 2,
+        "answer_format": "tags",
         "score_mode": "partial",
         "solved_threshold": None,
         "length_penalty_start": 0.75,
