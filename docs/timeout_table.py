@@ -37,6 +37,10 @@ TIMEOUTS: dict[Key, tuple[str, str]] = {
         "a call of a contained function, with its threads and processes",
     ),
     ("settings.py", "generation_timeout"): (PROCESSOR, "generating one problem"),
+    ("inference/template_trial.py", "TRIAL_SECONDS"): (
+        PROCESSOR,
+        "a chat template that renders a question at the start",
+    ),
     ("sandbox/pool.py", "FIXED_ITEM_SECONDS"): (
         PROCESSOR,
         "at least, generating one item of an evaluation set or a suite",

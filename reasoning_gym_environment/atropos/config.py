@@ -14,19 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from atroposlib.envs.base import APIServerConfig, BaseEnvConfig, EvalHandlingEnum
-from jinja2 import TemplateError
 from pydantic import Field, PrivateAttr
 from transformers import AutoTokenizer
 
 from ..errors import ConfigurationError, did_you_mean
 from ..inference.prompts import (
     CHAT_TEMPLATES,
-    build_messages,
-    end_of_turn,
-    render_prompt,
     resolve_system_prompt,
     with_variables,
 )
+from ..inference.template_trial import require_working_template
 from ..inference.thoughts import (
     require_known_markers,
     special_tokens,
@@ -243,11 +240,4 @@ def apply_template(
     require_known_markers(tokenizer, own_markers, config.tokenizer_name)
     tokenizer.chat_template = with_variables(template, config.chat_template_kwargs)
     system_prompt = resolve_system_prompt(config.system_prompt, config.answer_format)
-    try:
-        end_of_turn(tokenizer)
-        render_prompt(tokenizer, build_messages(system_prompt, "1 + 1?"))
-    except (TemplateError, ValueError) as error:
-        raise ConfigurationError(
-            f"the chat template can't render a question with its system prompt ({error}): set "
-            "--env.chat_template to another one, or --env.system_prompt '' where it takes none"
-        ) from error
+    require_working_template(tokenizer, system_prompt)

@@ -188,7 +188,8 @@ def with_variables(template: Any, variables: Mapping[str, Any]) -> Any:
         return {name: with_variables(one, variables) for name, one in template.items()}
     settings = []
     for name, value in variables.items():
-        written = "none" if value is None else json.dumps(value)
+        # JSON's escapes would make two surrogates of an emoji.
+        written = "none" if value is None else json.dumps(value, ensure_ascii=False)
         settings.append(f"{{% set {name} = {written} %}}")
     return "".join(settings) + template
 
