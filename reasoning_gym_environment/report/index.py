@@ -29,7 +29,7 @@ from .identity import (
 from .runs import RunEntry
 from .times import seconds_of
 
-LAYOUT_VERSION = 1
+LAYOUT_VERSION = 2
 """Of the index's columns; the page refuses another one."""
 
 PROBLEM_HASH_BYTES = 8
@@ -99,6 +99,12 @@ class GroupIndex:
     def identifier(self, number: int) -> str:
         """Return the identifier of the group with that number."""
         return str(self._groups["id"][number])
+
+    def rollouts_of(self, run: str, number: int) -> int:
+        """Return how many rollouts the group with that number has; 0 if it is another run's."""
+        if self._groups["run"][number] != self._run_numbers[run]:
+            return 0
+        return self._first_rollouts[number + 1] - self._first_rollouts[number]
 
     def batch(self, since: int = 0) -> dict[str, Any]:
         """Return the columns from a number of groups on, and everything of runs and tasks."""

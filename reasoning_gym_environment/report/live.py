@@ -33,6 +33,7 @@ from .health import RunHealth
 from .identity import TRAINING, group_id, run_of
 from .index import GroupIndex
 from .pairs import compare_pair
+from .reader_notes import ReaderNotes
 from .search import matches
 from .times import seconds_of
 
@@ -111,6 +112,7 @@ class LiveIndex:
         self._read_as: dict[tuple[Path, int], int] = {}
         self._rollouts = 0
         self._left_out = 0
+        self._reader_notes = ReaderNotes()
 
     def __len__(self) -> int:
         """Return the number of groups."""
@@ -216,9 +218,15 @@ class LiveIndex:
     def batch(self, cursor: str = "") -> dict[str, Any]:
         """Return what came since a cursor; everything where it is empty or of another index."""
         with self._lock:
-            first_number = self._first_after(cursor)
-            batch = self._index.batch(first_number or 0)
+            place = self._place_after(cursor)
+            first_number, note_changes = place or (0, 0)
+            batch = self._index.batch(first_number)
             batch["groups"].pop("at")
+            for entry, run in zip(
+                batch["runs"], self._index.runs.values(), strict=True
+            ):
+                self._reader_notes.look(run)
+                entry["notes"] = self._reader_notes.since(run.key, note_changes)
             self._add_health(batch["runs"], time.time())
             files = self._files.values()
             unread = sum(
@@ -226,20 +234,25 @@ class LiveIndex:
             )
             return {
                 **batch,
-                "cursor": f"{self._generation}-{len(self)}",
-                "restart": first_number is None,
+                "cursor": f"{self._generation}-{len(self)}-{self._reader_notes.changes}",
+                "restart": place is None,
                 "reading": 1 - unread / max(1, sum(file.size for file in files)),
                 "notes": self._notes(),
                 "ended": self.ended,
             }
 
-    def _first_after(self, cursor: str) -> int | None:
-        """Return the number of the first group after a cursor; None for one of another index."""
-        generation, _, since = cursor.partition("-")
-        is_count = since.isdecimal() and len(since) <= CURSOR_DIGITS
-        if generation != self._generation or not is_count or int(since) > len(self):
+    def _place_after(self, cursor: str) -> tuple[int, int] | None:
+        """Return the groups and the changes of notes before a cursor; None for another index's."""
+        generation, *counts = cursor.split("-")
+        are_counts = all(
+            count.isdecimal() and len(count) <= CURSOR_DIGITS for count in counts
+        )
+        if generation != self._generation or not are_counts or len(counts) != 2:
             return None
-        return int(since)
+        groups, note_changes = map(int, counts)
+        if groups > len(self) or note_changes > self._reader_notes.changes:
+            return None
+        return groups, note_changes
 
     def _add_health(self, entries: Sequence[dict[str, Any]], now: float) -> None:
         """Add to each run's entry what its health, its changes and its pace are."""
@@ -313,14 +326,20 @@ class LiveIndex:
         """Store a reader's note beside the run's files.
 
         Raises:
-            GoneError: the run is not in the index, or has no folder.
+            GoneError: the run or the rollout is not in the index, or the run has no folder.
             ValueError: another name, thing or text.
             OSError: the disk is full, or the folder can't be written.
         """
+        identifier, is_rollout, place = about.rpartition(".")
         with self._lock:
             entry = self._index.runs.get(run)
-        if entry is None or entry.folder is None:
-            raise GoneError(f"no such run: {shorten(run)}")
+            if entry is None or entry.folder is None:
+                raise GoneError(f"no such run: {shorten(run)}")
+            number = self._numbers.get(identifier)
+            rollouts = 0 if number is None else self._index.rollouts_of(run, number)
+        is_place = place.isdecimal() and len(place) <= CURSOR_DIGITS
+        if is_rollout and not (is_place and 1 <= int(place) <= rollouts):
+            raise GoneError(f"no such rollout in this run: {shorten(about)}")
         write_note(entry.folder, entry.notes_name, about, text)
 
     def search(

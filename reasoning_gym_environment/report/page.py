@@ -29,6 +29,7 @@ from .health import RunHealth
 from .identity import TRAINING, run_of
 from .index import GroupIndex
 from .pairs import embedded_pairs
+from .reader_notes import notes_of
 
 
 def write_report(paths: Sequence[Path], output: Path) -> list[dict[str, Any]]:
@@ -92,10 +93,13 @@ def embed(data: ReportData) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     }
     batch = {**index.batch(), **about, "pairs": embedded_pairs(index)}
     for run in batch["runs"]:
-        record = index.runs[run["id"]].record
+        entry = index.runs[run["id"]]
+        run["notes"] = notes_of(entry)
         trains = run["kind"] == TRAINING
         run_health = health[run["id"]]
-        run["health"] = run_health.lines(record, trains=trains, ended=run["ended"])
+        run["health"] = run_health.lines(
+            entry.record, trains=trains, ended=run["ended"]
+        )
         run["flags"] = run_health.changes.flags() if trains else []
     return batch, chunks
 

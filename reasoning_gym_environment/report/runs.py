@@ -13,7 +13,6 @@ from msgspec import structs
 
 from ..errors import FixableError
 from ..evaluation.store import METRICS, RUN, settings_in
-from ..storage.notes import read_notes
 from ..storage.rows import StoredGroup
 from ..storage.run_record import RunRecord
 from .identity import RUN_NAME_LENGTH, TRAINING
@@ -132,7 +131,6 @@ class RunEntry:
             "started": files.started,
             "updated": files.updated,
             "ended": files.ended,
-            "notes": read_notes(self.folder, self.notes_name) if self.folder else {},
             "groups": self.groups,
             "warnings": list(files.warnings),
         }

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import re
+import stat
 from pathlib import Path
 
 from msgspec import Struct, structs
 
-from ..util.files import append_whole, read_regular, stays_below
+from ..util.files import append_whole, read_regular
 from ..util.values import convert
 from .rows import utc_now
 
@@ -43,7 +44,7 @@ class Note(Struct, frozen=True, kw_only=True):
 
 
 def notes_path(folder: Path, run: str) -> Path | None:
-    """Return the file of a run's notes; None if the run's name, which a row has, is not one.
+    """Return the file of a run's notes; None if it is a link, or the run's name is not one.
 
     Args:
         run: empty for an evaluation, whose folder is its own.
@@ -51,8 +52,8 @@ def notes_path(folder: Path, run: str) -> Path | None:
     if not re.fullmatch(r"[\w-]{0,80}", run, re.ASCII):
         return None
     path = folder / f"reasoning_gym_environment_notes_{run or 'evaluation'}.jsonl"
-    is_sound = stays_below(path, folder) if path.exists() else not path.is_symlink()
-    return path if is_sound else None
+    # Whoever made the folder may have put a link to any file there, its dumps included.
+    return None if path.is_symlink() else path
 
 
 def read_notes(folder: Path, run: str) -> dict[str, str]:
@@ -81,7 +82,14 @@ def write_note(folder: Path, run: str, about: str, text: str) -> None:
         raise ValueError(f"no notes can be stored for a run of this name: {run!r}")
     note = Note(time=utc_now(), about=about, text=text)
     line = (json.dumps(structs.asdict(note)) + "\n").encode("ascii")
-    stored = path.stat().st_size if path.exists() else 0
+    stored = 0
+    if path.exists():
+        info = path.stat()
+        if not stat.S_ISREG(info.st_mode) or info.st_nlink > 1:
+            raise ValueError(
+                f"{path.name} has another name too, or is no file: move it away"
+            )
+        stored = info.st_size
     if stored + len(line) > MOST_BYTES:
         raise ValueError(
             f"{path.name} is full, with {MOST_BYTES} bytes: move it away to begin another"

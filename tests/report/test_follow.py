@@ -81,7 +81,11 @@ def test_a_batch_has_what_came_since_the_one_before(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "cursor", ["x", "-", "0-5", "{}-99", "{}--1", "{}-" + "9" * 5000, "{}-²"]
+    "cursor",
+    [
+        *("x", "-", "0-1-0", "{}-1", "{}-99-0", "{}-1-9", "{}--1-0", "{}-1-0-0"),
+        *("{}-1-²", "{}-1-" + "9" * 5000),
+    ],
 )
 def test_a_cursor_of_another_index_gets_everything(cursor: str, tmp_path: Path) -> None:
     append(tmp_path / DUMP, line(0))

@@ -182,7 +182,7 @@ def test_a_runs_name_leads_to_no_other_file(tmp_path: Path) -> None:
     assert run["started"] == ""
 
 
-VERSION = 1
+VERSION = 2
 LAYOUT = {
     "cursor": "text",
     "restart": "truth",
@@ -200,7 +200,6 @@ LAYOUT = {
             "started": "text",
             "updated": "text",
             "ended": "text",
-            "notes": {},
             "groups": "number",
             "warnings": [{"time": "text", "level": "text", "text": "text"}],
         }

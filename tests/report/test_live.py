@@ -192,6 +192,9 @@ async def test_a_note_is_stored_beside_the_dumps_and_shown_to_all(
         assert run["notes"] == {about: "a shortcut?"}
         for body, status, said in (
             (note.replace(about, "x"), 422, "about must be a rollout or a step"),
+            (note.replace(about, about[:-1] + "2"), 404, "no such rollout"),
+            (note.replace(about, about[:-1] + "0"), 404, "no such rollout"),
+            (note.replace(about, "0123456789.1"), 404, "no such rollout"),
             (note.replace('"r"', '"s"'), 404, "no such run: 's'"),
             ("{", 422, ""),
             ('"' + "x" * 2**16, 413, "a note has at most 32768 bytes"),
@@ -199,6 +202,34 @@ async def test_a_note_is_stored_beside_the_dumps_and_shown_to_all(
             reply = await client.post("api/note", body, **json_type)
             assert (reply.status, said in reply.json["error"]) == (status, True)
     assert index_of(tmp_path)["runs"][0]["notes"] == {about: "a shortcut?"}
+
+
+async def test_a_poll_has_the_notes_that_are_new(tmp_path: Path) -> None:
+    append(tmp_path, row([1.0, 0.0]))
+
+    async def notes(cursor: str) -> tuple[dict[str, str], str]:
+        batch = (await client.get(f"api/index?since={cursor}")).json
+        return batch["runs"][0]["notes"], batch["cursor"]
+
+    async def store(about: str, text: str) -> None:
+        note = json.dumps({"run": "r", "about": about, "text": text})
+        reply = await client.post("api/note", note, Content_Type="application/json")
+        assert reply.status == 204
+
+    async with serving(tmp_path) as client:
+        first = await client.index(1)
+        about = f"{first['groups']['id'][0]}.2"
+        await store(about, "one")
+        await store("step 3", "two")
+        new, second_cursor = await notes(first["cursor"])
+        assert new == {about: "one", "step 3": "two"}
+        assert (await notes(second_cursor))[0] == {}
+        await store("step 3", "")
+        await store("step 4", "x" * 2000)
+        new, third_cursor = await notes(second_cursor)
+        assert new == {"step 3": "", "step 4": "x" * 2000}
+        assert (await notes(third_cursor))[0] == {}
+        assert (await notes(""))[0].keys() == {about, "step 3", "step 4"}
 
 
 def index_of(folder: Path) -> Any:

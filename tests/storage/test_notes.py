@@ -1,6 +1,7 @@
 """Notes beside the dumps: the last one on a thing counts, and no name leads to another file."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,20 @@ def test_no_link_leads_out_of_the_folder(tmp_path: Path) -> None:
             write_note(folder, "r", "step 1", "x")
         path.unlink()
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("link", [Path.symlink_to, Path.hardlink_to])
+def test_a_link_to_a_dump_of_the_folder_takes_no_note(
+    link: Callable[[Path, Path], None], tmp_path: Path
+) -> None:
+    dump = tmp_path / "reasoning_gym_environment_rollouts_r_0000.jsonl"
+    dump.write_text("a row\n")
+    path = notes_path(tmp_path, "r")
+    assert path is not None
+    link(path, dump)
+    with pytest.raises(ValueError, match=r"no notes can be stored|move it away"):
+        write_note(tmp_path, "r", "step 1", "x")
+    assert dump.read_text() == "a row\n"
 
 
 def test_a_full_file_takes_no_note_and_keeps_its_own(tmp_path: Path) -> None:

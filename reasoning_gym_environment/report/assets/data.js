@@ -9,11 +9,14 @@ function forget() {
 
 /** Append a batch of the index; return the number of groups that came. */
 function takeIn(batch) {
-  if (batch.version !== 1)
+  if (batch.version !== 2)
     throw new Error(`index version ${batch.version} is unknown: reload the page`);
   if (batch.restart) forget();
+  const notesBefore = new Map(data.runs.map(({ id, notes }) => [id, notes]));
   for (const name of ["runs", "tasks", "statuses", "files", "recorded", "held", "notes", "reading", "pairs"])
     data[name] = batch[name] ?? data[name];
+  // A batch has the notes that are new; one that was removed is empty.
+  for (const run of data.runs) run.notes = { ...notesBefore.get(run.id), ...run.notes };
   data.ended = batch.ended ?? "";
   data.flags = data.runs.flatMap(({ id, flags }) => flags.map((flag) => ({ ...flag, run: id })));
   for (const part of ["group", "rollout"]) {
