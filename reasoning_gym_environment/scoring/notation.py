@@ -43,7 +43,7 @@ _POWER_OF_A_HALF = re.compile(
     r"(?:(?P<above>\d{1,99})\s*/\s*2|\(1/2\))\s*(?:\^|\*\*)\s*{?(?P<exponent>\d{1,3})}?",
     re.ASCII,
 )
-_DEGREES = re.compile(r"\s*(°|\^\\circ|\^\{\s*\\circ\s*\}|\\degree)\s*$")
+_DEGREES = re.compile(r"(°|\^\\circ|\^\{\s*\\circ\s*\}|\\degree)$")
 _VARIABLE_X = re.compile(r"(?<![A-Za-z])X(?![A-Za-z])")
 _SIGNS = str.maketrans(f"{_TIMES}·⋅÷[]", "***/()")
 _NAMED = re.compile(r"([A-Za-z])\s*=\s*([^=]+)")
@@ -158,7 +158,7 @@ def _is_same(task: str, question: str, text: str, oracle: str) -> bool:
     if task == "advanced_geometry" and is_angle(text, _angle_at_b(question)):
         return True
     if task == "simple_geometry":
-        text = _DEGREES.sub("", text)
+        text = _without_degrees(text)
     fraction = _LATEX_FRACTION.fullmatch(text)
     if fraction:
         text = f"{fraction[1]}/{fraction[2]}"
@@ -305,6 +305,12 @@ def _angle_at_b(question: str) -> float:
     return abs(math.degrees(cmath.phase((a - b) / (c - b))))
 
 
+def _without_degrees(text: str) -> str:
+    """Return a text without the sign of degrees at its end, and without blanks around it."""
+    # Blanks in the pattern would take the square of their number.
+    return _DEGREES.sub("", text.strip()).rstrip()
+
+
 def is_angle(text: str, exact: float) -> bool:
     r"""Return whether a text is an angle, rounded to the places that it shows, at least two.
 
@@ -312,7 +318,7 @@ def is_angle(text: str, exact: float) -> bool:
         >>> [is_angle(text, 34.0953) for text in ("34.09", "34.10", "34.095°", r"34.1^\circ")]
         [False, True, True, True]
     """
-    number = _read_number(_DEGREES.sub("", text))
+    number = _read_number(_without_degrees(text))
     if number is None:
         return False
     value = float(number)

@@ -252,6 +252,12 @@ def test_bounds_are_the_callers() -> None:
 
 
 @pytest.mark.processes
+@in_linux
+def test_the_default_memory_is_enough_for_many_threads() -> None:
+    with contain("contained_functions:runs_threads", processes=1, timeout=60) as reward:
+        assert reward("x", 32) == 1.0
+
+
 def test_a_warm_up_runs_once_for_all_calls() -> None:
     path = "contained_functions:earlier_calls"
     with contain(

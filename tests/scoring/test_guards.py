@@ -331,6 +331,20 @@ def test_a_hostile_conclusion_earns_nothing_within_the_deadline(
     assert process_time() - began < 5.0
 
 
+@pytest.mark.parametrize("blank", [" ", "\t", "\n", "\N{NO-BREAK SPACE}"])
+def test_blanks_in_an_angle_take_no_time(items: Items, blank: str) -> None:
+    entry = next(
+        entry
+        for entry in items.entries("advanced_geometry", MANY)
+        if entry["metadata"]["task_type"] == "angle_measure"
+    )
+    blanks = blank * 100_000
+    began = process_time()
+    for answer in (f"5{blanks}x", f"{blanks}5", f"5°{blanks}x°", blanks):
+        assert max_score("advanced_geometry", answer, entry) < 1.0
+    assert process_time() - began < 5.0
+
+
 def test_a_word_spelled_backward_with_a_sign_after_it_is_never_whole(
     items: Items,
 ) -> None:

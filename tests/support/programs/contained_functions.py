@@ -18,6 +18,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, NoReturn
@@ -90,6 +91,20 @@ def starts_threads_without_end(text: str, data: Any) -> float:
     while True:
         with contextlib.suppress(RuntimeError, MemoryError):
             threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
+
+
+def runs_threads(text: str, data: Any) -> float:
+    """Run as many threads as the data says at a time, each of which allocates a megabyte."""
+    barrier = threading.Barrier(data)
+
+    def allocate(number: int) -> int:
+        barrier.wait(30)
+        block = bytearray(2**20)
+        barrier.wait(30)
+        return len(block)
+
+    with ThreadPoolExecutor(data) as pool:
+        return float(sum(pool.map(allocate, range(data))) == data * 2**20)
 
 
 def earlier_calls(text: str, data: Any) -> int:
