@@ -115,6 +115,7 @@ Seconds = Annotated[Number, Field(gt=0, allow_inf_nan=False)]
 Processes = Annotated[Integer | None, Field(ge=1)]
 Level = Annotated[Integer | None, Field(ge=0)]
 Count = Annotated[Integer, Field(ge=0)]
+GroupSize = Annotated[Integer | None, Field(ge=1)]
 Modules = Annotated[Iterable[Annotated[str | Path, SkipValidation]], AS_LIST]
 """Names and paths of modules, each of which is checked when it is looked for."""
 

@@ -40,6 +40,7 @@ from .arguments import (
     AS_LIST,
     AnyScorable,
     Count,
+    GroupSize,
     Level,
     Modules,
     Number,
@@ -52,7 +53,7 @@ from .arguments import (
     to_recipe,
     to_scorable,
 )
-from .streams import AsyncProblemStream
+from .streams import AsyncProblemStream, fed_streams
 
 logger = logging.getLogger(__name__)
 
@@ -70,6 +71,10 @@ class TaskSummary:
     levels: int
 
 
+def _recipe_of(which: Problem | Recipe) -> Recipe:
+    return which.recipe if isinstance(which, Problem) else which
+
+
 def _by_problem(
     scorables: Sequence[Scorable],
 ) -> list[tuple[Problem | Recipe, list[int]]]:
@@ -81,9 +86,7 @@ def _by_problem(
         if scorable is not previous:  # the key takes as long as the rest
             which = to_scorable(scorable)
             previous = scorable
-            key: Hashable = recipe_key(
-                which if isinstance(which, Recipe) else which.recipe
-            )
+            key: Hashable = recipe_key(_recipe_of(which))
             if isinstance(which, Problem):
                 key = key, which.oracle, which.entry
             _, indices = groups.setdefault(key, (which, []))
@@ -320,7 +323,10 @@ class AsyncReasoningGym:
 
     @checked
     async def score_many(
-        self, pairs: Annotated[Iterable[ScoringPair], AS_LIST]
+        self,
+        pairs: Annotated[Iterable[ScoringPair], AS_LIST],
+        *,
+        group_size: GroupSize = None,
     ) -> list[Score]:
         """Score completions concurrently, and return the scores in the same order.
 
@@ -328,9 +334,20 @@ class AsyncReasoningGym:
         `answer_format`. Pass only problems that this process made; pass recipes from other
         sources. The streams of this gym
         that handed out the problem learn the result. If a pair is invalid, nothing is scored.
+
+        Args:
+            group_size: completions that the trainer gives each problem, here or in other calls.
+                Streams take it unless they have one.
+
+        Raises:
+            ConfigurationError: an argument is invalid, or a stream that learns from these scores
+                has no group size, or another one.
         """
         pair_list = list(pairs)
         groups = _by_problem([scorable for scorable, _ in pair_list])
+        for which, _ in groups:
+            for stream in list(self._fed):
+                stream.require_group_size(_recipe_of(which), group_size)
         texts = [text for _, text in pair_list]
         placed: dict[int, Score] = {}
 
@@ -339,9 +356,12 @@ class AsyncReasoningGym:
         ) -> None:
             scores = await self.score_group(which, [texts[index] for index in indices])
             placed.update(zip(indices, scores, strict=True))
-            recipe = which.recipe if isinstance(which, Problem) else which
-            for stream in list(self._fed):
-                stream.report_scores(recipe, scores)
+            recipe = _recipe_of(which)
+            for stream in fed_streams():
+                if stream in self._fed:
+                    stream.report_scores(recipe, scores)
+                else:
+                    stream.note_other_gym(recipe)
 
         await asyncio.gather(*(score_and_tell(*group) for group in groups))
         return [placed[index] for index in range(len(texts))]
@@ -382,6 +402,7 @@ class AsyncReasoningGym:
             build(StreamOptions, {"tasks": tasks, **options})
         )
         self._fed.add(stream)
+        stream.feed()
         return stream
 
     async def open_stream(self, options: StreamOptions) -> AsyncProblemStream:
@@ -402,8 +423,6 @@ class AsyncReasoningGym:
             prefetch=PREFETCH,
             reserved=ReservedQuestions(options.reserved),
         )
-        if options.note:
-            logger.warning("%s", options.note)
         return AsyncProblemStream(
-            problems, options.group_size, require_own_loop=self.require_own_loop
+            problems, options, require_own_loop=self.require_own_loop
         )

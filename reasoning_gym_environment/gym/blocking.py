@@ -106,9 +106,14 @@ class ReasoningGym:
         """Score one completion: see `AsyncReasoningGym.score_many`."""
         return self._run(self._gym.score(problem, completion))
 
-    def score_many(self, pairs: Iterable[tuple[Scorable, str]]) -> list[Score]:
+    def score_many(
+        self,
+        pairs: Iterable[tuple[Scorable, str]],
+        *,
+        group_size: int | None = None,
+    ) -> list[Score]:
         """Score completions side by side: see `AsyncReasoningGym.score_many`."""
-        return self._run(self._gym.score_many(pairs))
+        return self._run(self._gym.score_many(pairs, group_size=group_size))
 
     def stream(self, tasks: Sequence[str] = (), **options: Any) -> ProblemStream:
         """Start a stream of training problems: see `AsyncReasoningGym.stream`."""

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Annotated, Any
+from weakref import ref
 
 from pydantic import InstanceOf
 
 from ..errors import ConfigurationError
-from ..problems.gathering import GroupGathering
+from ..problems.gathering import MISMATCHES, GroupGathering
+from ..problems.options import StreamOptions
 from ..problems.sampler import sampling_metrics
 from ..problems.training import TrainingProblems
-from ..records import Problem, Recipe, Score
+from ..records import Problem, Recipe, Score, recipe_key
 from .arguments import AS_LIST, AnyScorable, Count, checked, to_scorable
+
+logger = logging.getLogger(__name__)
+
+_fed: set[ref[AsyncProblemStream]] = set()
+
+
+def fed_streams() -> list[AsyncProblemStream]:
+    """Return the streams of this process that learn from the scores of their gyms."""
+    return [stream for each in list(_fed) if (stream := each()) is not None]
 
 
 class AsyncProblemStream:
@@ -32,14 +44,18 @@ class AsyncProblemStream:
     def __init__(
         self,
         problems: TrainingProblems,
-        group_size: int | None,
+        options: StreamOptions,
         *,
         require_own_loop: Callable[[], None],
     ) -> None:
         self._require_own_loop = require_own_loop
         self._problems = problems
-        self._group_size = group_size
-        self.gathering = GroupGathering(group_size)
+        self._learns = options.learns
+        self._heard_any = False
+        self._scored_elsewhere: set[str] = set()
+        self._warned_of_gym = False
+        self._unawaited = 0  # results
+        self.gathering = GroupGathering(options.group_size)
 
     def __aiter__(self) -> AsyncIterator[Problem]:
         return self
@@ -50,12 +66,59 @@ class AsyncProblemStream:
     async def next(self) -> Problem:
         """Return the next problem; raises GenerationError if none can be made."""
         self._require_own_loop()
+        self._warn_of_other_gym()
         problem = await self._problems.next()
         self.gathering.assign(problem.recipe)
         return problem
 
+    def feed(self) -> None:
+        """Tell all gyms of this process that this stream learns from the scores of its own."""
+        _fed.add(ref(self, _fed.discard))
+
+    def require_group_size(self, recipe: Recipe, group_size: int | None) -> None:
+        """Check that a score of one of this stream's problems can be learned.
+
+        Args:
+            group_size: what the trainer gives each problem; this stream takes it unless it has one.
+
+        Raises:
+            ConfigurationError: this stream has no group size, or another.
+        """
+        if not self._learns or not self.gathering.awaits(recipe):
+            return
+        own_size = self.gathering.size
+        if own_size is None and group_size is None:
+            raise ConfigurationError(
+                "group_size of this stream must be the completions of each problem, got None: set "
+                "it, or score with another gym and report whole groups with observe"
+            )
+        if None not in (own_size, group_size) and own_size != group_size:
+            raise ConfigurationError(
+                f"group_size of this stream is {own_size}, but the trainer gives each problem "
+                f"{group_size} completions: set both to the same number"
+            )
+        self.gathering.size = self._problems.group_size = own_size or group_size
+
+    def note_other_gym(self, recipe: Recipe) -> None:
+        """Take notice of a score that another gym gave: see `_warn_of_other_gym`."""
+        if self._learns and not self._heard_any and self.gathering.awaits(recipe):
+            self._scored_elsewhere.add(recipe_key(recipe))
+
+    def _warn_of_other_gym(self) -> None:
+        """Warn where another gym scores problems, and nobody observes them before the next one."""
+        if self._heard_any or self._warned_of_gym:
+            return
+        if len(self._scored_elsewhere) >= MISMATCHES:
+            self._warned_of_gym = True
+            logger.warning(
+                "Another gym scored %d problems of this stream, which teaches it nothing: score "
+                "them with the gym that made the stream, or call observe",
+                len(self._scored_elsewhere),
+            )
+
     def report_scores(self, recipe: Recipe, scores: Sequence[Score]) -> bool:
         """Take scores of a problem; return whether they made a group whole, which is recorded."""
+        self._heard_any = self._heard_any or self.gathering.awaits(recipe)
         group = self.gathering.report_result(
             recipe,
             completions=len(scores),
@@ -73,8 +136,11 @@ class AsyncProblemStream:
     def observe(self, problem: AnyScorable, *, solved: Count, attempts: Count) -> None:
         """Record that `solved` of `attempts` scored completions of a problem were right.
 
-        For completions that were scored elsewhere: a group whose scores this gym gave is recorded
-        already, and stays as it is.
+        For completions that were scored elsewhere. A problem that awaits no result, since it has
+        one or was handed out long ago, is only counted: see `sampling`.
+
+        Raises:
+            ConfigurationError: this stream never draws such a problem.
         """
         if solved > attempts:
             raise ConfigurationError(
@@ -82,21 +148,31 @@ class AsyncProblemStream:
             )
         which = to_scorable(problem)
         recipe = which.recipe if isinstance(which, Problem) else which
-        if recipe.task not in self._problems.selection.weights:
-            raise ConfigurationError(
-                f"problem is of {recipe.task}, which this stream never draws"
-            )
         if self.gathering.withdraw(recipe):
+            self._heard_any = True
             self._problems.report_result(recipe, solved=solved, scored=attempts)
+            return
+        try:
+            self._problems.require_drawable(recipe)
+        except ValueError as error:
+            raise ConfigurationError(str(error)) from None
+        self._unawaited += 1
 
     def levels(self) -> dict[str, Any]:
         """Return the curriculum's state: see `TrainingProblems.curriculum_stats`."""
         return self._problems.curriculum_stats()
 
     def sampling(self) -> dict[str, float]:
-        """Return `sampling_metrics` and the number of groups that never became whole."""
-        incomplete = {"sampling/incomplete_groups": float(self.gathering.incomplete)}
-        return {**sampling_metrics(self._problems.sampling), **incomplete}
+        """Return `sampling_metrics`, and how many results were of no use.
+
+        Those are the groups that never became whole, and what `observe` was told of problems that
+        awaited no result.
+        """
+        return {
+            **sampling_metrics(self._problems.sampling),
+            "sampling/incomplete_groups": float(self.gathering.incomplete),
+            "sampling/unawaited_results": float(self._unawaited),
+        }
 
     @checked
     def state_dict(
@@ -115,7 +191,7 @@ class AsyncProblemStream:
             self._problems.load_state_dict(state)
         except ValueError as error:
             raise ConfigurationError(f"state: {error}") from error
-        self.gathering = GroupGathering(self._group_size)
+        self.gathering = GroupGathering(self.gathering.size)
 
     def take_over(self, gathering: GroupGathering) -> None:
         """Await the scores that a closed stream of the same problems awaited."""

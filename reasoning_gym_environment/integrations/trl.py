@@ -114,27 +114,37 @@ class ReasoningGymReward:
         completions: Sequence[TRLCompletion],
         recipe: Sequence[str],
         completion_ids: Sequence[Sequence[int]] | None = None,
-        log_extra: Callable[[str, list[str]], None],
-        log_metric: Callable[[str, float], None],
+        log_extra: Callable[[str, list[str]], None] | None = None,
+        log_metric: Callable[[str, float], None] | None = None,
         **_: object,
     ) -> list[float | None]:
         """Return each completion's score in [0, 1], or None, to which TRL gives no advantage.
 
         Logs each status in the column `status` of TRL's completions, and the mean level as the
-        metric `level`.
+        metric `level`. Can be called outside of TRL, with completions and recipes alone. Streams
+        take TRL's `num_generations` as their group size.
+
+        Raises:
+            ConfigurationError: a recipe is invalid, or its stream has another group size.
         """
         texts = [text_of(completion) for completion in completions]
         if self._thoughts is not None and completion_ids is not None:
             decoded = map(self._thoughts.decode, completion_ids)
             texts = [self._thoughts.text(text) for text in decoded]
         pairs = list(zip(map(parse_recipe, recipe), texts, strict=True))
-        scores = await asyncio.to_thread(self._gym.score_many, pairs)
+        # TRL passes its configuration to no reward function: its trainer's method knows it.
+        trainer = getattr(log_metric, "__self__", None)
+        group_size = getattr(trainer, "num_generations", None)
+        scores = await asyncio.to_thread(
+            self._gym.score_many, pairs, group_size=group_size
+        )
         levels = [
             level for recipe, _ in pairs if (level := recipe.get("level")) is not None
         ]
-        if levels:
+        if levels and log_metric is not None:
             log_metric("level", fmean(levels))
-        log_extra("status", [score.status.value for score in scores])
+        if log_extra is not None:
+            log_extra("status", [score.status.value for score in scores])
         return [score.score for score in scores]
 
 

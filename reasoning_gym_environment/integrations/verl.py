@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from omegaconf import OmegaConf
+from omegaconf.errors import ConfigKeyError
 from verl.trainer.ppo.core_algos import compute_grpo_outcome_advantage, register_adv_est
 from verl.utils.dataset.rl_dataset import RLHFDataset
 from verl.utils.tokenizer import normalize_token_ids
@@ -165,13 +166,28 @@ class ReasoningGymDataset(RLHFDataset):
             )
         self.dataframe = StreamedRows(
             self._stream_url,
-            OmegaConf.to_container(
-                OmegaConf.create(self.config.get("reasoning_gym") or {})
-            ),
+            self._stream_settings(),
             self.tokenizer,
             size=self.max_samples,
             most_tokens=self.max_prompt_length,
         )
+
+    def _stream_settings(self) -> dict[str, Any]:
+        """Return the stream's settings, with verl's group size where its configuration is whole."""
+        settings = OmegaConf.create(self.config.get("reasoning_gym") or {})
+        try:
+            of_verl = OmegaConf.select(self.config, "..actor_rollout_ref.rollout.n")
+        except ConfigKeyError:  # a program of its user's made the section `data` alone
+            of_verl = None
+        if of_verl is not None and settings.get("options") is not None:
+            group_size = settings.options.setdefault("group_size", of_verl)
+            if group_size != of_verl:
+                raise ConfigurationError(
+                    f"data.reasoning_gym.options.group_size must be {of_verl}, as "
+                    f"actor_rollout_ref.rollout.n, or unset, got {shorten(group_size)}"
+                )
+        container: dict[str, Any] = OmegaConf.to_container(settings)
+        return container
 
     @property
     def _stream_url(self) -> str | None:

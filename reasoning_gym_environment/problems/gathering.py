@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from itertools import islice
 
 from ..records import Recipe, recipe_key
 
@@ -16,14 +17,26 @@ MAX_PARTIAL = 1024
 """Groups that may be partly scored; beyond that the one without news for longest is closed."""
 
 
+MISMATCHES = 16
+"""Groups of another size than expected that prove a wrong setting: a few may be exceptions."""
+
+
 @dataclass(kw_only=True, slots=True)
 class GatheredGroup:
-    """The results of a problem so far; `completions` counts those whose scoring failed too."""
+    """The results of a problem so far.
+
+    Attributes:
+        number: of problems that were handed out before this one.
+        completions: the number of results, with those whose scoring failed.
+        handed_out_since: `number` of the first problem that was handed out after the last result.
+    """
 
     recipe: Recipe
+    number: int
     completions: int = 0
     scored: int = 0
     solved: int = 0
+    handed_out_since: int = 0
 
 
 class GroupGathering:
@@ -34,6 +47,7 @@ class GroupGathering:
             they are withdrawn.
 
     Attributes:
+        size: as given; an integration may learn it later.
         incomplete: groups that were closed with fewer completions.
 
     Example:
@@ -47,21 +61,35 @@ class GroupGathering:
     def __init__(self, size: int | None) -> None:
         self.incomplete = 0
         self.size = size
-        self._awaited: dict[str, Recipe] = {}
+        self._handed_out = 0
+        self._awaited: dict[str, GatheredGroup] = {}
         self._partial: dict[str, GatheredGroup] = {}  # the last one with news is last
-        self._closed: dict[str, None] = {}
+        self._closed: dict[str, GatheredGroup] = {}
+        self._any_whole = False
+        self._too_large = 0  # groups
+        self._warned = False
 
     @property
     def awaited(self) -> dict[str, Recipe]:
         """Problems whose group is not whole, by their keys, those partly scored first."""
-        partial = {key: group.recipe for key, group in self._partial.items()}
-        return {**partial, **self._awaited}
+        groups = {**self._partial, **self._awaited}
+        return {key: group.recipe for key, group in groups.items()}
+
+    def awaits(self, recipe: Recipe) -> bool:
+        """Return whether a problem was handed out and its group is not whole."""
+        key = recipe_key(recipe)
+        return key in self._awaited or key in self._partial
+
+    def is_recorded(self, recipe: Recipe) -> bool:
+        """Return whether a problem's group became whole, of those that did lately."""
+        return recipe_key(recipe) in self._closed
 
     def assign(self, recipe: Recipe) -> None:
         """Await the results of a problem that is handed out, for the first time or again."""
         key = recipe_key(recipe)
         self._forget(key)
-        self._awaited[key] = recipe
+        self._awaited[key] = GatheredGroup(recipe=recipe, number=self._handed_out)
+        self._handed_out += 1
         if len(self._awaited) > MAX_AWAITED:
             del self._awaited[next(iter(self._awaited))]
 
@@ -77,27 +105,67 @@ class GroupGathering:
         if self.size is None:
             return None
         key = recipe_key(recipe)
-        group = self._partial.pop(key, None)
-        if group is None and key in self._awaited:
-            group = GatheredGroup(recipe=self._awaited.pop(key))
+        group = self._partial.pop(key, None) or self._awaited.pop(key, None)
         if group is None:
+            if key in self._closed:
+                self._add_completions(self._closed[key], completions, self.size)
             return None
-        group.completions += completions
+        self._add_completions(group, completions, self.size)
         group.scored += scored
         group.solved += solved
+        group.handed_out_since = self._handed_out
         if group.completions >= self.size:
-            self._close(key)
+            self._any_whole = True
+            self._close(key, group)
             return group
         self._partial[key] = group
+        self._warn_if_too_small(group)
         if len(self._partial) > MAX_PARTIAL:
             self._drop_stalled()
         return None
+
+    def _add_completions(
+        self, group: GatheredGroup, completions: int, size: int
+    ) -> None:
+        """Count completions of a group, and warn if too many groups have too many."""
+        was_too_large = group.completions > size
+        group.completions += completions
+        if group.completions > size and not was_too_large:
+            self._too_large += 1
+            if self._too_large == MISMATCHES:
+                self._warn_of_size(group.completions)
+
+    def _warn_if_too_small(self, newest: GatheredGroup) -> None:
+        """Warn if no group becomes whole, although trainers go on to later problems.
+
+        A group has stalled if a problem that was handed out after its last result has results: in
+        whatever order a trainer scores, the first groups are whole before MISMATCHES have stalled.
+        """
+        if self._any_whole:
+            return
+        oldest = list(islice(self._partial.values(), MISMATCHES))
+        if len(oldest) == MISMATCHES and all(
+            group.handed_out_since <= newest.number for group in oldest
+        ):
+            self._warn_of_size(oldest[0].completions)
+
+    def _warn_of_size(self, completions: int) -> None:
+        if self._warned:
+            return
+        self._warned = True
+        logger.warning(
+            "group_size is %d, but %d problems got another number of scores, such as %d: set it "
+            "to the completions of each problem",
+            self.size,
+            MISMATCHES,
+            completions,
+        )
 
     def _drop_stalled(self) -> None:
         """Drop the group without news for longest."""
         stalled = self._partial.pop(next(iter(self._partial)))
         self.incomplete += 1
-        if self.incomplete == 1:
+        if self.incomplete == 1 and not self._warned:
             logger.warning(
                 "group_size is %d, but a problem of %s got %d scores while %d others were scored: "
                 "such groups are not counted",
@@ -108,15 +176,14 @@ class GroupGathering:
             )
 
     def withdraw(self, recipe: Recipe) -> bool:
-        """Await no more results of a problem; return False if its group is recorded already."""
-        key = recipe_key(recipe)
-        if key in self._closed:
-            return False
-        self._forget(key)
-        return True
+        """Await no more results of a problem; return whether any was awaited."""
+        was_awaited = self.awaits(recipe)
+        if was_awaited:
+            self._forget(recipe_key(recipe))
+        return was_awaited
 
-    def _close(self, key: str) -> None:
-        self._closed[key] = None
+    def _close(self, key: str, group: GatheredGroup) -> None:
+        self._closed[key] = group
         if len(self._closed) > MAX_PARTIAL:
             del self._closed[next(iter(self._closed))]
 

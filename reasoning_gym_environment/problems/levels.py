@@ -81,6 +81,10 @@ class LevelPolicy(ABC):
         """Return whether a task has this level."""
         return level is None or level in range(len(self._ladders.get(task, ())))
 
+    def draws(self, task: str, level: int | None) -> bool:
+        """Return whether this policy may draw a level, now or before it was capped."""
+        return level is not None and self.has(task, level)
+
     def parameters(self, task: str, level: int | None) -> Mapping[str, Any]:
         """Return the parameters of a level."""
         return {} if level is None else self._ladders[task][int(level)]
@@ -131,6 +135,9 @@ class DefaultLevels(LevelPolicy):
     def level(self, task: str, uniform: float) -> None:
         return None
 
+    def draws(self, task: str, level: int | None) -> bool:
+        return level is None
+
 
 class RandomLevels(LevelPolicy):
     """Levels drawn uniformly."""
@@ -153,6 +160,13 @@ class FixedLevels(LevelPolicy):
     def level(self, task: str, uniform: float) -> int:
         position = position_of(self._difficulty, len(self._ladders[task]))
         return min(level_at(position, uniform), self._tops[task])
+
+    def draws(self, task: str, level: int | None) -> bool:
+        if level is None or not self.has(task, level):
+            return False
+        position = position_of(self._difficulty, len(self._ladders[task]))
+        positions = (position, min(position, self._tops[task]))
+        return any(abs(level - each) < 1 for each in positions)
 
 
 Count = Annotated[int, Meta(ge=0, le=2**53)]

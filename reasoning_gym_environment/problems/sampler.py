@@ -289,6 +289,26 @@ class Sampler:
             scored=scored,
         )
 
+    def require_drawable(self, recipe: Recipe) -> None:
+        """Raise ValueError for a recipe that no draw of this stream gives."""
+        task = recipe.task
+        if task not in self._tasks:
+            raise ValueError(f"problem is of {task}, which this stream never draws")
+        if not self._levels.draws(task, recipe.level):
+            level = "no level" if recipe.level is None else f"level {recipe.level}"
+            raise ValueError(
+                f"problem is of {level}, which this stream never draws of {task}"
+            )
+        if recipe.parameters != self._parameters(task, recipe.level):
+            raise ValueError(
+                f"problem has the parameters {shorten(dict(recipe.parameters))}, which this stream "
+                f"never draws of {task} at its level"
+            )
+        if recipe.is_evaluation:
+            raise ValueError(
+                f"problem has the seed {recipe.seed} of an evaluation, which no stream draws"
+            )
+
     def expected_signal(self, task: str, position: float, size: int) -> float | None:
         """Return the expected share of groups with signal: see `SolvedShares.expected_signal`."""
         return self._solved_shares.expected_signal(task, position, size)

@@ -83,6 +83,7 @@ class TrainingProblems:
         selection: the run's tasks; empty before `prepare`.
         sampling: counts of the groups recorded so far, for `sampling_metrics`.
         max_token_length: as given, or what the trainer allows.
+        group_size: as given; an integration may learn it later.
     """
 
     def __init__(
@@ -102,7 +103,7 @@ class TrainingProblems:
         self._seed = seed
         self._split = split
         self.max_token_length = max_token_length
-        self._group_size = group_size
+        self.group_size = group_size
         # What limits prompt and completion, for messages.
         self._limit = f"max_token_length {max_token_length}"
         self._pool = pool
@@ -282,6 +283,11 @@ class TrainingProblems:
             self._counts["curriculum/moves"] += 1
             logger.debug("Curriculum: %s", move)
 
+    def require_drawable(self, recipe: Recipe) -> None:
+        """Raise ValueError for a recipe that no draw of this stream gives."""
+        assert self._sampler is not None
+        self._sampler.require_drawable(recipe)
+
     def curriculum_stats(self) -> dict[str, Any]:
         """Return the curriculum's state as JSON.
 
@@ -301,9 +307,9 @@ class TrainingProblems:
         return {"curriculum_mode": True, "target_accuracy": target, **stats}
 
     def _expected_signal(self, task: str, position: float) -> float | None:
-        if self._sampler is None or self._group_size is None:
+        if self._sampler is None or self.group_size is None:
             return None
-        return self._sampler.expected_signal(task, position, self._group_size)
+        return self._sampler.expected_signal(task, position, self.group_size)
 
     def state_dict(self, unfinished: Sequence[Problem]) -> dict[str, Any]:
         """Return the stream's state as JSON.

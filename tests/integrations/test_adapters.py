@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -207,6 +208,47 @@ def test_a_trainer_that_takes_problems_far_ahead_is_warned(
     assert {row["task"] for row in rows} == {"gcd"}
     [said] = [m for m in caplog.messages if "shuffle_dataset=False" in m]
     assert said.startswith(f"TRL took {FAR_AHEAD} problems before it scored one")
+
+
+@dataclass
+class Trainer:
+    """What TRL's trainer is for a reward function."""
+
+    num_generations: int
+    logged: dict[str, object] = field(default_factory=dict)
+
+    def log(self, name: str, value: object) -> None:
+        self.logged[name] = value
+
+
+async def test_a_stream_has_the_group_size_of_trl(gym: ReasoningGym) -> None:
+    trainer = Trainer(num_generations=4)
+    reward = ReasoningGymReward(gym)
+
+    async def train(**options: Any) -> float:
+        stream = gym.stream(["gcd"], complexity_mode="curriculum", **options)
+        for row in itertools.islice(stream_dataset(stream), 40):
+            await reward(
+                completions=["<answer>0</answer>"] * 4,
+                recipe=[row["recipe"]] * 4,
+                log_extra=trainer.log,
+                log_metric=trainer.log,
+            )
+        level: float = stream.levels()["task_details"]["gcd"]["level"]
+        return level
+
+    assert await train() == await train(group_size=4) == 0.0
+    with pytest.raises(ConfigurationError, match=r"is 8, but .* 4 completions"):
+        await train(group_size=8)
+
+
+async def test_the_reward_can_be_called_outside_of_trl(gym: ReasoningGym) -> None:
+    [row] = problem_dataset(gym.problems("gcd", level=0))
+    rewards = await ReasoningGymReward(gym)(
+        completions=[f"<answer>{row['oracle']}</answer>", "?"],
+        recipe=[row["recipe"]] * 2,
+    )
+    assert rewards == [1.0, 0.0]
 
 
 def test_a_dataset_needs_a_stream(gym: ReasoningGym) -> None:

@@ -150,7 +150,7 @@ GROUPS = {groups!r}
 
 
 class Failing(ReasoningGym):
-    def score_many(self, pairs: Iterable) -> list[Score]:
+    def score_many(self, pairs: Iterable, **_: object) -> list[Score]:
         scores = [score for group in GROUPS for score in group]
         return [
             Score(score=score, status=Status.UNSCORED if score is None else Status.WRONG)
@@ -192,10 +192,18 @@ def test_a_failure_of_ours_trains_neither_its_row_nor_its_groups_others(
     assert trained == pytest.approx(expected, abs=1e-3)  # TRL adds 1e-4 to deviations
 
 
-def test_levels_fall_while_nothing_is_solved(tmp_path: Path) -> None:
-    first, last, incomplete = ast.literal_eval(run_python(LEVELS, tmp_path))
+@pytest.mark.parametrize("group_size", ["group_size=4", "group_size=None"])
+def test_levels_fall_while_nothing_is_solved(group_size: str, tmp_path: Path) -> None:
+    program = LEVELS.replace("group_size=4", group_size)
+    first, last, incomplete = ast.literal_eval(run_python(program, tmp_path))
     assert first > last == 0.0
     assert incomplete == 0.0
+
+
+def test_a_group_size_other_than_trls_ends_the_training(tmp_path: Path) -> None:
+    program = LEVELS.replace("group_size=4", "group_size=8")
+    with pytest.raises(AssertionError, match=r"is 8, but .* 4 completions"):
+        run_python(program, tmp_path)
 
 
 def test_the_page_program_trains_a_model(tmp_path: Path) -> None:

@@ -375,10 +375,9 @@ def test_a_level_rises_with_right_answers(
         for option in (
             "tasks=[chain_sum]",
             "complexity_mode=curriculum",
-            "group_size=4",
         )
     ]
-    config = streaming(url, "rising", *options)
+    config = streaming(url, "rising", *options, "actor_rollout_ref.rollout.n=4")
     score = get_custom_reward_fn(config)
     loader = loader_of(config, tokenizer, workers=0, batch=4)
     assert len(loader) == 100
@@ -412,6 +411,7 @@ def test_mistakes_in_the_settings_of_a_stream_name_the_setting(
     for override, message in {
         "data.train_max_samples=-1": "set data.train_max_samples",
         "data.dataloader_num_workers=8": "data.dataloader_num_workers must be 0",
+        "+data.reasoning_gym.options.group_size=8": r"group_size must be 1, .*rollout\.n",
         f"data.train_files={url}": "must be the address of a reward service and a stream's name",
     }.items():
         with pytest.raises(ConfigurationError, match=message):

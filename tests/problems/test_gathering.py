@@ -1,5 +1,9 @@
 """Results of completions become groups, each recorded once."""
 
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,6 +11,7 @@ from hypothesis import strategies as st
 from reasoning_gym_environment.problems.gathering import (
     MAX_AWAITED,
     MAX_PARTIAL,
+    MISMATCHES,
     GatheredGroup,
     GroupGathering,
 )
@@ -15,6 +20,17 @@ from reasoning_gym_environment.records import Recipe
 
 def recipe(seed: int) -> Recipe:
     return Recipe(task="gcd", seed=seed)
+
+
+@contextmanager
+def caught(logger: logging.Logger) -> Iterator[list[str]]:
+    """Catch what is logged; pytest's own fixture doesn't go with examples of hypothesis."""
+    messages: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]  # one handler
+    logger.addHandler(handler)
+    yield messages
+    logger.removeHandler(handler)
 
 
 def add(
@@ -72,6 +88,38 @@ def test_groups_that_never_become_whole_are_closed(
         "group_size is 4, but a problem of gcd got 2 scores while 1024 others were scored: such "
         "groups are not counted"
     ]
+
+
+@pytest.mark.parametrize(
+    "parts", [[4], [12], [8, 4]], ids=["fewer", "more at once", "more later"]
+)
+def test_groups_of_another_size_are_said_once(
+    parts: list[int], caplog: pytest.LogCaptureFixture
+) -> None:
+    gathering = GroupGathering(8)
+    for seed in range(3 * MISMATCHES):
+        gathering.assign(recipe(seed))
+        for part in parts:
+            add(gathering, seed, *[True] * part)
+        assert not caplog.messages or seed >= MISMATCHES - 1
+    [message] = caplog.messages
+    assert f"group_size is 8, but {MISMATCHES} problems got" in message
+    assert f"such as {sum(parts)}:" in message
+
+
+@given(st.data())
+def test_groups_of_the_right_size_are_not_doubted(data: st.DataObject) -> None:
+    size, batch = data.draw(st.integers(2, 4)), data.draw(st.integers(1, 40))
+    gathering = GroupGathering(size)
+    records = logging.getLogger(GroupGathering.__module__)
+    with caught(records) as messages:
+        for start in range(0, 3 * batch, batch):
+            seeds = range(start, start + batch)
+            for seed in seeds:
+                gathering.assign(recipe(seed))
+            for seed in data.draw(st.permutations([*seeds] * size)):
+                add(gathering, seed, True)
+    assert messages == []
 
 
 def test_results_of_other_problems_change_nothing() -> None:
