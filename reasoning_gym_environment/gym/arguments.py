@@ -8,7 +8,16 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, ParamSpec, TypeVar, get_args, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Concatenate,
+    ParamSpec,
+    TypeVar,
+    cast,
+    get_args,
+    get_type_hints,
+)
 
 from pydantic import (
     BeforeValidator,
@@ -25,7 +34,14 @@ from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema
 
 from ..errors import ConfigurationError, did_you_mean
-from ..problems.options import Integer, plain_dict, plain_integer, plain_list
+from ..problems.options import (
+    Integer,
+    StreamKeywords,
+    StreamOptions,
+    plain_dict,
+    plain_integer,
+    plain_list,
+)
 from ..records import Problem, Recipe
 from ..tasks.facts import LIBRARY
 from ..tasks.recipes import (
@@ -38,6 +54,8 @@ from ..util.values import shorten
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
+Owner = TypeVar("Owner")
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 # Classes that pydantic doesn't know are checked by isinstance.
@@ -92,6 +110,45 @@ def _fields(function: Callable[..., Any]) -> dict[str, FieldInfo]:
         name: FieldInfo.from_annotation(hints.get(name, Any))
         for name in inspect.signature(function).parameters
     }
+
+
+def takes_parameters_of(
+    source: Callable[Concatenate[Any, Parameters], Any],
+) -> Callable[
+    [Callable[Concatenate[Owner, ...], Result]],
+    Callable[Concatenate[Owner, Parameters], Result],
+]:
+    """Declare that a method passes all its arguments to another one, which declares them.
+
+    Type checkers, editors and `help` see the other method's parameters.
+    """
+
+    def declare(
+        method: Callable[Concatenate[Owner, ...], Result],
+    ) -> Callable[Concatenate[Owner, Parameters], Result]:
+        vars(method)["__signature__"] = inspect.signature(source)
+        return cast(Callable[Concatenate[Owner, Parameters], Result], method)
+
+    return declare
+
+
+def shows_stream_options(method: Method) -> Method:
+    """Let `help` and editors show each of the `StreamKeywords` of a method."""
+    signature = inspect.signature(method)
+    *others, _ = signature.parameters.values()
+    fields = StreamOptions.model_fields
+    options = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=fields[name].get_default(call_default_factory=True),
+            annotation=annotation,
+        )
+        for name, annotation in get_type_hints(StreamKeywords).items()
+    ]
+    parameters = [*others, *options]
+    vars(method)["__signature__"] = signature.replace(parameters=parameters)
+    return method
 
 
 def _list_schema(source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:

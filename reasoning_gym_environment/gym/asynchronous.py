@@ -7,15 +7,16 @@ import logging
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 from weakref import WeakSet
 
 from pydantic import BeforeValidator, Field
+from typing_extensions import Unpack
 
 from ..errors import ConfigurationError, GenerationError, PoolClosedError
 from ..problems.cache import ProblemCache
 from ..problems.levels import require_difficulty_where_fixed
-from ..problems.options import Integer, StreamOptions
+from ..problems.options import Integer, StreamKeywords, StreamOptions
 from ..problems.seeds import EVAL_SEED, evaluation_recipe
 from ..problems.sets import (
     make_evaluation_problems,
@@ -50,6 +51,7 @@ from .arguments import (
     Seconds,
     Text,
     checked,
+    shows_stream_options,
     to_recipe,
     to_scorable,
 )
@@ -175,6 +177,12 @@ class AsyncReasoningGym:
         self._split: SplitProblems | None = None
         self.answer_format = answer_format
         self.counts = self._pool.counts
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "an AsyncReasoningGym belongs to its event loop: pickle a ReasoningGym, or create one "
+            "in each process"
+        )
 
     async def __aenter__(self) -> AsyncReasoningGym:
         return self
@@ -389,8 +397,9 @@ class AsyncReasoningGym:
         )
         return [Score.of(verdict, answer) for answer, verdict in judged]
 
+    @shows_stream_options
     async def stream(
-        self, tasks: Sequence[str] = (), **options: Any
+        self, tasks: Sequence[str] = (), **options: Unpack[StreamKeywords]
     ) -> AsyncProblemStream:
         """Start a stream of training problems, which learns from the scores of this gym.
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
+
+from typing_extensions import Unpack
 
 from ..errors import PoolClosedError
+from ..problems.options import StreamKeywords
 from ..problems.split import Split
 from ..records import Problem, Recipe, Score
 from ..scoring.extraction import AnswerFormat
 from ._background import Background
-from .arguments import Scorable
+from .arguments import Scorable, shows_stream_options, takes_parameters_of
 from .asynchronous import AsyncReasoningGym, TaskSummary
-from .streams import AsyncProblemStream
+from .streams import STREAM_IS_NOT_PICKLED, AsyncProblemStream, TaskLevel
 
 Result = TypeVar("Result")
 
@@ -23,7 +26,8 @@ class ReasoningGym:
     """A client for reasoning-gym's problems and verifiers, which run in sandboxed processes.
 
     The blocking form of `AsyncReasoningGym`, which documents the options and when processes start
-    and end. All threads may use it. A fork of this process starts new workers.
+    and end. All threads may use it. A fork of this process starts new workers, and so does a
+    pickled copy.
 
     Example:
         with ReasoningGym() as gym:
@@ -31,11 +35,16 @@ class ReasoningGym:
             scored = gym.score(problem, "<think>…</think><answer>42</answer>")
     """
 
+    @takes_parameters_of(AsyncReasoningGym.__init__)
     def __init__(self, **options: Any) -> None:
+        self._options = options
         self._background = Background(
             partial(AsyncReasoningGym, **options), AsyncReasoningGym.close, name="gym"
         )
         self._run = self._background.run
+
+    def __reduce__(self) -> tuple[Callable[[], ReasoningGym], tuple[()]]:
+        return partial(ReasoningGym, **self._options), ()
 
     def __enter__(self) -> ReasoningGym:
         return self
@@ -115,7 +124,10 @@ class ReasoningGym:
         """Score completions side by side: see `AsyncReasoningGym.score_many`."""
         return self._run(self._gym.score_many(pairs, group_size=group_size))
 
-    def stream(self, tasks: Sequence[str] = (), **options: Any) -> ProblemStream:
+    @shows_stream_options
+    def stream(
+        self, tasks: Sequence[str] = (), **options: Unpack[StreamKeywords]
+    ) -> ProblemStream:
         """Start a stream of training problems: see `AsyncReasoningGym.stream`."""
         return ProblemStream(self, self._run(self._gym.stream(tasks, **options)))
 
@@ -135,6 +147,9 @@ class ProblemStream:
         self._gym = gym
         self._stream = stream
         self._process = os.getpid()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(STREAM_IS_NOT_PICKLED)
 
     @property
     def answer_format(self) -> AnswerFormat:
@@ -177,8 +192,8 @@ class ProblemStream:
             attempts=attempts,
         )
 
-    def levels(self) -> dict[str, Any]:
-        """Return the curriculum's state: see `TrainingProblems.curriculum_stats`."""
+    def levels(self) -> dict[str, TaskLevel]:
+        """Return where the curriculum has each task: see `AsyncProblemStream.levels`."""
         return self._call(self._stream.levels)
 
     def sampling(self) -> dict[str, float]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import Annotated, Any, NoReturn
 from weakref import ref
 
 from pydantic import InstanceOf
@@ -19,12 +20,45 @@ from .arguments import AS_LIST, AnyScorable, Count, checked, to_scorable
 
 logger = logging.getLogger(__name__)
 
+STREAM_IS_NOT_PICKLED = (
+    "a stream belongs to its process: pickle its state_dict(), and continue with load_state_dict "
+    "of a stream with the same options"
+)
+
 _fed: set[ref[AsyncProblemStream]] = set()
 
 
 def fed_streams() -> list[AsyncProblemStream]:
     """Return the streams of this process that learn from the scores of their gyms."""
     return [stream for each in list(_fed) if (stream := each()) is not None]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TaskLevel:
+    """Where a curriculum has a task.
+
+    Attributes:
+        level: on the task's ladder; between two levels, both are drawn.
+        height: levels of the ladder.
+        top_level: the highest level that is drawn.
+        difficulty: the level as a number from 0 to 1.
+        solved_share: of the recent completions at this level; None before the first.
+        expected_signal: share of the groups there that are expected to have solved and unsolved
+            completions; None while unknown.
+        groups: results from the task's level at the time.
+        stale_groups: results from other levels.
+        adjustments: moves of the level.
+    """
+
+    level: float
+    height: int
+    top_level: int
+    difficulty: float
+    solved_share: float | None
+    expected_signal: float | None
+    groups: int
+    stale_groups: int
+    adjustments: int
 
 
 class AsyncProblemStream:
@@ -56,6 +90,9 @@ class AsyncProblemStream:
         self._warned_of_gym = False
         self._unawaited = 0  # results
         self.gathering = GroupGathering(options.group_size)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(STREAM_IS_NOT_PICKLED)
 
     def __aiter__(self) -> AsyncIterator[Problem]:
         return self
@@ -158,9 +195,10 @@ class AsyncProblemStream:
             raise ConfigurationError(str(error)) from None
         self._unawaited += 1
 
-    def levels(self) -> dict[str, Any]:
-        """Return the curriculum's state: see `TrainingProblems.curriculum_stats`."""
-        return self._problems.curriculum_stats()
+    def levels(self) -> dict[str, TaskLevel]:
+        """Return where the curriculum has each task, by its name; without a curriculum, nothing."""
+        details = self._problems.curriculum_stats().get("task_details", {})
+        return {task: TaskLevel(**values) for task, values in details.items()}
 
     def sampling(self) -> dict[str, float]:
         """Return `sampling_metrics`, and how many results were of no use.

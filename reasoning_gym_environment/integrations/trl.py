@@ -62,7 +62,7 @@ def stream_dataset(
 
 
 class _Rows:
-    """Yields a stream's rows. `datasets` pickles it for a fingerprint; a gym can't be pickled."""
+    """Yields a stream's rows. `datasets` pickles it for a fingerprint, which no stream allows."""
 
     def __init__(self, stream: ProblemStream, system_prompt: str) -> None:
         self._stream = stream

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo
+from typing_extensions import TypedDict
 
 from ..util.command_line import Parser, Section
 from ..util.values import shorten
@@ -239,3 +240,19 @@ class StreamOptions(TaskOptions):
             "group_size is not set, so that scores teach this stream nothing: set it to the "
             "completions of each problem, or report whole groups with observe"
         )
+
+
+class StreamKeywords(TypedDict, total=False):
+    """The types of `StreamOptions` but for `tasks`, for editors and type checkers."""
+
+    exclude_tasks: Iterable[str]
+    task_weights: Mapping[str, float]
+    task_parameters: Mapping[str, Mapping[str, Any]]
+    complexity_mode: ComplexityMode | None
+    difficulty: float | None
+    curriculum_target_accuracy: float
+    sampling: TaskSampling
+    seed: int
+    replica: str
+    reserved: Iterable[str]
+    group_size: int | None

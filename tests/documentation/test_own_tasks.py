@@ -90,10 +90,10 @@ def test_levels_follow_the_answers_beside_the_library(gym: ReasoningGym) -> None
         problem = stream.next()
         right = problem.recipe.task == "due_date"
         stream.observe(problem, solved=4 * right, attempts=4)
-    details = stream.levels()["task_details"]
-    assert details["due_date"]["level"] > 4
-    assert details["running_total"]["level"] < 2
-    assert all(details[task]["groups"] for task in (*LEVELS, "chain_sum"))
+    levels = stream.levels()
+    assert levels["due_date"].level > 4
+    assert levels["running_total"].level < 2
+    assert all(levels[task].groups for task in (*LEVELS, "chain_sum"))
 
 
 def test_the_program_prints_a_problem_of_each() -> None:

@@ -322,9 +322,9 @@ async def test_a_stream_follows_its_results_and_resumes(gym: AsyncReasoningGym) 
     stream = await gym.stream(**options)
     for _ in range(80):  # the first 32 were drawn at the first level
         stream.observe(await stream.next(), solved=8, attempts=8)
-    details = stream.levels()["task_details"]["gcd"]
-    assert details["level"] > 0
-    assert 0 < details["expected_signal"] < 0.5
+    curriculum = stream.levels()["gcd"]
+    assert curriculum.level > 0
+    assert 0 < (curriculum.expected_signal or 0) < 0.5
     last = await stream.next()
     state = stream.state_dict([last])
     other = await gym.stream(**options)
@@ -445,4 +445,4 @@ async def test_own_tasks_are_offered_like_the_librarys(stock: WorkerStock) -> No
         )
         drawn = await stream.next()
         assert (await gym.score(drawn, right(drawn))).solved
-        assert stream.levels()["task_details"].keys() == {"own_sums"}
+        assert stream.levels().keys() == {"own_sums"}

@@ -3,7 +3,9 @@
 import asyncio
 import contextlib
 import gc
+import inspect
 import os
+import pickle
 import signal
 import sys
 import threading
@@ -20,6 +22,7 @@ from reasoning_gym_environment import (
     AsyncReasoningGym,
     ProblemStream,
     ReasoningGym,
+    StreamOptions,
 )
 from reasoning_gym_environment.errors import ConfigurationError, PoolClosedError
 
@@ -50,6 +53,34 @@ def test_help_says_what_a_method_does() -> None:
     assert ProblemStream.observe.__doc__ == AsyncProblemStream.observe.__doc__
 
 
+def test_help_shows_each_option() -> None:
+    for method in (ReasoningGym.stream, AsyncReasoningGym.stream):
+        shown = {*inspect.signature(method).parameters} - {"self"}
+        assert shown == {*StreamOptions.model_fields}
+    own = inspect.signature(ReasoningGym).parameters
+    assert own == inspect.signature(AsyncReasoningGym).parameters
+    assert "processes" in own
+
+
+def test_a_pickled_gym_has_workers_of_its_own(gym: ReasoningGym) -> None:
+    assert right(gym)
+    before = children(os.getpid())
+    with pickle.loads(pickle.dumps(gym)) as copy:
+        assert right(copy)
+        assert children(os.getpid()) > before
+    assert right(gym)
+
+
+async def test_what_belongs_to_a_process_or_loop_is_not_pickled(
+    gym: ReasoningGym,
+) -> None:
+    async with AsyncReasoningGym() as of_a_loop:
+        with pytest.raises(TypeError, match="pickle a ReasoningGym"):
+            pickle.dumps(of_a_loop)
+    with pytest.raises(TypeError, match="load_state_dict"):
+        pickle.dumps(gym.stream(["gcd"]))
+
+
 async def test_it_works_inside_a_running_event_loop(gym: ReasoningGym) -> None:
     assert asyncio.get_running_loop().is_running()
     assert right(gym)
@@ -64,7 +95,7 @@ def test_a_stream_is_iterated_and_continued(gym: ReasoningGym) -> None:
     stream = gym.stream(["gcd"], complexity_mode="curriculum", seed=2)
     first = next(iter(stream))
     stream.observe(first, solved=1, attempts=2)
-    assert list(stream.levels()["task_details"]) == ["gcd"]
+    assert list(stream.levels()) == ["gcd"]
     state = stream.state_dict([first])
     other = gym.stream(["gcd"], complexity_mode="curriculum", seed=2)
     other.load_state_dict(state)

@@ -31,8 +31,7 @@ def wrong(problem: Problem, count: int) -> Sequence[tuple[Problem, str]]:
 
 
 def level_of(stream: AsyncProblemStream) -> float:
-    level: float = stream.levels()["task_details"]["gcd"]["level"]
-    return level
+    return stream.levels()["gcd"].level
 
 
 async def test_a_score_without_group_size_is_refused(
@@ -66,7 +65,7 @@ async def test_a_stream_takes_the_group_size_of_a_trainer_and_no_other(
         for _ in range(2):
             await gym.score_many(wrong(problem, 2), group_size=4)
     assert level_of(stream) < before
-    assert stream.levels()["task_details"]["gcd"]["expected_signal"] is not None
+    assert stream.levels()["gcd"].expected_signal is not None
     with pytest.raises(ConfigurationError, match=r"is 4, but .* 8 completions"):
         await gym.score_many(wrong(await stream.next(), 8), group_size=8)
     stream.close()

@@ -234,8 +234,7 @@ async def test_a_stream_has_the_group_size_of_trl(gym: ReasoningGym) -> None:
                 log_extra=trainer.log,
                 log_metric=trainer.log,
             )
-        level: float = stream.levels()["task_details"]["gcd"]["level"]
-        return level
+        return stream.levels()["gcd"].level
 
     assert await train() == await train(group_size=4) == 0.0
     with pytest.raises(ConfigurationError, match=r"is 8, but .* 4 completions"):
