@@ -8,7 +8,8 @@ to the gym, and `runtime_env={"working_dir": "."}` to Ray.
 from fastapi import FastAPI
 from ray import serve
 
-from reasoning_gym_environment import AsyncReasoningGym, ServiceSettings, create_app
+from reasoning_gym_environment import AsyncReasoningGym
+from reasoning_gym_environment.service.app import ServiceSettings, create_app
 
 
 def build_app() -> FastAPI:

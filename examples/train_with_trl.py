@@ -14,7 +14,8 @@ from pathlib import Path
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, set_seed
 from trl import GRPOConfig, GRPOTrainer, SFTConfig, SFTTrainer
 
-from reasoning_gym_environment import ReasoningGym, build_tokenizer
+from reasoning_gym_environment import ReasoningGym
+from reasoning_gym_environment.demo.server import build_tokenizer
 from reasoning_gym_environment.integrations.trl import (
     ReasoningGymReward,
     problem_dataset,

@@ -3,8 +3,8 @@
 Example:
     from reasoning_gym_environment import ReasoningGym, ReasoningGymEnv, ReasoningGymEnvConfig
 
-`__all__` names what is public, beside `integrations` and the commands. A package imports only from
-itself and from packages listed before it:
+`dir` lists what most programs need. The reference page names what else is public, in which modules.
+A package imports only from itself and from packages listed before it:
 
     records, errors, util   vocabulary, shared errors, helpers
     tasks                   what reasoning-gym offers: catalogue, ladders, facts, chance floors
@@ -31,78 +31,83 @@ ARCHITECTURE.md follows one training group through them.
 from __future__ import annotations
 
 import importlib
+import warnings
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .atropos.config import ReasoningGymEnvConfig as ReasoningGymEnvConfig
-    from .demo.policy import SimulatedPolicy as SimulatedPolicy
-    from .demo.server import PolicyServer as PolicyServer
-    from .demo.server import build_tokenizer as build_tokenizer
-    from .demo.trainer import ApiServer as ApiServer
     from .errors import ConfigurationError as ConfigurationError
-    from .errors import FixableError as FixableError
-    from .errors import GenerationError as GenerationError
-    from .errors import PoolClosedError as PoolClosedError
-    from .errors import WorkerStartError as WorkerStartError
     from .evaluation.comparison import compare as compare
-    from .evaluation.comparison import comparison_table as comparison_table
-    from .evaluation.estimators import share as share
     from .evaluation.store import read_results as read_results
     from .gym.asynchronous import AsyncReasoningGym as AsyncReasoningGym
-    from .gym.asynchronous import TaskSummary as TaskSummary
     from .gym.blocking import ProblemStream as ProblemStream
     from .gym.blocking import ReasoningGym as ReasoningGym
-    from .gym.containment import ContainedFunction as ContainedFunction
     from .gym.containment import contain as contain
-    from .gym.streams import AsyncProblemStream as AsyncProblemStream
-    from .problems.options import StreamOptions as StreamOptions
     from .reasoning_gym_environment import ReasoningGymEnv as ReasoningGymEnv
     from .records import Problem as Problem
     from .records import Recipe as Recipe
     from .records import Score as Score
     from .records import Status as Status
-    from .records import Verdict as Verdict
-    from .service.app import RewardService as RewardService
-    from .service.app import ServiceSettings as ServiceSettings
-    from .service.app import create_app as create_app
-    from .storage.dumps import DumpContent as DumpContent
-    from .storage.dumps import read_dump as read_dump
-    from .storage.rows import StoredGroup as StoredGroup
-    from .storage.rows import StoredRollout as StoredRollout
     from .tasks.decorator import task as task
+
+    __version__: str
 
 _HOMES = {
     ".atropos.config": "ReasoningGymEnvConfig",
+    ".errors": "ConfigurationError",
+    ".evaluation.comparison": "compare",
+    ".evaluation.store": "read_results",
+    ".gym.asynchronous": "AsyncReasoningGym",
+    ".gym.blocking": "ProblemStream ReasoningGym",
+    ".gym.containment": "contain",
+    ".reasoning_gym_environment": "ReasoningGymEnv",
+    ".records": "Problem Recipe Score Status",
+    ".tasks.decorator": "task",
+}
+
+_MOVED = {
     ".demo.policy": "SimulatedPolicy",
     ".demo.server": "PolicyServer build_tokenizer",
     ".demo.trainer": "ApiServer",
-    ".errors": "ConfigurationError FixableError GenerationError PoolClosedError WorkerStartError",
-    ".evaluation.comparison": "compare comparison_table",
+    ".errors": "FixableError GenerationError PoolClosedError WorkerStartError",
+    ".evaluation.comparison": "comparison_table",
     ".evaluation.estimators": "share",
-    ".evaluation.store": "read_results",
-    ".gym.asynchronous": "AsyncReasoningGym TaskSummary",
-    ".gym.blocking": "ProblemStream ReasoningGym",
-    ".gym.containment": "ContainedFunction contain",
+    ".gym.asynchronous": "TaskSummary",
+    ".gym.containment": "ContainedFunction",
     ".gym.streams": "AsyncProblemStream",
     ".problems.options": "StreamOptions",
-    ".reasoning_gym_environment": "ReasoningGymEnv",
-    ".records": "Problem Recipe Score Status Verdict",
+    ".records": "Verdict",
     ".service.app": "RewardService ServiceSettings create_app",
     ".storage.dumps": "DumpContent read_dump",
     ".storage.rows": "StoredGroup StoredRollout",
-    ".tasks.decorator": "task",
 }
+"""What release 0.4 had here; from release 0.6 on it is in these modules alone."""
 
 __all__ = sorted(name for names in _HOMES.values() for name in names.split())
 
 
-def __getattr__(name: str) -> Any:
-    """Import a public name on first access: importing Atropos takes seconds."""
-    if name == "__version__":
-        from importlib.metadata import version  # slow
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
 
-        return version("reasoning-gym-environment")
-    for home, names in _HOMES.items():
-        if name in names.split():
+
+if (
+    not TYPE_CHECKING
+):  # to which every name would be Any, and no misspelled one an error
+
+    def __getattr__(name: str) -> Any:
+        """Import a public name on first access: importing Atropos takes seconds."""
+        if name == "__version__":
+            from importlib.metadata import version  # slow
+
+            return version("reasoning-gym-environment")
+        for home, names in (*_HOMES.items(), *_MOVED.items()):
+            if name not in names.split():
+                continue
+            if name not in __all__:
+                warnings.warn(
+                    f"{name} has moved: import it from {__name__}{home}",
+                    DeprecationWarning,
+                    stacklevel=2,
+                )
             return getattr(importlib.import_module(home, __name__), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

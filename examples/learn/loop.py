@@ -16,7 +16,7 @@ import reinforce
 from model import CONTEXT, Policy
 from reinforce import Steps
 
-from reasoning_gym_environment import ApiServer
+from reasoning_gym_environment.demo.trainer import ApiServer
 
 
 @dataclass(frozen=True, kw_only=True)

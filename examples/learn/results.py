@@ -9,14 +9,11 @@ from statistics import mean
 
 import matplotlib.pyplot as plt
 
-from reasoning_gym_environment import (
-    StoredGroup,
-    compare,
-    comparison_table,
-    read_dump,
-    read_results,
-    share,
-)
+from reasoning_gym_environment import compare, read_results
+from reasoning_gym_environment.evaluation.comparison import comparison_table
+from reasoning_gym_environment.evaluation.estimators import share
+from reasoning_gym_environment.storage.dumps import read_dump
+from reasoning_gym_environment.storage.rows import StoredGroup
 
 WINDOW = 128
 """Groups over which the solved share in training is averaged."""

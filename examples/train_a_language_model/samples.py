@@ -7,7 +7,7 @@ from pathlib import Path
 
 from results import held_out
 
-from reasoning_gym_environment import StoredGroup, StoredRollout
+from reasoning_gym_environment.storage.rows import StoredGroup, StoredRollout
 
 ITEMS = 3
 

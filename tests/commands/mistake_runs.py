@@ -13,8 +13,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from reasoning_gym_environment import FixableError, ReasoningGym, ReasoningGymEnv, cli
+from reasoning_gym_environment import ReasoningGym, ReasoningGymEnv, cli
 from reasoning_gym_environment.demo.server import build_tokenizer
+from reasoning_gym_environment.errors import FixableError
 
 SMALL = (
     "--env.tokenizer_name TOKENIZER --env.include_tasks gcd --env.task_processes 1 "

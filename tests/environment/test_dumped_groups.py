@@ -14,11 +14,12 @@ import pytest_asyncio
 from serve_loop import registration
 from trainer_api import until
 
-from reasoning_gym_environment import ReasoningGymEnv, read_dump
+from reasoning_gym_environment import ReasoningGymEnv
 from reasoning_gym_environment.inference.prompts import SYSTEM_PROMPTS
 from reasoning_gym_environment.records import Completion, GroupResult, Problem
 from reasoning_gym_environment.report.live import LiveIndex
 from reasoning_gym_environment.settings import EnvironmentSettings, default_settings
+from reasoning_gym_environment.storage.dumps import read_dump
 from reasoning_gym_environment.storage.run_record import read_record, record_path
 
 BOTH = {

@@ -14,13 +14,14 @@ from command_settings import checked
 from scripted_server import ScriptedServer
 from transformers import AutoTokenizer
 
-from reasoning_gym_environment import ReasoningGymEnv, read_dump
+from reasoning_gym_environment import ReasoningGymEnv
 from reasoning_gym_environment.atropos.launch import require_keys
 from reasoning_gym_environment.demo.policy import Policy, ScriptedPolicy
 from reasoning_gym_environment.demo.server import TURN_END, Generation, PolicyServer
 from reasoning_gym_environment.demo.trainer import ApiServer
 from reasoning_gym_environment.errors import ConfigurationError
 from reasoning_gym_environment.inference.errors import InferenceError
+from reasoning_gym_environment.storage.dumps import read_dump
 
 KEY = "sk-from-the-environment"
 VARIABLE = ["--openai.api_key_var", "ANOTHER_KEY"]

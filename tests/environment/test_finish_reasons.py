@@ -9,10 +9,10 @@ import pytest
 from aiohttp import web
 from taught_policy import process_taught
 
-from reasoning_gym_environment import read_dump
 from reasoning_gym_environment.commands.export import main as export
 from reasoning_gym_environment.demo.policy import Policy, Sample
 from reasoning_gym_environment.demo.server import PolicyServer
+from reasoning_gym_environment.storage.dumps import read_dump
 
 # Atropos says so where there is no trainer.
 pytestmark = pytest.mark.filterwarnings("ignore:Trainer requested to ignore max length")

@@ -18,7 +18,6 @@ from reasoning_gym_environment import (
     AsyncReasoningGym,
     ReasoningGymEnv,
     ReasoningGymEnvConfig,
-    read_dump,
 )
 from reasoning_gym_environment.atropos.output import describe_output
 from reasoning_gym_environment.demo.policy import Sample, ScriptedPolicy
@@ -28,6 +27,7 @@ from reasoning_gym_environment.inference.errors import InferenceError
 from reasoning_gym_environment.inference.prompts import BOXED_SYSTEM_PROMPTS
 from reasoning_gym_environment.problems.seeds import EVAL_SEED
 from reasoning_gym_environment.records import Problem
+from reasoning_gym_environment.storage.dumps import read_dump
 
 # Atropos says so where there is no trainer.
 pytestmark = pytest.mark.filterwarnings("ignore:Trainer requested to ignore max length")

@@ -15,7 +15,7 @@ from atroposlib.envs.server_handling.server_baseline import ServerBaseline
 from scripted_server import ScriptedServer, SglangServer, VllmServer
 from serve_loop import Keeping, registration
 
-from reasoning_gym_environment import ReasoningGymEnv, ReasoningGymEnvConfig, read_dump
+from reasoning_gym_environment import ReasoningGymEnv, ReasoningGymEnvConfig
 from reasoning_gym_environment.demo.policy import Sample, ScriptedPolicy
 from reasoning_gym_environment.demo.server import TURN_END, TURN_START, PolicyServer
 from reasoning_gym_environment.errors import ConfigurationError
@@ -23,6 +23,7 @@ from reasoning_gym_environment.inference.dialects import SamplingParams
 from reasoning_gym_environment.inference.errors import InferenceError
 from reasoning_gym_environment.inference.prompts import SYSTEM_PROMPTS
 from reasoning_gym_environment.records import Problem
+from reasoning_gym_environment.storage.dumps import read_dump
 
 KINDS = ("openai", "vllm", "sglang", "trl")
 ONE = ScriptedPolicy(["<answer>1</answer>"])

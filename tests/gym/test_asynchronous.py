@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from worker_stock import WorkerStock
 
-from reasoning_gym_environment import AsyncReasoningGym, Score, StreamOptions
+from reasoning_gym_environment import AsyncReasoningGym, Score
 from reasoning_gym_environment.errors import ConfigurationError, PoolClosedError
+from reasoning_gym_environment.problems.options import StreamOptions
 from reasoning_gym_environment.problems.replay import WAIT
 from reasoning_gym_environment.records import FaultKind, Problem, Recipe, Status
 from reasoning_gym_environment.scoring.extraction import AnswerFormat

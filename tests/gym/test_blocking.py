@@ -17,14 +17,10 @@ from typing import NoReturn
 import pytest
 from process_tree import children, descendants, in_linux, survivors
 
-from reasoning_gym_environment import (
-    AsyncProblemStream,
-    AsyncReasoningGym,
-    ProblemStream,
-    ReasoningGym,
-    StreamOptions,
-)
+from reasoning_gym_environment import AsyncReasoningGym, ProblemStream, ReasoningGym
 from reasoning_gym_environment.errors import ConfigurationError, PoolClosedError
+from reasoning_gym_environment.gym.streams import AsyncProblemStream
+from reasoning_gym_environment.problems.options import StreamOptions
 
 pytestmark = [pytest.mark.processes, in_linux]
 
@@ -152,7 +148,8 @@ ENDS = {
 }
 USES_A_GYM = """
 import os, time
-from reasoning_gym_environment import AsyncProblemStream, AsyncReasoningGym, ReasoningGym
+from reasoning_gym_environment import AsyncReasoningGym, ReasoningGym
+from reasoning_gym_environment.gym.streams import AsyncProblemStream
 os.setpgid(0, 0)
 gym = ReasoningGym(processes=1)
 [problem] = gym.problems("gcd")

@@ -22,12 +22,13 @@ from filter_attempts import where_filtered
 from hostile_answers import CASES
 from process_tree import children, descendants, in_linux, survivors
 
-from reasoning_gym_environment import ContainedFunction, Status, contain
+from reasoning_gym_environment import Status, contain
 from reasoning_gym_environment.errors import (
     ConfigurationError,
     PoolClosedError,
     WorkerStartError,
 )
+from reasoning_gym_environment.gym.containment import ContainedFunction
 from reasoning_gym_environment.sandbox import _fork_server, functions
 
 TIMEOUT = 1.0

@@ -9,7 +9,8 @@ import pytest
 from integration_programs import run_python
 from page_blocks import ROOT, blocks
 
-from reasoning_gym_environment import ContainedFunction, Status, contain
+from reasoning_gym_environment import Status, contain
+from reasoning_gym_environment.gym.containment import ContainedFunction
 
 pytestmark = [pytest.mark.integration, pytest.mark.processes]
 

@@ -10,14 +10,11 @@ import pytest
 from atroposlib.envs.base import APIServerConfig
 from page_blocks import ROOT
 
-from reasoning_gym_environment import (
-    PolicyServer,
-    ReasoningGymEnvConfig,
-    SimulatedPolicy,
-    read_dump,
-    read_results,
-)
+from reasoning_gym_environment import ReasoningGymEnvConfig, read_results
+from reasoning_gym_environment.demo.policy import SimulatedPolicy
+from reasoning_gym_environment.demo.server import PolicyServer
 from reasoning_gym_environment.demo.session import DemoEnv
+from reasoning_gym_environment.storage.dumps import read_dump
 
 reasoning_core = pytest.importorskip("reasoning_core")
 

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from page_blocks import ROOT
 
-from reasoning_gym_environment import AsyncReasoningGym, ServiceSettings, create_app
+from reasoning_gym_environment import AsyncReasoningGym
+from reasoning_gym_environment.service.app import ServiceSettings, create_app
 
 pytestmark = [pytest.mark.integration, pytest.mark.processes]
 

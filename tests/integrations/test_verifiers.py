@@ -25,11 +25,12 @@ from openenv_server import serving
 from scripted_server import answering
 from served_rewards import served_rewards
 
-from reasoning_gym_environment import AsyncReasoningGym, ReasoningGym, read_dump
+from reasoning_gym_environment import AsyncReasoningGym, ReasoningGym
 from reasoning_gym_environment.inference.prompts import SYSTEM_PROMPTS, build_messages
 from reasoning_gym_environment.integrations.nemo_gym import nemo_gym_row
 from reasoning_gym_environment.integrations.shared import evaluation_problems
 from reasoning_gym_environment.service.app import RewardService, ServiceSettings
+from reasoning_gym_environment.storage.dumps import read_dump
 
 pytestmark = [pytest.mark.integration, pytest.mark.processes]
 

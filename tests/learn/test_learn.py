@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from needs_torch import NEEDS_TORCH
 
-from reasoning_gym_environment import compare, comparison_table, read_results
+from reasoning_gym_environment import compare, read_results
+from reasoning_gym_environment.evaluation.comparison import comparison_table
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = {"tasks": "aiw", "demonstrations": 300, "passes": 4, "steps": 30, "items": 30}

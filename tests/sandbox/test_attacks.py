@@ -18,8 +18,9 @@ from filter_attempts import where_filtered
 from process_tree import PROC, descendants
 from sandbox_attacks import ELSEWHERE, ON_A_PROCESS, program
 
-from reasoning_gym_environment import ContainedFunction, Status, contain
+from reasoning_gym_environment import Status, contain
 from reasoning_gym_environment.errors import ConfigurationError, WorkerStartError
+from reasoning_gym_environment.gym.containment import ContainedFunction
 from reasoning_gym_environment.records import Recipe
 from reasoning_gym_environment.sandbox import _landlock, functions
 from reasoning_gym_environment.sandbox.pool import PoolSettings

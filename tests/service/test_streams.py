@@ -14,8 +14,9 @@ from aiohttp.test_utils import TestServer
 from fastapi import HTTPException
 from reward_requests import Post, require_rejections, row
 
-from reasoning_gym_environment import AsyncReasoningGym, StreamOptions
+from reasoning_gym_environment import AsyncReasoningGym
 from reasoning_gym_environment.errors import WorkerLostError
+from reasoning_gym_environment.problems.options import StreamOptions
 from reasoning_gym_environment.records import Recipe, Score, Status
 from reasoning_gym_environment.service import app
 from reasoning_gym_environment.service._messages import ProblemResult

@@ -53,7 +53,7 @@ def misspelled_task(gym: ReasoningGym, problem: Problem) -> None:
 
 
 def misspelled_name_of_the_package(gym: ReasoningGym, problem: Problem) -> None:
-    """Call: ReasoningGim"""
+    """Both: ReasoningGim"""
     from reasoning_gym_environment import ReasoningGim  # noqa: F401
 
 
