@@ -88,7 +88,11 @@ class Run:
         dumps = sorted((self.folder / "dumps").glob("*.jsonl"))
         page, picture = self.folder / "report.html", self.folder / "learning.svg"
         await self.loop.finish(
-            "report", *map(str, [*dumps, *stages.values()]), "-o", str(page)
+            "report",
+            *map(str, [*dumps, *stages.values()]),
+            "-o",
+            str(page),
+            "--force",
         )
         plot(dumps, stages, picture)
         print(f"\n{table(stages)}\n")

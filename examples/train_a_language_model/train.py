@@ -233,7 +233,7 @@ class Run:
         dumps = sorted((self.folder / "dumps").glob("*.jsonl"))
         page, picture = self.folder / "report.html", self.folder / "learning.svg"
         files = map(str, [*dumps, *stages.values()])
-        await self.loop.finish("report", *files, "-o", str(page))
+        await self.loop.finish("report", *files, "-o", str(page), "--force")
         plot(dumps, stages, picture)
         print(f"\n{table(stages)}\n\n{samples(stages)}\n")
         self.say(f"done: {picture} and {page}")

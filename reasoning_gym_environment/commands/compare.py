@@ -66,6 +66,8 @@ def main(arguments: Sequence[str]) -> int:
         f"{name}: {shown(value_before)} -> {shown(value_after)}"
         for name, (value_before, value_after) in settings.items()
     ]
+    if before.samples == after.samples:
+        lines.append(f"{before.path} and {after.path} are the same evaluation")
     if versions["before"] != versions["after"]:
         packages_before, packages_after = map(", ".join, versions.values())
         lines.append(

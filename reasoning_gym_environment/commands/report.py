@@ -27,9 +27,10 @@ def main(arguments: Sequence[str]) -> int:
         type=Path,
         default=Path("report.html"),
     )
+    parser.flag("--force", "replace an existing file")
     parser.flag("--json", "print what changed as JSON instead of text")
     options = parser.parse(arguments)
-    changes = write_report(options.files, options.output)
+    changes = write_report(options.files, options.output, force=options.force)
     path = options.output.resolve()
     if options.json:
         print(json.dumps({"report": str(path), "changes": changes}, indent=2))

@@ -35,26 +35,33 @@ logger = logging.getLogger(__name__)
 def main(arguments: Sequence[str]) -> int:
     """List every task, or the levels of one."""
     parser = Parser("tasks", "List all tasks of reasoning-gym, or the levels of one.")
-    parser.flag("--json", "print JSON, with the levels")
     parser.option(
-        "--levels", "print a task's levels, each with a sample question", metavar="TASK"
+        "task", "print this task's levels, each with a sample question", nargs="?"
     )
+    parser.option("--levels", "the same", metavar="TASK")
+    parser.flag("--json", "print JSON, with the levels")
     add_task_modules(parser)
     parser.option("--include-tasks", "as env.include_tasks", default="")
     parser.option("--exclude-tasks", "as env.exclude_tasks", default="")
-    print(asyncio.run(_answer(parser.parse(arguments))))
+    options = parser.parse(arguments)
+    if options.task and options.levels:
+        raise ConfigurationError(
+            f"name one task, got {options.task} and --levels {options.levels}"
+        )
+    print(asyncio.run(_answer(options, options.task or options.levels)))
     return 0
 
 
-async def _answer(options: Namespace) -> str:
-    if options.levels and options.json:
+async def _answer(options: Namespace, task: str | None) -> str:
+    """Return the levels of a task, or all tasks."""
+    if task and options.json:
         raise ConfigurationError(
-            "--json has the levels of all tasks: leave --levels out"
+            f"--json has the levels of all tasks: leave {task} out"
         )
     snapshot = None if options.task_modules else bundled_snapshot()
-    if snapshot and options.levels:
-        require_known([options.levels], snapshot.ladders, "--levels", what="task")
-    if snapshot is None or options.levels:
+    if snapshot and task:
+        require_known([task], snapshot.ladders, "tasks", what="task")
+    if snapshot is None or task:
         logger.info("Starting the library, which takes a few seconds")
         settings = PoolSettings(
             processes=1,
@@ -68,13 +75,9 @@ async def _answer(options: Namespace) -> str:
                 if discovery.warning:
                     logger.warning("%s", discovery.warning)
                 snapshot = LibrarySnapshot(discovery, await pool.ladders())
-            if options.levels:
-                require_known(
-                    [options.levels], snapshot.ladders, "--levels", what="task"
-                )
-                return await _levels(
-                    pool, options.levels, snapshot.ladders[options.levels]
-                )
+            if task:
+                require_known([task], snapshot.ladders, "tasks", what="task")
+                return await _levels(pool, task, snapshot.ladders[task])
     tasks = select_tasks(
         snapshot.discovery,
         include=split_names(options.include_tasks),

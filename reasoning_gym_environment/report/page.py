@@ -23,7 +23,7 @@ from typing import Any
 from ..errors import FixableError
 from ..scoring.channels import CHANNELS
 from ..storage.rows import StoredGroup
-from ..util.files import replacing, require_not_read
+from ..util.files import replacing, require_free, require_not_read
 from .data import ReportData, read_report_data
 from .health import RunHealth
 from .identity import TRAINING, run_of
@@ -32,18 +32,24 @@ from .pairs import embedded_pairs
 from .reader_notes import notes_of
 
 
-def write_report(paths: Sequence[Path], output: Path) -> list[dict[str, Any]]:
+def write_report(
+    paths: Sequence[Path], output: Path, *, force: bool = True
+) -> list[dict[str, Any]]:
     """Write a page from dumps, evaluation samples and metrics.json files; return what changed.
 
     Each change has its `run`, and what `DriftCheck.flags` says of it.
 
+    Args:
+        force: whether to replace an existing page.
+
     Raises:
         FixableError: a file can't be read, has other content, or no file holds rollouts; or the
-            page can't be written or would replace another kind of file.
+            page can't be written, or would replace a file that it may not.
     """
     if output.suffix not in (".html", ".htm"):
         raise FixableError(f"{output} must end in .html")
     require_not_read(output, paths)
+    require_free(output, force=force)
     index, chunks = embed(read_report_data(paths))
     packed = [
         f'id="index">{pack(index)}',

@@ -152,7 +152,7 @@ class ContainRequest(RequestBody):
     """Texts for a contained function, with the data that it gets beside each of them."""
 
     completions: Completions
-    data: Any = None
+    data: Any  # required, if null: a function that misses it would score all texts 0
 
 
 class ScoreReply(BaseModel):

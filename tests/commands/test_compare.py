@@ -46,6 +46,19 @@ def test_evaluations_made_with_other_versions_of_the_library_are_told_apart(
     assert made == {"before": ["0.1.24"], "after": ["0.1.25"]}
 
 
+def test_an_evaluation_and_itself_are_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = samples(tmp_path / "a", library_version="0.1.24")
+    other = samples(tmp_path / "b", library_version="0.1.25")
+    for same in (first, f"{first}/samples.jsonl"):
+        assert compare.main([first, same]) == 0
+        line = f"{first} and {same} are the same evaluation"
+        assert line in capsys.readouterr().out.splitlines()
+    assert compare.main([first, other]) == 0
+    assert "the same evaluation" not in capsys.readouterr().out
+
+
 def test_what_differs_is_named_where_nothing_is_in_common(tmp_path: Path) -> None:
     folders = [samples(tmp_path / "a", seed=1), samples(tmp_path / "b", seed=2)]
     with pytest.raises(FixableError, match=r"differ in gcd\\x1b\[2J \(\"a\", \"b\"\)"):

@@ -136,7 +136,7 @@ def test_the_tasks_are_listed_for_people() -> None:
 
 
 def test_a_ladder_is_shown_with_a_question_of_each_level() -> None:
-    done = run(*WAYS["module"], "tasks", "--levels", "count_bits")
+    done = run(*WAYS["module"], "tasks", "count_bits")
     assert done.returncode == 0, done.stderr
     levels = done.stdout.split("\n\nlevel ")
     assert levels[0].startswith(

@@ -148,9 +148,10 @@ def test_a_report_and_the_live_page_tell_of_changes(
     dumps = tmp_path / "dumps"
     dumps.mkdir()
     write_invented_run(dumps)
-    assert report.main([str(dumps), "-o", str(tmp_path / "report.html")]) == 0
+    page = [str(dumps), "-o", str(tmp_path / "report.html")]
+    assert report.main(page) == 0
     printed = capsys.readouterr().out.splitlines()[1:]
-    assert report.main([str(dumps), "-o", str(tmp_path / "report.html"), "--json"]) == 0
+    assert report.main([*page, "--force", "--json"]) == 0
     as_json = json.loads(capsys.readouterr().out)
     assert [change["text"] for change in as_json["changes"]] == printed
     assert as_json["report"] == str(tmp_path / "report.html")

@@ -56,7 +56,8 @@ class Outline(HTMLParser):
 
 def make_page(folder: Path, rows: list[dict[str, Any]]) -> str:
     output = folder / "report.html"
-    assert main(["report", str(write(folder, rows)), "-o", str(output)]) == 0
+    files = [str(write(folder, rows)), "-o", str(output)]
+    assert main(["report", *files, "--force"]) == 0
     return output.read_text(encoding="utf-8")
 
 
@@ -166,6 +167,20 @@ def test_a_page_replaces_no_rollouts(
     )
     assert says in capsys.readouterr().err
     assert path.read_bytes() == before
+
+
+def test_a_page_is_replaced_on_demand_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_page(tmp_path, [row([1.0])])
+    (tmp_path / "report.html").write_text("mine")
+    command = ["report", str(write(tmp_path, [row([1.0])])), "-o"]
+    command += [str(tmp_path / "report.html")]
+    assert main(command) == 2
+    assert f"{tmp_path / 'report.html'} exists; --force" in capsys.readouterr().err
+    assert (tmp_path / "report.html").read_text() == "mine"
+    assert main([*command, "--force"]) == 0
+    assert (tmp_path / "report.html").read_text() != "mine"
 
 
 def test_chunks_hold_the_rows_as_they_were(tmp_path: Path) -> None:

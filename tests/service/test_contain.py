@@ -53,7 +53,8 @@ async def test_completions_are_scored_with_the_data(post: Post, url: str) -> Non
 @where_filtered
 async def test_misbehavior_is_a_status(post: Post, url: str) -> None:
     names = ["loops", "allocates", "exits_at_once", "too much", "raises"]
-    reply = await post("/contain/mis.behave-1", {"completions": names}, url=url)
+    body = {"completions": names, "data": None}
+    reply = await post("/contain/mis.behave-1", body, url=url)
     statuses = ["timeout", "out_of_memory", "crashed", "solved", "verifier_error"]
     assert [score["status"] for score in reply.body["scores"]] == statuses
     assert [score["score"] for score in reply.body["scores"]] == [
@@ -113,11 +114,13 @@ INVALID = """
 > POST /contain/other: Not Found
 404 /contain/os:system {"completions": ["a"]}
 > Not Found
-422 /contain/equal {"completions": []}
+422 /contain/equal {"completions": ["a"]}
+> data
+422 /contain/equal {"completions": [], "data": "a"}
 > completions
-422 /contain/equal {"completions": "a"}
+422 /contain/equal {"completions": "a", "data": "a"}
 > completions
-422 /contain/equal {"completions": ["a"], "function": "os:system"}
+422 /contain/equal {"completions": ["a"], "data": "a", "function": "os:system"}
 > function
 """
 
