@@ -263,7 +263,7 @@ class SplitProblems:
                 continue
             is_reserved = reserved.includes(problem)
             if not is_reserved and await self._is_asked(problem, split):
-                refused[level] = 0
+                del refused[level]  # or levels of any parameters would fill the memory
                 if split == "train":
                     return problem
                 is_small = await self._small_levels.includes(recipe)
