@@ -17,6 +17,7 @@ from reasoning_gym_environment.proof.levels import changed_share, level_faults
 from reasoning_gym_environment.records import Problem, Recipe, Status, Verdict
 from reasoning_gym_environment.sandbox._protocol import Inspection
 from reasoning_gym_environment.sandbox.pool import TaskPool
+from reasoning_gym_environment.scoring.extraction import AnswerFormat
 from reasoning_gym_environment.tasks.ladders import TaskLadder
 
 
@@ -108,6 +109,7 @@ class Pool:
     score: float = 1.0
     error: GenerationError | None = None
     detail: str = ""
+    answer_format: AnswerFormat = "tags"
 
     async def generate(self, recipe: Recipe) -> Problem:
         if self.error:
