@@ -49,9 +49,10 @@ INTEGRATIONS = {
         "environment_app",
     ],
     "shared": ["evaluation_problems", "problem_row", "shared_gym"],
-    "skyrl": ["ReasoningGymTextEnv", "skyrl_row"],
+    "skyrl": ["ReasoningGymTextEnv", "among_scored", "skyrl_row"],
     "tinker": ["ReasoningGymGroupBuilder", "ReasoningGymProblemEnv"],
     "trl": ["ReasoningGymReward", "problem_dataset", "stream_dataset"],
+    "unscored": ["among_scored"],
     "verifiers": [
         "ReasoningGymConfig",
         "ReasoningGymData",
