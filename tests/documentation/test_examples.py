@@ -66,4 +66,4 @@ def test_the_commands_of_a_page_run_one_after_the_other(
 def test_the_programs_of_a_page_run_as_one(page: Path, folder: Path) -> None:
     program = folder / "program.py"
     program.write_text("\n".join(to_run(page, "python")), encoding="utf-8")
-    run([sys.executable, str(program)], folder)
+    run([sys.executable, "-W", "error", str(program)], folder)
