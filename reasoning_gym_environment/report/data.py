@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,8 +103,8 @@ def read_metrics(path: Path) -> dict[str, float]:
         ) from error
     numbers = {}
     for name, value in metrics.items():
-        # Another program may have written texts or lists beside the numbers.
-        if isinstance(value, int | float):
+        # Another program may have written texts, lists, NaN or huge integers beside the numbers.
+        if isinstance(value, int | float) and abs(value) <= sys.float_info.max:
             numbers[name] = float(value)
     return numbers
 

@@ -216,12 +216,18 @@ class LockFile:
         """Lock the file unless another process holds it; return whether it is held now.
 
         Raises:
-            OSError: the file can't be created, or its file system has no locks.
+            OSError: the file can't be created or is a link, or its file system has no locks.
         """
         if self._descriptor is not None:
             return True
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+        # Signing it would overwrite the file that a link leads to.
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+        descriptor = os.open(self.path, flags, 0o644)
+        info = os.fstat(descriptor)
+        if not stat.S_ISREG(info.st_mode) or info.st_nlink > 1:
+            os.close(descriptor)
+            raise OSError(0, "not a regular file with one name")
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -453,6 +453,25 @@ async def test_a_template_that_does_not_work_is_refused(
         assert "\n" not in message
 
 
+async def test_an_emoji_in_a_variable_of_the_template_reaches_a_server(
+    bench: Any, base_folder: str
+) -> None:
+    shown = "{{ tone }}{% for m in messages %}{{ m.content }}{% endfor %}"
+    template = template_file(bench.folder, shown)
+    settings = {
+        "tokenizer_name": base_folder,
+        "chat_template": template,
+        "chat_template_kwargs": {"tone": "😀"},
+    }
+    tokenizer = AutoTokenizer.from_pretrained(base_folder)
+    async with (
+        PolicyServer(ScriptedPolicy([TEXT]), tokenizer) as server,
+        bench.environment(server.url, "vllm", **settings) as env,
+    ):
+        group, _ = await env.collect_trajectories(await env.get_next_item())
+    assert tokenizer.decode(group["tokens"][0]).startswith("😀")
+
+
 @pytest.mark.parametrize("kind", ["openai", "vllm"])
 async def test_an_answer_in_a_thought_that_the_template_opened_does_not_count(
     kind: str, bench: Any, tokenizer: Any

@@ -9,6 +9,7 @@ from report_files import row, write
 from reasoning_gym_environment.errors import FixableError
 from reasoning_gym_environment.report.data import read_report_data
 from reasoning_gym_environment.report.identity import split_of
+from reasoning_gym_environment.report.page import write_report
 
 
 def test_seeds_tell_training_from_evaluation(tmp_path: Path) -> None:
@@ -55,6 +56,15 @@ def test_metrics_are_read_as_evaluations_write_them(tmp_path: Path) -> None:
     metrics.write_text(json.dumps({"results": {"all": {"eval/solved": 0.5}}}))
     data = read_report_data([metrics, write(tmp_path, [row([1.0], evaluation=True)])])
     assert data.recorded == {str(metrics): {"eval/solved": 0.5}}
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity", "1" + "0" * 400])
+def test_a_metric_that_no_page_can_hold_is_left_out(value: str, tmp_path: Path) -> None:
+    metrics = tmp_path / "metrics.json"
+    metrics.write_text(f'{{"results": {{"all": {{"a": {value}, "b": 1}}}}}}')
+    samples = write(tmp_path, [row([1.0], evaluation=True)])
+    assert read_report_data([metrics, samples]).recorded == {str(metrics): {"b": 1.0}}
+    write_report([metrics, samples], tmp_path / "report.html")
 
 
 @pytest.mark.parametrize(

@@ -2,20 +2,26 @@
 
 import json
 import os
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 from reasoning_gym_environment.errors import ConfigurationError, FixableError
-from reasoning_gym_environment.evaluation.store import read_results
+from reasoning_gym_environment.evaluation.store import locked, read_results
 from reasoning_gym_environment.problems.suites import load_suite
 from reasoning_gym_environment.report.live import LiveIndex
 from reasoning_gym_environment.settings import sections
 from reasoning_gym_environment.storage.dumps import stored_files
 from reasoning_gym_environment.storage.run_record import read_record
 from reasoning_gym_environment.tasks.modules import Proof, read_proof
-from reasoning_gym_environment.util.files import files_below, read_regular, stays_below
+from reasoning_gym_environment.util.files import (
+    LockFile,
+    files_below,
+    read_regular,
+    stays_below,
+)
 from reasoning_gym_environment.util.modules import ModuleSource
 from reasoning_gym_environment.util.settings_file import read_file
 
@@ -139,3 +145,19 @@ def test_a_pipe_beside_a_module_holds_up_nothing(
     os.mkfifo(tmp_path / "mine.proof.json")
     assert read_proof(module, "d") == Proof()
     assert "not a regular file" in caplog.text
+
+
+@pytest.mark.parametrize("link", [Path.symlink_to, Path.hardlink_to])
+def test_a_lock_writes_to_no_file_of_another_name(
+    link: Callable[[Path, Path], None], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    dump = tmp_path / "dump.jsonl"
+    dump.write_text("a row\n")
+    folder = tmp_path / "results"
+    folder.mkdir()
+    link(folder / "evaluate.lock", dump)
+    with pytest.raises(OSError, match=r"symbolic links|one name"):
+        LockFile(folder / "evaluate.lock").acquire()
+    with locked(folder):
+        assert "evaluate.lock can't be locked" in caplog.text
+    assert dump.read_text() == "a row\n"
