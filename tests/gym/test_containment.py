@@ -259,6 +259,7 @@ def test_the_default_memory_is_enough_for_many_threads() -> None:
         assert reward("x", 32) == 1.0
 
 
+@pytest.mark.processes
 def test_a_warm_up_runs_once_for_all_calls() -> None:
     path = "contained_functions:earlier_calls"
     with contain(

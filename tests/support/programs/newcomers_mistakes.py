@@ -54,7 +54,7 @@ def misspelled_task(gym: ReasoningGym, problem: Problem) -> None:
 
 def misspelled_name_of_the_package(gym: ReasoningGym, problem: Problem) -> None:
     """Both: ReasoningGim"""
-    from reasoning_gym_environment import ReasoningGim  # noqa: F401
+    from reasoning_gym_environment import ReasoningGim  # noqa: F401 - the import is the mistake
 
 
 def completions_of_one_problem_in_place_of_pairs(
