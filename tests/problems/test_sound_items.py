@@ -97,17 +97,19 @@ async def test_the_python_api_asks_no_faulty_item_but_regenerates_one(
         AsyncReasoningGym(**options) as gym,
         AsyncReasoningGym(**options, skip_faulty_items=False) as all_items,
     ):
-        drawn = await all_items.problems("syllogism", count=40)
+        drawn = await all_items.problems("family_relationships", count=40)
         faulty = [problem for problem in drawn if is_skipped(problem)]
         assert 0 < len(faulty) < 20
-        sound = await gym.problems("syllogism", count=40)
+        sound = await gym.problems("family_relationships", count=40)
         assert not any(map(is_skipped, sound))
         assert [s == d for s, d in zip(sound, drawn, strict=True)] == [
             not is_skipped(problem) for problem in drawn
         ]
-        assert gym.counts["sampling/faulty_items_redrawn/syllogism"] >= len(faulty)
+        assert gym.counts["sampling/faulty_items_redrawn/family_relationships"] >= len(
+            faulty
+        )
         assert await gym.problem(faulty[0].recipe) == faulty[0]
-        held_out = await gym.problems("syllogism", count=40, split="eval")
+        held_out = await gym.problems("family_relationships", count=40, split="eval")
         assert not any(problem.fault for problem in held_out)
-        stream = await gym.stream(["syllogism"])
+        stream = await gym.stream(["family_relationships"])
         assert not any([is_skipped(await stream.next()) for _ in range(40)])
