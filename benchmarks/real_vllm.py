@@ -4,8 +4,8 @@
 
 vLLM runs on this machine's CPUs, with what `make test-real` installs. `serve` runs with the real
 Atropos API and a stand-in trainer. In turn with it, a loop sends prompts that `serve` has sent, as
-many at a time, and reads nothing of the replies. vLLM counts the tokens, which other work on the
-machine delays, and the completions that it generates at a time, which only an idle client lowers.
+many at a time, and reads nothing of the replies. vLLM counts the tokens, and the completions that
+it generates at a time. Measure on an idle machine: other work slows vLLM more than a client does.
 """
 
 from __future__ import annotations
