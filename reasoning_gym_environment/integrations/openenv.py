@@ -13,6 +13,7 @@ from typing import Annotated, Any, ClassVar
 from uuid import uuid4
 
 from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from openenv.core.env_server.http_server import create_app
 from openenv.core.env_server.interfaces import Environment
@@ -336,5 +337,14 @@ def environment_app(
     async def reply_to_error(_: Request, error: Exception) -> JSONResponse:
         """Return an error of a route; sessions get theirs as messages."""
         return JSONResponse({"detail": str(error)}, status_code=422)
+
+    @app.exception_handler(RequestValidationError)
+    async def refuse(_: Request, error: RequestValidationError) -> JSONResponse:
+        """Return what is wrong with a request, without its values: JSON can't write a NaN."""
+        mistakes = [
+            {name: mistake[name] for name in ("type", "loc", "msg")}
+            for mistake in error.errors()
+        ]
+        return JSONResponse({"detail": mistakes}, status_code=422)
 
     return app

@@ -365,6 +365,14 @@ def test_hostile_answers_leave_the_server_alive(url: str) -> None:
         assert env.step({"answer": "0"}).reward == 0.0
 
 
+def test_a_number_that_json_lacks_is_refused(url: str) -> None:
+    body = '{"action": {"answer": "4"}, "timeout_s": NaN}'
+    headers = {"Content-Type": "application/json"}
+    reply = httpx.post(f"{url}/step", content=body, headers=headers)
+    assert reply.status_code == 422
+    assert reply.json()["detail"][0]["loc"] == ["body", "timeout_s"]
+
+
 def test_one_more_session_is_refused() -> None:
     with serving("--sessions", "1") as (url, _), connected(url) as first:
         first.reset()
