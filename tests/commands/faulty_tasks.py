@@ -147,5 +147,4 @@ plant(
     "bounded__memory",
     verifier=lambda answer, data: equal(answer, data) or bytes(2**50)[0],
 )
-plant("disjoint__questions", of_few(150))
 plant("disjoint__few", of_few(10))
