@@ -63,6 +63,7 @@ def altered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
+@pytest.mark.nightly
 @pytest.mark.processes
 def test_planted_faults_are_found(
     altered: Path, capsys: pytest.CaptureFixture[str]

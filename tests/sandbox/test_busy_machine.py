@@ -51,6 +51,7 @@ async def test_a_verifier_and_a_generator_that_work_for_two_seconds_are_not_hurr
     assert seconds > settings.generation_timeout + settings.verify_timeout
 
 
+@pytest.mark.nightly
 async def test_the_import_of_a_verifiers_modules_is_not_the_answers_time() -> None:
     modules = find_modules([str(MODULE)])
     settings = PoolSettings(processes=1, verify_timeout=0.5, modules=modules)
