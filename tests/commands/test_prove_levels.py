@@ -32,7 +32,7 @@ ONE_OF_EACH_CHECK = (
     "not_payable__many_3",
     "contained__memory_1",
     "levels__repeated_2",
-    "bounded__verdict_2",
+    "bounded__item_1",
 )
 
 pytestmark = pytest.mark.processes
