@@ -36,8 +36,8 @@ test-all: $(VENV)/.installed-all  # all tests: both of these in one environment
 labels: $(VENV)/.installed-labels  # check all labels by solvers: takes long; or ARGS="against 0.1.26"
 	$(VENV)/bin/python -m research.labels $(or $(ARGS),check --markdown research/labels/labels.md)
 
-test-learn: $(VENV)/.installed-dev $(VENV)/.installed-learn  # what needs PyTorch: a minute or two
-	$(VENV)/bin/python -m pytest tests/learn tests/test_scripts.py --durations=5
+test-learn: $(VENV)/.installed-dev $(VENV)/.installed-learn  # what needs PyTorch: two minutes
+	$(VENV)/bin/python -m pytest tests/learn tests/test_scripts.py -k "not a_quick_command" --durations=5
 
 test-real: $(VENV)/.installed-dev $(REAL_VENV)/.installed  # against a real vLLM on this CPU
 	$(REAL_VENV)/bin/python tests/real/prepare_model.py $(REAL_MODEL)
