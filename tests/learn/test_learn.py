@@ -13,7 +13,7 @@ from reasoning_gym_environment import compare, read_results
 from reasoning_gym_environment.evaluation.comparison import comparison_table
 
 ROOT = Path(__file__).resolve().parents[2]
-SMALL = {"tasks": "aiw", "demonstrations": 300, "passes": 4, "steps": 30, "items": 30}
+SMALL = {"tasks": "aiw", "demonstrations": 300, "passes": 4, "steps": 45, "items": 60}
 """A minute: the demonstrations lead to a few right answers, and so to signal."""
 
 pytestmark = NEEDS_TORCH
