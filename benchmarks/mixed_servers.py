@@ -38,7 +38,7 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp import web
-from soak import GROUP_SIZE, log_lines
+from soak import GROUP_SIZE, log_lines, start_serve
 from transformers import AutoTokenizer
 
 from reasoning_gym_environment.demo.policy import Sample
@@ -167,9 +167,8 @@ class EarlyHeaders(Server):
         with suppress(ConnectionResetError):  # another server has replied first
             while not (await asyncio.wait({reply}, timeout=0.5))[0]:
                 await response.write(b"\n")
-            body: Any = (
-                reply.result().body
-            )  # aiohttp's type also has bodies that stream
+            # aiohttp's type also has bodies that stream.
+            body: Any = reply.result().body
             await response.write(body)
         return response
 
@@ -339,13 +338,7 @@ async def run(minutes: float, folder: Path) -> list[str]:
                 checkpoint_dir=folder,
             )
             training = asyncio.create_task(trainer.run())
-            config = folder / "serve.yaml"
-            config.write_text(json.dumps(settings(api.url, servers, tokenizer)))
-            command = ("-m", "reasoning_gym_environment", "serve", "--config", config)
-            with (folder / "serve.log").open("wb") as log:
-                serve = await asyncio.create_subprocess_exec(
-                    sys.executable, *map(str, command), stdout=log, stderr=log
-                )
+            serve = await start_serve(settings(api.url, servers, tokenizer), folder)
             try:
                 gaps = await watch(serve, trainer, servers, minutes * 60.0)
             finally:

@@ -28,6 +28,7 @@ from typing import Any
 
 import aiohttp
 from rounds import in_turn, show
+from soak import start_serve
 
 from reasoning_gym_environment.demo.trainer import ENDLESS, ApiServer, Trainer
 
@@ -142,13 +143,7 @@ async def measure_serve(
             checkpoint_dir=folder,
         )
         training = asyncio.create_task(trainer.run())
-        config = folder / "serve.yaml"
-        config.write_text(json.dumps(settings(api.url, url, model, folder)))
-        command = ("-m", "reasoning_gym_environment", "serve", "--config", config)
-        with (folder / "serve.log").open("wb") as log:
-            serve = await asyncio.create_subprocess_exec(
-                sys.executable, *map(str, command), stdout=log, stderr=log
-            )
+        serve = await start_serve(settings(api.url, url, model, folder), folder)
         try:
             ended = asyncio.ensure_future(serve.wait())
             numbers = await measure(url, trainer.has_group, seconds, ended)

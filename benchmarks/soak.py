@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import math
 import os
 import random
@@ -23,7 +24,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -219,6 +220,19 @@ async def rate(trainer: Trainer, seconds: float) -> float:
     begin, groups = time.monotonic(), trainer.groups
     await asyncio.sleep(seconds)
     return (trainer.groups - groups) / (time.monotonic() - begin)
+
+
+async def start_serve(
+    settings: Mapping[str, Any], folder: Path
+) -> asyncio.subprocess.Process:
+    """Start `serve` with a configuration, which JSON writes as YAML; its log is in the folder."""
+    config = folder / "serve.yaml"
+    config.write_text(json.dumps(settings))
+    command = ("-m", "reasoning_gym_environment", "serve", "--config", str(config))
+    with (folder / "serve.log").open("wb") as log:
+        return await asyncio.create_subprocess_exec(
+            sys.executable, *command, stdout=log, stderr=log
+        )
 
 
 def log_lines(folder: Path) -> Sequence[str]:

@@ -90,9 +90,8 @@ def __dir__() -> list[str]:
     return [*__all__, "__version__"]
 
 
-if (
-    not TYPE_CHECKING
-):  # to which every name would be Any, and no misspelled one an error
+# To a type checker every name would be Any, and no misspelled one an error.
+if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
         """Import a public name on first access: importing Atropos takes seconds."""

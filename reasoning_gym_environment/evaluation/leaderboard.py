@@ -266,17 +266,25 @@ def leaderboard_table(
         rows.append(row)
     lines = [" | ".join(rows[0]), " | ".join("---" for _ in rows[0])]
     lines += [" | ".join(row.values()) for row in rows]
-    legend = (
-        f"In brackets: items, the same for all models. {len(common)} tasks weigh alike."
-    )
-    if too_few:
-        fewer = ", ".join(f"`{task}` {count}" for task, count in too_few.items())
-        legend += (
-            f" Fewer than {LEAST_ITEMS} items of all models, and so no weight: {fewer}."
-        )
-    if trained_counts:
-        names = ", ".join(f"`{task}` {count}" for task, count in trained_counts.items())
-        legend += (
-            f" Training asks these, too, as their levels have few questions: {names}."
-        )
+    legend = _legend(len(common), too_few, trained_counts)
     return "\n".join([*(f"| {line} |" for line in lines), "", legend])
+
+
+def _legend(
+    tasks: int, too_few: Mapping[str, int], trained_counts: Mapping[str, int]
+) -> str:
+    """Return what stands below a table; of tasks that are named, the number of items."""
+    sentences = [
+        f"In brackets: items, the same for all models. {tasks} tasks weigh alike."
+    ]
+    for about, counts in (
+        (f"Fewer than {LEAST_ITEMS} items of all models, and so no weight", too_few),
+        (
+            "Training asks these, too, as their levels have few questions",
+            trained_counts,
+        ),
+    ):
+        if counts:
+            named = ", ".join(f"`{task}` {count}" for task, count in counts.items())
+            sentences.append(f"{about}: {named}.")
+    return " ".join(sentences)

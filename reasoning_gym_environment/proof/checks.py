@@ -317,21 +317,20 @@ def _overlap_findings(level: LevelProof) -> Iterator[Finding]:
         trained = (question for question, _ in level.training.values())
         number = len({*level.questions.values(), *trained})
         is_small = number < LEAST_QUESTIONS <= len(level.questions)
+    details = []
     if is_small:
-        yield Finding(
-            check="disjoint",
-            kind="questions",
-            detail=f"fewer than {LEAST_QUESTIONS} questions differ: training and evaluation both "
-            "ask all of them",
-            level=level.level,
+        details.append(
+            f"fewer than {LEAST_QUESTIONS} questions differ: training and evaluation both ask all "
+            "of them"
         )
     if common_questions > MOST_COMMON:
+        details.append(
+            f"{common_questions:.0%} of the training questions are those of the evaluation items "
+            "with the neighboring seeds"
+        )
+    for detail in details:
         yield Finding(
-            check="disjoint",
-            kind="questions",
-            detail=f"{common_questions:.0%} of the training questions are those of the evaluation "
-            "items with the neighboring seeds",
-            level=level.level,
+            check="disjoint", kind="questions", detail=detail, level=level.level
         )
     if common_answers > MOST_COMMON:
         yield Finding(

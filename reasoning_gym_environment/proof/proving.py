@@ -78,10 +78,10 @@ class Proofs:
             self.tasks |= stored.tasks
             self.unfinished |= stored.unfinished
         else:
-            message = (
-                "%s is of other versions or another answer_format: all is tried again"
+            logger.info(
+                "%s is of other versions or another answer_format: all is tried again",
+                path,
             )
-            logger.info(message, path)
 
     def has_proved(self, task: str) -> bool:
         """Return whether a task is proved."""
