@@ -13,7 +13,7 @@ import logging
 import math
 import re
 from argparse import SUPPRESS, ArgumentParser, Namespace, _ArgumentGroup
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple  # noqa: F401 - Literal is in the snapshot
@@ -646,6 +646,7 @@ def build_settings(given: Given, defaults: Settings) -> Settings:
     if flags.suite:
         from .problems.suites import load_suite  # slow, not for help
 
+        _require_all_items(given.env_options)
         suite = load_suite(flags.suite)
         env = with_suite(env, suite)
     return Settings(
@@ -657,6 +658,31 @@ def build_settings(given: Given, defaults: Settings) -> Settings:
         flags=flags,
         suite=suite,
     )
+
+
+SELECTING_ITEMS = (
+    "include_tasks",
+    "exclude_tasks",
+    "task_parameters",
+    "num_eval_samples_per_task",
+    "eval_difficulties",
+    "eval_seed",
+)
+"""The options that choose the items of an evaluation."""
+
+
+def _require_all_items(options: Collection[str]) -> None:
+    """Raise ConfigurationError for options that would choose among a suite's items.
+
+    A file may have them, since it may be that of a training.
+    """
+    names = [name for name in SELECTING_ITEMS if name in options]
+    if names:
+        named = ", ".join(f"--{ENV}.{name}" for name in names)
+        raise ConfigurationError(
+            f"{named}: results on a --suite need all its items; leave it out, or evaluate "
+            "without a suite"
+        )
 
 
 def with_suite(env: Mapping[str, Any], suite: Suite) -> dict[str, Any]:

@@ -288,9 +288,14 @@ def number(kind: type[int] | type[float], **bounds: float) -> Callable[[str], An
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Given:
-    """What a user has set, not yet validated; at most one server where options name any."""
+    """What a user has set, not yet validated; at most one server where options name any.
+
+    Attributes:
+        env_options: the names in `env` that options set, and not a file.
+    """
 
     env: Mapping[str, Any] = field(default_factory=dict)
+    env_options: frozenset[str] = frozenset()
     servers: Sequence[Mapping[str, Any]] = ()
     flags: Mapping[str, Any] = field(default_factory=dict)
 

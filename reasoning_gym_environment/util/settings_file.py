@@ -33,6 +33,7 @@ def read_given(options: argparse.Namespace, sections: Sections) -> Given:
         _check_options_of_all(server, content.servers, file)
     return Given(
         env={**content.env, **env},
+        env_options=frozenset(env),
         servers=[{**below, **server} for below in content.servers or [{}]]
         if server
         else content.servers,

@@ -1,6 +1,7 @@
 """`evaluate --suite`: the items of a file, with the settings that it fixes."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,8 +26,11 @@ async def test_evaluate_runs_a_suite_and_the_leaderboard_takes_it(
     folder = {"data_dir_to_save_evals": "results"}
     settings = {**folder, "system_prompt": "Other.", "max_token_length": 99}
     async with PolicyServer(SCRIPT, tokenizer) as server:
-        options = bench.options(server.url, **settings)
-        async with bench.command("evaluate", "--suite", name, *options) as command:
+        env, inference = bench.settings(**settings), bench.server(server.url)
+        file = bench.folder / "training.yaml"
+        file.write_text(json.dumps({"env": env, "openai": inference}))
+        options = ("--suite", name, "--config", str(file))
+        async with bench.command("evaluate", *options) as command:
             assert await command.exit_code() == 0, command.said()
     assert "The suite tiny fixes " in command.said()
     run = json.loads((bench.folder / "results" / "run.json").read_text())["settings"]
@@ -73,6 +77,33 @@ def test_a_suite_takes_answers_in_tags_alone(answer_format: str) -> None:
     options = ("--suite", "small", "--env.answer_format", answer_format)
     with pytest.raises(ConfigurationError, match=f"must be tags .* '{answer_format}'"):
         checked("evaluate", *options)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("include_tasks", "gcd"),
+        ("exclude_tasks", "gcd"),
+        ("task_parameters", '{"gcd": {"min_numbers": 3}}'),
+        ("num_eval_samples_per_task", "2"),
+        ("eval_difficulties", "0.5"),
+        ("eval_seed", "7"),
+    ],
+)
+def test_a_suite_refuses_options_that_choose_items(option: str, value: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"--env.{option}: .* leave it out"):
+        checked("evaluate", "--suite", "small", f"--env.{option}", value)
+
+
+def test_a_suite_ignores_the_tasks_in_the_file_of_a_training(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "training.yaml"
+    file.write_text("env:\n  include_tasks: gcd\n")
+    settings = checked("evaluate", "--config", str(file), "--suite", "small")
+    assert settings.suite is not None
+    assert settings.env.include_tasks == settings.suite.tasks
+    assert "fixes include_tasks" in caplog.text
 
 
 def test_a_suite_is_for_evaluate_alone() -> None:
