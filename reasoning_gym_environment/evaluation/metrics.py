@@ -33,6 +33,12 @@ Numbers = dict[str, float]
 FLOORS = ("chance", "no_reasoning_floor")
 """The numbers of what a constant answer and a copy from the question solve."""
 
+LOW_TEMPERATURE = 0.5
+"""Below it, attempts at an item are nearly alike, so that pass@k says little.
+
+Chen et al. (2021) sample at 0.2 for pass@1, and at 0.8 for pass@100.
+"""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Baselines:
@@ -211,6 +217,7 @@ class EvaluationReport:
         with_trained: the same with them.
         boxed_share: of the replies that are scored by their tags, the share of those that have none
             and an answer in a box.
+        temperature: of the sampling; None if it is unknown.
     """
 
     attempts: int
@@ -222,6 +229,13 @@ class EvaluationReport:
     without_trained: Slice | None = None
     with_trained: Slice | None = None
     boxed_share: float = 0.0
+    temperature: float | None = None
+
+    @property
+    def attempts_are_alike(self) -> bool:
+        """Whether an item has several attempts, sampled at a low temperature."""
+        is_low = self.temperature is not None and self.temperature < LOW_TEMPERATURE
+        return self.attempts > 1 and is_low
 
     @property
     def coverage(self) -> Coverage:

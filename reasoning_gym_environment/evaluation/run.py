@@ -208,6 +208,7 @@ class Evaluation:
             report,
             few_questions=await self.set.few_questions(),
             missing_items=missing_items,
+            temperature=self.temperature,
         )
         _warn_without_answers(samples, f"all {len(samples)} items")
         logger.info("Evaluation: %s", headline(self.report))

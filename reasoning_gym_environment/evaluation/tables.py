@@ -45,12 +45,18 @@ def evaluation_table(report: EvaluationReport) -> str:
     """Return a table: overall, by difficulty and category, and the worst and best tasks."""
     pass_at = f"pass@{report.attempts}"
     least_telling = ("trivial", "unscored", "score", "format", pass_at, "cut", "tokens")
-    return table(list(_table_rows(report)), drop=least_telling, legend=LEGEND)
+    legend = dict(LEGEND)
+    if report.attempts_are_alike:
+        legend[pass_at] = (
+            f"~: attempts at temperature {report.temperature:g} are nearly alike, so it says "
+            "little more than solved; for pass@k, set --env.eval_temperature to 0.6 or more"
+        )
+    return table(list(_table_rows(report)), drop=least_telling, legend=legend)
 
 
 def _table_rows(report: EvaluationReport) -> Iterator[Sequence[str]]:
     def rows(slices: Iterable[tuple[str, Slice]]) -> Iterator[list[str]]:
-        return (_row(f"  {name}", part, k) for name, part in slices)
+        return (_row(f"  {name}", part, report) for name, part in slices)
 
     default = report.default
     k = report.attempts
@@ -65,8 +71,8 @@ def _table_rows(report: EvaluationReport) -> Iterator[Sequence[str]]:
     yield ["", *(name.replace("_", " ") for name in names.split())]
     none = Slice(coverage=Coverage(scored=0, items=0), shares={}, means={})
     overall, macro = (default.by_items, default.by_tasks) if default else (none, none)
-    yield _row("mean over items", overall, k)
-    yield _row("mean over tasks", replace(macro, coverage=none.coverage), k)
+    yield _row("mean over items", overall, report)
+    yield _row("mean over tasks", replace(macro, coverage=none.coverage), report)
     if report.difficulties:
         named = (
             (f"{difficulty:g}", part.by_items)
@@ -77,7 +83,7 @@ def _table_rows(report: EvaluationReport) -> Iterator[Sequence[str]]:
         yield from ("", "by source", *rows(default.sources.items()))
     if default:
         yield from ("", "by category", *rows(default.categories.items()))
-    yield from _task_rows(default.tasks if default else {}, k)
+    yield from _task_rows(default.tasks if default else {}, report)
     if report.few_questions:
         yield ""
     for name, number in report.few_questions.items():
@@ -91,7 +97,9 @@ def _table_rows(report: EvaluationReport) -> Iterator[Sequence[str]]:
         yield from ("", *_trained_rows(report))
 
 
-def _task_rows(tasks: Mapping[str, Slice], k: int) -> Iterator[Sequence[str]]:
+def _task_rows(
+    tasks: Mapping[str, Slice], report: EvaluationReport
+) -> Iterator[Sequence[str]]:
     """Yield the rows of all tasks, or of the worst and the best where there are many."""
 
     def success(entry: tuple[str, Slice]) -> list[float]:
@@ -112,7 +120,7 @@ def _task_rows(tasks: Mapping[str, Slice], k: int) -> Iterator[Sequence[str]]:
         if shown:
             yield from ("", title)
         for name, part in shown:
-            yield _row(f"  {name}", part, k)
+            yield _row(f"  {name}", part, report)
 
 
 def _trained_rows(report: EvaluationReport) -> Iterator[str]:
@@ -139,7 +147,7 @@ def missing_lines(subject: str, items: Sequence[Mapping[str, Any]]) -> Iterator[
         yield f"  and {len(items) - MAX_TASKS} more: missing_items in metrics.json"
 
 
-def _row(title: str, part: Slice, k: int) -> list[str]:
+def _row(title: str, part: Slice, report: EvaluationReport) -> list[str]:
     """Return one row of the table, with pass@k; no items are shown as unknown."""
 
     def cell(name: str, form: str) -> str:
@@ -154,6 +162,9 @@ def _row(title: str, part: Slice, k: int) -> list[str]:
             text += f" ({low * 100:.1f} to {high * 100:.1f})"
         return text + mark
 
+    pass_at_k = cell(f"pass@{report.attempts}", ".1%")
+    if report.attempts_are_alike and pass_at_k != "-":
+        pass_at_k += "~"
     scored, size = part.coverage
     solved = part.shares.get("solved")
     return [
@@ -162,9 +173,7 @@ def _row(title: str, part: Slice, k: int) -> list[str]:
         cell("solved", ".1%"),
         f"{solved.low * 100:.1f} - {solved.high * 100:.1f}" if solved else "-",
         *(floor("chance"), floor("no_reasoning_floor"), cell("score", ".3f")),
-        *(
-            cell(name, ".1%")
-            for name in (f"pass@{k}", "unscored", "format_failures", "truncated")
-        ),
+        pass_at_k,
+        *(cell(name, ".1%") for name in ("unscored", "format_failures", "truncated")),
         cell("completion_tokens", ".0f"),
     ]

@@ -1,5 +1,6 @@
 """Metrics by task, category, difficulty and overall; unscored attempts never count as 0."""
 
+import dataclasses
 import math
 
 import pytest
@@ -62,6 +63,24 @@ def test_shares_are_given_overall_by_category_and_by_task() -> None:
     assert metrics["eval/task/sudoku/score"] == pytest.approx(0.2)
     assert metrics["eval/status/wrong"] == 0.5
     assert metrics["eval/items"] == 4
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.1, 0.4])
+def test_pass_at_k_of_attempts_at_a_low_temperature_is_marked(
+    temperature: float,
+) -> None:
+    low = dataclasses.replace(measured(item(1.0, 0.0)), temperature=temperature)
+    *rows, legend = evaluation_table(low).splitlines()
+    assert all("100.0%~" in row for row in rows if "gcd" in row or "mean over" in row)
+    assert f"pass@2: ~: attempts at temperature {temperature:g} " in legend
+    assert "--env.eval_temperature" in legend
+    single = dataclasses.replace(
+        measured(item(1.0), attempts=1), temperature=temperature
+    )
+    warm = dataclasses.replace(low, temperature=0.6)
+    unknown = dataclasses.replace(low, temperature=None)
+    for report in (single, warm, unknown):
+        assert "~" not in evaluation_table(report)
 
 
 def test_replies_with_a_box_and_no_tags_are_told_where_tags_count() -> None:
