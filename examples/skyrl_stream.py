@@ -2,24 +2,28 @@
 
 Return it from `get_train_dataset` of your `BasePPOExp`:
 
-    size = self.cfg.generator.n_samples_per_prompt
-    stream = shared_gym().stream(complexity_mode="curriculum", group_size=size)
-    return StreamedPrompts(stream, size=100_000)
+    return StreamedPrompts(self.cfg, size=100_000, complexity_mode="curriculum")
 
 Set `data.dataloader.num_workers=0`: other processes have no stream.
 """
 
 from skyrl.train.dataset.dataset import PromptDataset
 
-from reasoning_gym_environment.integrations.shared import problem_row
+from reasoning_gym_environment.integrations.shared import problem_row, shared_gym
 from reasoning_gym_environment.integrations.skyrl import skyrl_row
 
 
 class StreamedPrompts(PromptDataset):
-    """The next problems of a stream, whatever their index; `size` is the length of an epoch."""
+    """The next problems of a stream, whatever their index.
 
-    def __init__(self, stream, size):
-        self.stream, self.size = stream, size
+    `cfg` is SkyRL's configuration, whose `generator.n_samples_per_prompt` is the stream's
+    `group_size`. `size` is the length of an epoch; `options` are those of `ReasoningGym.stream`.
+    """
+
+    def __init__(self, cfg, size, **options):
+        group_size = cfg.generator.n_samples_per_prompt
+        self.stream = shared_gym().stream(group_size=group_size, **options)
+        self.size = size
 
     def __len__(self):
         return self.size

@@ -3,7 +3,9 @@
 import json
 import runpy
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -170,15 +172,40 @@ def test_a_streams_level_rises_for_rows_with_its_url(
     assert max(levels[-10:]) > max(levels[:10])
 
 
+def streamed_prompts(samples: int, **arguments: Any) -> Any:
+    """The example's data set under SkyRL's settings of its generator.
+
+    All of SkyRL's settings together import a backend, which needs a GPU.
+    """
+    from skyrl.train.config.config import GeneratorConfig
+
+    generator = GeneratorConfig(n_samples_per_prompt=samples)
+    names = runpy.run_path(str(ROOT / "examples" / "skyrl_stream.py"))
+    return names["StreamedPrompts"](SimpleNamespace(generator=generator), **arguments)
+
+
+@ignores_warnings
+def test_the_generator_is_a_part_of_skyrls_configuration() -> None:
+    from skyrl.train.config.config import GeneratorConfig, SkyRLTrainConfig
+
+    kinds = {part.name: part.type for part in fields(SkyRLTrainConfig)}
+    assert kinds["generator"] is GeneratorConfig
+
+
+@ignores_warnings
+def test_another_group_size_than_skyrls_is_refused(gym: ReasoningGym) -> None:
+    with pytest.raises(TypeError, match="group_size"):
+        streamed_prompts(4, size=60, tasks=["chain_sum"], group_size=8)
+
+
 @ignores_warnings
 def test_the_examples_data_set_follows_the_scores_in_the_trainers_loader(
     gym: ReasoningGym,
 ) -> None:
     from torchdata.stateful_dataloader import StatefulDataLoader
 
-    names = runpy.run_path(str(ROOT / "examples" / "skyrl_stream.py"))
-    stream = gym.stream(["chain_sum"], complexity_mode="curriculum", group_size=4)
-    prompts = names["StreamedPrompts"](stream, size=60)
+    options = {"tasks": ["chain_sum"], "complexity_mode": "curriculum"}
+    prompts = streamed_prompts(4, size=60, **options)
     loader = StatefulDataLoader(
         prompts,
         batch_size=4,
