@@ -72,6 +72,7 @@ lint: $(VENV)/.installed-dev  # style and types
 
 docs: $(VENV)/.installed-all  # write the tables that are made from the code, and build site/
 	$(VENV)/bin/python docs/library_snapshot.py
+	$(VENV)/bin/python docs/certificate_schema.py
 	$(VENV)/bin/python docs/configuration_table.py
 	$(VENV)/bin/python docs/failure_table.py
 	$(VENV)/bin/python docs/task_table.py

@@ -22,6 +22,7 @@ PAGES = {
 
 BESIDE = (
     *("examples/*.*", "deploy/*.*", "benchmarks/*.md"),
+    "reasoning_gym_environment/proof/*.schema.json",
     *(f"research/**/*.{suffix}" for suffix in ("md", "svg", "json", "csv", "txt")),
 )
 """Files that the pages link to; they are on the site as they are, at the same path."""

@@ -91,7 +91,7 @@ def row(task: Result) -> dict[str, str]:
     and_more = (Kind.LISTING, Kind.APPENDED, Kind.DENIED, Kind.HEDGED, Kind.NEAR_MISS)
     lost = [form.replace("\n", "⏎") for form, kept in task.forms.items() if kept < 1.0]
     broken = {finding.level for finding in task.findings if finding.level is not None}
-    count, late = len(task.levels) - 1, sum(level["late"] for level in task.levels)
+    count, late = len(task.levels) - 1, sum(level.late for level in task.levels)
     sound = f"{count - len(broken)}/{count}" if count else "-"
     degenerate = [kind for kind in DEGENERATE if kind not in and_more]
     loses_all = bool(lost) and len(lost) == len(task.forms)

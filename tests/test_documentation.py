@@ -20,7 +20,13 @@ PACKAGE = ROOT / "reasoning_gym_environment"
 @pytest.mark.processes
 @pytest.mark.parametrize(
     "table",
-    ["configuration_table", "failure_table", "task_table", "timeout_table"],
+    [
+        "certificate_schema",
+        "configuration_table",
+        "failure_table",
+        "task_table",
+        "timeout_table",
+    ],
 )
 def test_the_tables_are_those_of_the_code(table: str) -> None:
     script = ROOT / "docs" / f"{table}.py"
@@ -79,6 +85,15 @@ def test_every_status_is_explained() -> None:
     assert [
         status.value for status in Status if f"| `{status.value}` |" not in page
     ] == []
+
+
+def test_every_field_of_a_certificate_is_explained() -> None:
+    from reasoning_gym_environment.proof.certificate import json_schema
+
+    page = (ROOT / "docs" / "certificate.md").read_text(encoding="utf-8")
+    definitions = json_schema()["$defs"].values()
+    names = {name for one in definitions for name in one["properties"]}
+    assert sorted(name for name in names if f"`{name}`" not in page) == []
 
 
 def test_everything_that_is_stored_or_exported_is_explained() -> None:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from ..errors import ConfigurationError, FixableError
+from ..proof import certificate
 from ..proof.checks import DEFAULT_ITEMS, Check, summaries
 from ..proof.findings import Finding, known_findings
 from ..proof.proving import Proofs, prove_tasks
@@ -63,7 +61,10 @@ def main(arguments: Sequence[str]) -> int:
             files=[options.output] if options.output else beside,
         )
     )
-    print(as_json(proofs) if options.json else as_text(proofs))
+    if options.json:
+        print(certificate.as_json(certificate.of_tasks(proofs)))
+    else:
+        print(as_text(proofs))
     verdicts = {task.verdict for task in proofs.tasks.values()}
     refused = verdicts - {"proved"} if options.strict else verdicts & {"failed"}
     return 1 if refused else 0
@@ -91,7 +92,7 @@ def build_parser() -> Parser:
         type=number(int, ge=1),
         default=DEFAULT_ITEMS,
     )
-    parser.flag("--json", "print JSON instead of text")
+    parser.flag("--json", "print a certificate in JSON instead of text")
     parser.option(
         "-o/--output",
         "write the proof; beside a module named by its path unless given",
@@ -155,14 +156,6 @@ def _check_lines(
             yield ["", "", text]
 
 
-def as_json(proofs: Proofs) -> str:
-    """Return the results as JSON, without what has been drawn so far."""
-    return json.dumps(
-        {"versions": proofs.versions, "tasks": msgspec.to_builtins(proofs.tasks)},
-        indent=1,
-    )
-
-
 def prove_rows(path: Path, config: EnvironmentSettings, *, as_json: bool) -> int:
     """Print what is wrong with the rows of a file; return 1 if there is anything."""
     try:
@@ -178,11 +171,11 @@ def prove_rows(path: Path, config: EnvironmentSettings, *, as_json: bool) -> int
         raise FixableError(f"{path} can't be read: {error}") from error
     checked = asyncio.run(checked_rows(rows, config))
     if as_json:
-        print(json.dumps(rows_json(checked), indent=1))
+        print(certificate.as_json(certificate.of_rows(checked)))
     else:
         lines = [
-            f"row {row}: {task} {kind}: {detail}"
-            for row, task, kind, detail in checked.findings
+            f"row {finding.row}: {finding.task} {finding.kind}: {finding.detail}"
+            for finding in checked.findings
         ]
         print(escape_control_characters("\n".join([*lines, checked.summary()])))
     return 1 if checked.findings else 0
@@ -195,12 +188,3 @@ async def checked_rows(rows: Sequence[Any], config: EnvironmentSettings) -> Chec
             task: ladder.levels for task, ladder in (await pool.ladders()).items()
         }
         return await check_rows(rows, pool, ladders)
-
-
-def rows_json(checked: CheckedRows) -> dict[str, Any]:
-    """Return the findings, and which rows could not be checked, as JSON."""
-    return {
-        "rows": checked.rows,
-        "findings": [finding._asdict() for finding in checked.findings],
-        "not_checked": [row._asdict() for row in checked.unchecked],
-    }

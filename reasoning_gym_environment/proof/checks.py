@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
-from typing import Any
+from typing import Literal, get_args
 
 from ..problems.split import LEAST_QUESTIONS
 from ..records import Recipe
@@ -42,19 +42,64 @@ MOST_COMMON = 0.5
 """Share of the training questions that evaluation may have too."""
 
 
-UNPROVED = ("failed", "not_tried", "not_checked")
+Unproved = Literal["failed", "not_tried", "not_checked"]
+UNPROVED: tuple[Unproved, ...] = get_args(Unproved)
 """The verdicts of checks that keep a task from being proved, the worst first."""
+
+CheckVerdict = Unproved | Literal["passed", "warning", "known", "waived"]
+TaskVerdict = Unproved | Literal["proved"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Check:
-    """The verdict of a check: "passed", "failed", "not_tried", "not_checked", "warning", "known" if
-    that is expected of the library's task, or "waived" if the author of an own one says why.
+    """The verdict of a check: "known" if its findings are expected of the library's task, "waived"
+    if the author of an own one says why.
+
+    Attributes:
+        reason: what was found, or what is left to try.
+        example: of the first finding; empty if there is none.
+        items: how many it has tried, over all levels.
     """
 
-    verdict: str
+    verdict: CheckVerdict
     reason: str
     example: str = ""
+    items: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NotChecked:
+    """What a check has left open, whatever its verdict."""
+
+    check: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LevelResult:
+    """What the items of a level are like.
+
+    Attributes:
+        level: None is the default configuration.
+        items: that were drawn.
+        items_with_all_answers: on which all answers were tried.
+        questions, answers: how many differ.
+        most_frequent_answer: share of the items that it answers.
+        mean_seconds, worst_seconds: to make an item.
+        mean_characters: of a question.
+        late: items that took too long.
+    """
+
+    level: int | None
+    items: int
+    items_with_all_answers: int
+    questions: int
+    answers: int
+    most_frequent_answer: float
+    mean_seconds: float
+    worst_seconds: float
+    mean_characters: int
+    late: int
 
 
 @dataclass(kw_only=True, slots=True)
@@ -69,6 +114,7 @@ class TaskProof:
         threads: that importing its module starts.
         findings: what its module shows.
         declared: what an own task says of itself; None for the library's.
+        module: whose task it is; None is the library.
     """
 
     task: str
@@ -82,6 +128,7 @@ class TaskProof:
     threads: int = 0
     findings: list[Finding] = field(default_factory=list)
     declared: Declaration | None = None
+    module: str | None = None
 
     def add_entry(self, *, json_changes: str, memory: int) -> None:
         """Keep what an item's entry is like: the first change by JSON, and the most memory."""
@@ -111,30 +158,35 @@ class Result:
     """The proof of one task.
 
     Attributes:
-        verdict: "proved", "failed", "not_tried" or "not_checked", by its checks.
+        verdict: the worst of its checks, or "proved".
         stateless: whether its answers may share a process.
         oracle: share of the items whose own answer has full credit; None without such answers.
-        degenerate, forms: see `AnswersProof`.
+        degenerate: what the best wrong text of each kind earns.
+        forms: by form, the share of the items on which the right answer keeps full credit.
         chance: what the best constant solves; None if no answers were tried.
         levels: what each level's items are like, the default configuration first.
         median_seconds, worst_seconds: to score right answers, over all levels.
         unseen: kinds of expected or waived findings that are missing.
+        module: whose task it is; None is the library.
+        not_checked: what its checks have left open.
     """
 
     task: str
     category: str
-    verdict: str
+    verdict: TaskVerdict
     checks: dict[str, Check]
     stateless: bool
     oracle: float | None
     degenerate: dict[str, ProbeShare]
     forms: dict[str, float]
     chance: ProbeShare | None
-    levels: list[dict[str, Any]]
+    levels: list[LevelResult]
     median_seconds: float
     worst_seconds: float
     findings: list[Finding]
     unseen: list[str]
+    module: str | None = None
+    not_checked: list[NotChecked] = field(default_factory=list)
 
 
 def judge(proof: TaskProof, *, items: int, known_findings: KnownFindings) -> Result:
@@ -146,17 +198,33 @@ def judge(proof: TaskProof, *, items: int, known_findings: KnownFindings) -> Res
     seen = {finding.name if is_own else finding.kind for finding in findings}
     untried_items = untried(proof, items)
     passing_reasons = reasons_of(proof)
-    checks = {
-        name: _check(
-            [finding for finding in findings if finding.check == name],
+    tried_items = items_of(proof)
+    checks = {}
+    not_checked = []
+    for name in CHECKS:
+        of_check = [finding for finding in findings if finding.check == name]
+        check = _check(
+            of_check,
             untried_items[name],
             passing_reasons[name],
             explained="waived" if is_own else "known",
         )
-        for name in CHECKS
-    }
-    verdicts = [check.verdict for check in checks.values()]
-    verdict_of_all = next((v for v in UNPROVED if v in verdicts), "proved")
+        checks[name] = replace(check, items=tried_items[name])
+        open_reasons = [untried_items[name]] if untried_items[name] else []
+        open_reasons += [
+            finding.detail
+            for finding in of_check
+            if finding.verdict == "not_checked" and not finding.explanation
+        ]
+        not_checked += [
+            NotChecked(check=name, reason=reason) for reason in open_reasons
+        ]
+    verdicts = {check.verdict for check in checks.values()}
+    verdict_of_all: TaskVerdict = "proved"
+    for verdict in UNPROVED:
+        if verdict in verdicts:
+            verdict_of_all = verdict
+            break
     answers = proof.answers or AnswersProof(items=0)
     seconds = [second for level in all_levels for second in level.verdict_seconds]
     rated = sum(answer is not None for answer in proof.default.answers.values())
@@ -170,11 +238,13 @@ def judge(proof: TaskProof, *, items: int, known_findings: KnownFindings) -> Res
         degenerate=answers.degenerate,
         forms=answers.forms,
         chance=answers.chance,
-        levels=[_level_json(level, proof) for level in all_levels],
+        levels=[_level_result(level, proof) for level in all_levels],
         median_seconds=median(seconds) if seconds else 0.0,
         worst_seconds=max(seconds, default=0.0),
         findings=findings,
         unseen=sorted(reasons.keys() - seen),
+        module=proof.module,
+        not_checked=not_checked,
     )
 
 
@@ -205,10 +275,15 @@ def explained(
 
 
 def _check(
-    findings: Sequence[Finding], untried: str, reason: str, *, explained: str
+    findings: Sequence[Finding],
+    untried: str,
+    reason: str,
+    *,
+    explained: Literal["known", "waived"],
 ) -> Check:
     """Return the worst verdict that findings and what is left to try give, `explained` last."""
-    for verdict in (*UNPROVED, "warning"):
+    worst_first: tuple[CheckVerdict, ...] = (*UNPROVED, "warning")
+    for verdict in worst_first:
         news = [
             finding
             for finding in findings
@@ -421,6 +496,23 @@ def _named(proof: TaskProof, is_behind: Callable[[LevelProof], bool]) -> str:
     return f"level{'s' if len(behind) > 1 else ''} {', '.join(behind)}"
 
 
+def items_of(proof: TaskProof) -> dict[str, int]:
+    """Return by check how many items it has tried, over all levels."""
+    all_levels = [proof.default, *proof.levels]
+    drawn = sum(level.tried for level in all_levels)
+    compared = sum(len(level.training) for level in all_levels)
+    probed = sum(_probed(proof, level.level) for level in all_levels)
+    return {
+        "reproducible": compared,
+        "solvable": drawn,
+        "not_payable": probed,
+        "contained": probed,
+        "levels": sum(level.tried for level in proof.levels),
+        "bounded": drawn,
+        "disjoint": compared,
+    }
+
+
 def keeps_nothing(proof: TaskProof) -> bool:
     """Return whether answers were tried, and none has kept anything for the next."""
     return proof.answers is not None and all(
@@ -487,21 +579,18 @@ def reasons_of(proof: TaskProof) -> dict[str, str]:
     }
 
 
-def _level_json(level: LevelProof, proof: TaskProof) -> dict[str, Any]:
-    probed = proof.answers_of(level.level)
+def _level_result(level: LevelProof, proof: TaskProof) -> LevelResult:
     answers = count_answers(level.answers.values())
     share = max(answers.values(), default=0)
-    return {
-        "level": level.level,
-        "items": level.tried,
-        "items_with_all_answers": probed.items if probed else 0,
-        "questions": len(set(level.questions.values())),
-        "answers": len(answers),
-        "most_frequent_answer": round(share / max(1, answers.total()), 3),
-        "mean_seconds": round(level.mean_seconds, 4),
-        "worst_seconds": round(max(level.seconds, default=0.0), 3),
-        "mean_characters": round(level.mean_characters),
-        "late": sum(
-            finding.items for finding in level.findings if finding.kind == "late"
-        ),
-    }
+    return LevelResult(
+        level=level.level,
+        items=level.tried,
+        items_with_all_answers=_probed(proof, level.level),
+        questions=len(set(level.questions.values())),
+        answers=len(answers),
+        most_frequent_answer=round(share / max(1, answers.total()), 3),
+        mean_seconds=round(level.mean_seconds, 4),
+        worst_seconds=round(max(level.seconds, default=0.0), 3),
+        mean_characters=round(level.mean_characters),
+        late=sum(finding.items for finding in level.findings if finding.kind == "late"),
+    )

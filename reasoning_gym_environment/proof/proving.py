@@ -244,6 +244,7 @@ def new_proof(
         default=LevelProof(task=task, level=None, parameters={}),
         levels=level_proofs(task, ladder or TaskLadder(levels=({},), origin="none")),
         declared=declaration_of(pool, task),
+        module=pool.module_of(task),
     )
     for module in pool.modules.values():
         if task in module.categories:

@@ -16,6 +16,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from msgspec import Struct
+
 from ..errors import GenerationError
 from ..problems.identity import identity_of
 from ..problems.split import belongs_to_evaluation, is_published
@@ -45,7 +47,7 @@ NO_VERDICT = {
 """Of an entry's own answer: its verifier may need parameters that the entry doesn't name."""
 
 
-class RowFinding(NamedTuple):
+class RowFinding(Struct, frozen=True):
     """What is wrong with a row.
 
     Attributes:
@@ -59,7 +61,7 @@ class RowFinding(NamedTuple):
     detail: str
 
 
-class Unchecked(NamedTuple):
+class Unchecked(Struct, frozen=True):
     """A row whose answer nothing else confirms, and why."""
 
     row: int

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow
 import pytest
+from certificate_values import require_valid
 from pyarrow import parquet
 
 from reasoning_gym_environment.commands.prove import checked_rows, prove_rows
@@ -99,6 +100,7 @@ async def test_faults_evaluation_questions_and_repeats_are_named(
     file.write_text("\n".join([*map(json.dumps, rows), "torn", ""]))
     assert await asyncio.to_thread(prove_rows, file, CONFIG, as_json=True) == 1
     found = json.loads(capsys.readouterr().out)
+    require_valid(found)
     assert found["rows"] == 13
     assert [(f["row"], f["task"], f["kind"]) for f in found["findings"]] == [
         (2, "gcd", "repeat"),

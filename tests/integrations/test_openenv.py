@@ -8,6 +8,7 @@ import shlex
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning"),
 ]
 
+CHECK_ID = re.compile(r"`((?:static|runtime|semantic|hub|statistical)\.\w+)`")
 COMPOSITE: dict[str, Any] = {"dataset_name": "composite", "seed": 1, "size": 1}
 PAGE = ROOT / "docs" / "frameworks.md"
 TINY_MODEL = """
@@ -420,3 +422,12 @@ def test_it_does_not_import_atropos(tmp_path: Path) -> None:
     assert (
         not loaded("reasoning_gym_environment.integrations.openenv", tmp_path) & ATROPOS
     )
+
+
+def test_the_check_ids_on_the_page_of_certificates_are_those_of_the_policy() -> None:
+    page = (ROOT / "docs" / "certificate.md").read_text(encoding="utf-8")
+    policy = files("openenv") / "validation" / "policies" / "severity-v2.json"
+    entries = json.loads(policy.read_text(encoding="utf-8"))["entries"]
+    named = set(CHECK_ID.findall(page))
+    assert len(named) > 5
+    assert named <= {entry["check_id"] for entry in entries}

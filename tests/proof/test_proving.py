@@ -8,10 +8,12 @@ from textwrap import dedent
 
 import msgspec
 import pytest
+from certificate_values import require_valid
 
 from reasoning_gym_environment.cli import main
-from reasoning_gym_environment.commands.prove import as_json, as_text
+from reasoning_gym_environment.commands.prove import as_text
 from reasoning_gym_environment.errors import FixableError
+from reasoning_gym_environment.proof.certificate import as_json, of_tasks
 from reasoning_gym_environment.proof.checks import TaskProof, judge
 from reasoning_gym_environment.proof.clock import ProcessorClock
 from reasoning_gym_environment.proof.ladder_proof import LevelProof, level_proofs
@@ -63,16 +65,29 @@ async def test_two_pools_prove_a_sound_task_and_find_levels_that_the_library_ref
     assert (verdicts, sound.findings) == ({"passed": 5, "not_tried": 2}, [])
     assert "fewer than 200 draws: 0 (20)" in sound.checks["levels"].reason
     assert (sound.oracle, sound.stateless) == (1.0, True)
-    assert all(level["questions"] == level["items"] for level in sound.levels)
+    assert all(level.questions == level.items for level in sound.levels)
     assert 0.0 < sound.median_seconds <= sound.worst_seconds
     assert {f.level for f in refused.findings if f.kind == "generation"} == {1, 2}
     assert refused.checks["levels"].verdict == "failed"
 
     proofs = Proofs(versions=installed_versions(), tasks=results)
-    for page in (as_text(proofs), as_json(proofs), json.dumps(page_data(proofs))):
+    for page in (as_text(proofs), json.dumps(page_data(proofs))):
         assert all(task in page for task in results)
     assert "**unexplained**" in as_markdown(page_data(proofs))
-    assert json.loads(as_json(proofs))["tasks"][REFUSES_LEVELS]["verdict"] == "failed"
+    certificate = json.loads(as_json(of_tasks(proofs)))
+    require_valid(certificate)
+    certified = certificate["tasks"][SOUND]
+    # A tenth of the default items is drawn of each level.
+    made_again = 20 + 2 * len(ladders[SOUND].levels)
+    assert certified["checks"]["reproducible"]["items"] == made_again
+    assert {one["check"] for one in certified["not_checked"]} == {
+        "levels",
+        "not_payable",
+    }
+    # A check that fails says as well what it has not tried.
+    refused_json = certificate["tasks"][REFUSES_LEVELS]
+    assert refused_json["verdict"] == "failed"
+    assert "levels" in {one["check"] for one in refused_json["not_checked"]}
 
 
 MODULE = """
