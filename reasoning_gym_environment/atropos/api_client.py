@@ -93,6 +93,11 @@ class ApiClient:
         self._is_away = not is_loopback(urlsplit(url).hostname or "")
         self._outage = Outage(server=f"The Atropos API at {url}")
 
+    @property
+    def is_failing(self) -> bool:
+        """Whether requests fail now."""
+        return bool(self._outage)
+
     async def request(
         self,
         method: str,

@@ -124,17 +124,38 @@ class Run:
             tasks=sorted(parts.problems.selection.categories),
             versions=parts.versions,
         )
-        parts.record.start(description, self._recorded_state)
+        parts.record.start(description, self._recorded_state, self.waits_for)
 
     def _recorded_state(self) -> dict[str, Any]:
         """Return the changing fields of the run's record."""
         counts = self.parts.statistics.counts
         return {
+            "step": self.state.step,
             "waiting": self.parts.inference.failover.waiting,
             "failures": self.groups.backoff.failures,
             "lost": counts["dumps/lost"],
             "deleted": counts["dumps/deleted_files"],
         }
+
+    def waits_for(self) -> str:
+        """Return what the run waits for, in the same words while it lasts; empty while it works."""
+        parts = self.parts
+        client = parts.trainer.client
+        if parts.settings.serves and self.state.registration is None:
+            return f"a trainer at {client.url}"
+        if client.is_failing:
+            return f"the Atropos API at {client.url}"
+        servers = parts.inference.failover.unavailable
+        if self.groups.backoff.pause:
+            servers = parts.inference.urls
+        if servers:
+            return f"inference at {', '.join(servers)}"
+        if self.state.status and not self._workers:
+            if not self._allowed_workers():
+                return "an evaluation"
+            if self._room() <= 0:
+                return f"the trainer at {client.url} to take a batch"
+        return ""
 
     async def register(self) -> None:
         """Register at the API, under the configured replica's name, and begin at its step.
@@ -194,6 +215,7 @@ class Run:
             registration.env_id,
             registration.starting_step,
         )
+        self.parts.record.note_event(f"registered at step {registration.starting_step}")
         if registration.starting_step > 0:
             self.state.tell_inherited(self.parts.trainer.client.url)
             self._hooks.load_checkpoint()
@@ -317,6 +339,8 @@ class Run:
 
     async def _evaluate_due(self) -> None:
         """Evaluate as the class does; a failure is logged, since nothing awaits the evaluation."""
+        record = self.parts.record
+        record.note_event(f"evaluation at step {self.state.step} began")
         try:
             await self._hooks.evaluate()
         except Exception as error:
@@ -324,6 +348,7 @@ class Run:
             is_bug = not isinstance(error, FixableError)
             logger.error("The evaluation failed: %s", error, exc_info=is_bug)
             raise
+        record.note_event("evaluation ended")
 
     def _interrupt_workers(self) -> None:
         """Let training wait for an evaluation: what has not been scored is asked again."""
@@ -500,6 +525,7 @@ class Run:
                 "before it or, without one, to restart the training stream"
             ) from error
         logger.info("Continued %s at the trainer's step %d", path, step)
+        self.parts.record.note_event(f"continued {path.name} at step {step}")
         return content
 
     def _require_checkpoints(self) -> Checkpoints:
@@ -539,7 +565,7 @@ class Run:
                 last_first.callback(self._schedule.close)
             last_first.push_async_callback(parts.inference.close)
             last_first.push_async_callback(self._close_files)
-            last_first.callback(parts.record.close)
+            last_first.callback(parts.record.close, self._ending())
             last_first.push_async_callback(parts.pool.close)
             last_first.callback(parts.problems.close)
             last_first.push_async_callback(self.groups.close)
@@ -550,6 +576,12 @@ class Run:
             for task in running:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
+
+    def _ending(self) -> str:
+        """Return at which step the run ends."""
+        step = self.state.step
+        total = self.state.total_steps
+        return f"at step {step} of {total}" if total >= 0 else f"at step {step}"
 
     async def _close_files(self) -> None:
         """Close the writers, which wait 10 s each for a disk that hangs."""

@@ -63,6 +63,12 @@ class Backend:
         failed_at = self._failed_at
         return failed_at is not None and self._clock() - failed_at < COOLING_SECONDS
 
+    @property
+    def is_available(self) -> bool:
+        """Whether a request sent now may be answered soon, as far as is known."""
+        is_held_back = bool(self.server.rate_limit.pause) or self.liveness.is_silent
+        return not is_held_back and not self.is_cooling
+
     def cool(self) -> None:
         """Come last for COOLING_SECONDS."""
         self._failed_at = self._clock()
@@ -272,6 +278,13 @@ class Failover:
         )
         order[0].claim_trial()
         return order
+
+    @property
+    def unavailable(self) -> list[str]:
+        """The servers' addresses if all fail, are silent or pause for rate limits; else empty."""
+        if any(backend.is_available for backend in self.backends):
+            return []
+        return [str(backend.server.config.base_url) for backend in self.backends]
 
     @property
     def waiting(self) -> str:

@@ -28,8 +28,12 @@ logger = logging.getLogger(__name__)
 logger.addFilter(THROTTLE)
 
 
-RECORD_SECONDS = 5.0
+RECORD_SECONDS = 10.0
 """Interval between two writes of a run's record."""
+
+KEPT_WAITS = 100
+KEPT_EVENTS = 100
+"""Waits and events in a record, the last ones."""
 
 KEPT_WARNINGS = 50
 """Warnings of the log in a record, the last ones."""
@@ -43,12 +47,31 @@ class LoggedWarning(Struct, frozen=True):
     text: str
 
 
+class RecordedWait(Struct, frozen=True):
+    """A time in which a run waited, ISO 8601; `until` is empty while it lasts."""
+
+    reason: str
+    since: str
+    until: str = ""
+
+
+class RecordedEvent(Struct, frozen=True):
+    """What happened once, such as an evaluation's start."""
+
+    time: str
+    text: str
+
+
 class RunRecord(Struct, frozen=True, kw_only=True):
     """What a run says about itself.
 
     Attributes:
         ended: empty before, and after `kill -9`.
+        ending: at which step it ended.
         settings: who the run is: command, model, sampling settings, seed and so on.
+        step: the trainer's, or the groups that `process` has done.
+        waits: what the run waited for, and when; the last one may last.
+        events: what happened once.
         waiting: what requests wait for; empty if nothing holds them back.
         failures: groups lost in a row, now.
         lost: groups lost to disk.
@@ -59,12 +82,22 @@ class RunRecord(Struct, frozen=True, kw_only=True):
     started: str
     updated: str
     ended: str = ""
+    ending: str = ""
     settings: dict[str, Any] = {}
+    step: int | None = None
+    waits: list[RecordedWait] = []
+    events: list[RecordedEvent] = []
     waiting: str = ""
     failures: int = 0
     lost: int = 0
     deleted: int = 0
     warnings: list[LoggedWarning] = []
+
+    @property
+    def wait(self) -> RecordedWait | None:
+        """What the run waits for; None while it works."""
+        last = self.waits[-1] if self.waits else None
+        return last if last is not None and not last.until else None
 
 
 def record_path(folder: Path, run: str) -> Path:
@@ -116,6 +149,9 @@ class RunRecorder:
         redactor: has the API keys, which the log may name.
     """
 
+    record_seconds = RECORD_SECONDS
+    """Seconds between two writes."""
+
     def __init__(
         self,
         folder: Path,
@@ -127,22 +163,30 @@ class RunRecorder:
         self._path = record_path(folder, run)
         self._record: dict[str, Any] = {"run": run, "started": utc_now()}
         self._state: Callable[[], dict[str, Any]] = dict
+        self._wait: Callable[[], str] = str
+        self._waits: deque[RecordedWait] = deque(maxlen=KEPT_WAITS)
+        self._events: deque[RecordedEvent] = deque(maxlen=KEPT_EVENTS)
         self._warnings = _WarningCollector(redactor)
         self._disk = disk
         self._pending: asyncio.Future[None] | None = None
         self._repeating: asyncio.Task[None] | None = None
 
     def start(
-        self, settings: Mapping[str, Any], state: Callable[[], dict[str, Any]]
+        self,
+        settings: Mapping[str, Any],
+        state: Callable[[], dict[str, Any]],
+        wait: Callable[[], str] = str,
     ) -> None:
         """Begin to write; later calls do nothing.
 
         Args:
-            state: returns the record's changing fields: `waiting`, `failures`, `lost`, `deleted`.
+            state: returns the record's changing fields, such as `step` and `failures`.
+            wait: returns what the run waits for, in the same words while it lasts; else empty.
         """
         if self._repeating is None:
             self._record["settings"] = dict(settings)
             self._state = state
+            self._wait = wait
             logging.getLogger(__package__.partition(".")[0]).addHandler(self._warnings)
             self._repeating = asyncio.create_task(self._repeat())
 
@@ -150,14 +194,31 @@ class RunRecorder:
         while True:
             if self._pending is None or self._pending.done():
                 self._submit()
-            await asyncio.sleep(RECORD_SECONDS)
+            await asyncio.sleep(self.record_seconds)
+
+    def note_event(self, text: str) -> None:
+        """Note what happened now."""
+        self._events.append(RecordedEvent(time=utc_now(), text=text))
+
+    def _note_wait(self, reason: str) -> None:
+        """Begin a wait, or end the last one, if the reason is another one than before."""
+        last = self._waits[-1] if self._waits else None
+        if last is not None and not last.until:
+            if last.reason == reason:
+                return
+            self._waits[-1] = structs.replace(last, until=utc_now())
+        if reason:
+            self._waits.append(RecordedWait(reason=reason, since=utc_now()))
 
     def _submit(self, **end: str) -> None:
+        self._note_wait("" if end else self._wait())
         warnings = [structs.asdict(warning) for warning in list(self._warnings.kept)]
         record = {
             **self._record,
             "updated": utc_now(),
             **self._state(),
+            "waits": [structs.asdict(wait) for wait in self._waits],
+            "events": [structs.asdict(event) for event in self._events],
             "warnings": warnings,
         }
         text = json.dumps({**record, **end}) + "\n"
@@ -173,12 +234,16 @@ class RunRecorder:
                 extra=throttled(self._path),
             )
 
-    def close(self) -> None:
-        """Submit the end, which the disk's `close` waits for. Idempotent."""
+    def close(self, ending: str = "") -> None:
+        """Submit the end, which the disk's `close` waits for. Idempotent.
+
+        Args:
+            ending: at which step the run ended.
+        """
         if self._repeating is not None:
             self._repeating.cancel()
             self._repeating = None
             logging.getLogger(__package__.partition(".")[0]).removeHandler(
                 self._warnings
             )
-            self._submit(ended=utc_now())
+            self._submit(ended=utc_now(), ending=ending)

@@ -177,8 +177,10 @@ async def test_an_api_that_is_out_for_seconds_costs_nothing_and_is_said(
     await until(lambda: in_flight(serving.env) == 2)
     failures = between.failures
     await until(lambda: between.failures >= failures + 3)  # all three fail
+    assert serving.env.run.waits_for() == f"the Atropos API at {between.url}"
     between.status = None
     await asyncio.gather(*sending, polling)
+    assert "the Atropos API" not in serving.env.run.waits_for()
     assert len(await serving.arrived()) == 2
     name = f"The Atropos API at {serving.between.url}"
     [begun, ended] = [m for m in caplog.messages if m.startswith(name)]

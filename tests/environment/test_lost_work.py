@@ -237,6 +237,7 @@ async def test_a_silent_server_is_said_and_loses_no_group(
         name = f"{server.url}/v1"
         await until(lambda: f"{name} has been silent for" in caplog.text)
         await until(lambda: " wait" in env.inference.failover.waiting)
+        await until(lambda: env.run.waits_for() == f"inference at {name}")
         before = trainer.batches
         server.awake.set()
         await until(lambda: trainer.batches > before + 3)

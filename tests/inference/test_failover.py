@@ -235,6 +235,7 @@ async def test_with_no_server_that_answers_a_request_waits_and_the_page_says_so(
     assert servers.asked == {"a": 1, "b": 1}
     assert "a has been silent for" in servers.failover.waiting
     assert "b has been silent for" in servers.failover.waiting
+    assert servers.failover.unavailable == ["a", "b"]
     for request in requests:
         request.cancel()
     await asyncio.gather(*requests, return_exceptions=True)

@@ -69,6 +69,33 @@ async def test_a_record_has_the_warnings_of_the_log_without_keys(
     assert (warning.level, warning.text) == ("WARNING", "refused withheld\\x1b[31m")
 
 
+async def test_a_record_has_what_its_run_waited_for_and_when(tmp_path: Path) -> None:
+    own = recorder(tmp_path)
+    own.record_seconds = 0.01
+    reasons = iter(["", "inference", "inference", "", "a trainer"])
+    last = ""
+
+    def reason() -> str:
+        nonlocal last
+        last = next(reasons, last)
+        return last
+
+    own.start({}, dict, reason)
+    own.note_event("evaluation began")
+    while (record := await written(tmp_path)).wait is None or len(record.waits) < 2:
+        await asyncio.sleep(0.01)
+    inference, trainer = record.waits
+    assert (inference.reason, trainer.reason) == ("inference", "a trainer")
+    assert record.started <= inference.since < inference.until <= trainer.since
+    assert (trainer.until, record.wait) == ("", trainer)
+    assert [event.text for event in record.events] == ["evaluation began"]
+    own.close("at step 3 of 8")
+    await asyncio.to_thread(own._disk.close)
+    record = await written(tmp_path)
+    assert (record.wait, record.ending) == (None, "at step 3 of 8")
+    assert record.waits[-1].until >= trainer.since
+
+
 async def test_a_record_that_is_not_started_writes_nothing(tmp_path: Path) -> None:
     recorder(tmp_path).close()
     assert not [*tmp_path.iterdir()]
