@@ -1,9 +1,8 @@
-"""Draw docs/images/curves.svg: a healthy run and the three changes that a run's flags report.
+"""Draw docs/images/curves.svg: a healthy run and three faults, each with the group it begins at.
 
     python -m docs.curves
 
-The rollouts are those of tests/report/invented_run.py; the vertical lines stand where the package's
-own check reports the change.
+The rollouts are those of tests/report/invented_run.py.
 """
 
 from __future__ import annotations
@@ -17,11 +16,16 @@ from typing import Any
 from msgspec.structs import replace
 
 from reasoning_gym_environment.records import Signal, Status
-from reasoning_gym_environment.rollouts.changes import DriftCheck
 from reasoning_gym_environment.storage.rows import StoredGroup
-from reasoning_gym_environment.tasks.facts import known_categories
 from research.pictures import figure, legend_above, save
-from tests.report.invented_run import HACKED_TASK, LIMIT, TASKS, invented_groups
+from tests.report.invented_run import (
+    HACKED,
+    HACKED_TASK,
+    LIMIT,
+    TASKS,
+    TRUNCATES,
+    invented_groups,
+)
 
 PICTURE = Path(__file__).with_name("images") / "curves.svg"
 POINTS = 25
@@ -66,15 +70,6 @@ def collapsed(groups: Iterator[StoredGroup]) -> Iterator[StoredGroup]:
         yield group
 
 
-def flagged(groups: Sequence[StoredGroup]) -> dict[str, int]:
-    """Return the first group of each kind of change that the check finds in a run."""
-    check = DriftCheck()
-    for group in groups:
-        check.add(group, known_categories()[group.task])
-    flags = check.flags()
-    return {kind: flag["since"] for flag in flags for kind in flag["kinds"]}
-
-
 def draw(axes: Any, groups: Sequence[StoredGroup], values: Mapping[str, Value]) -> None:
     """Draw means of values over the number of the group, and their names above."""
     size = math.ceil(len(groups) / POINTS)
@@ -93,8 +88,6 @@ def main() -> None:
     healthy = list(invented_groups(truncates=math.inf, hacked=math.inf))
     sick = list(invented_groups())
     sunk = list(collapsed(invented_groups(truncates=math.inf, hacked=math.inf)))
-    assert flagged(healthy) == {}
-    since = {**flagged(sick), **flagged(sunk)}
     games = [group for group in sick if group.task in TASKS["games"]]
     hacked = [group for group in sick if group.task == HACKED_TASK]
     repeated = [group for group in sunk if group.task == COLLAPSED_TASK]
@@ -103,10 +96,16 @@ def main() -> None:
     draw(axes[1], games, {"solved": solved, "truncated": truncated})
     draw(axes[2], hacked, {"solved": solved, "tokens / limit": tokens})
     draw(axes[3], repeated, {"solved": solved, "answer is 1": answers_one})
-    for each, kind in zip(axes, ("", "truncated", "shorter", "repeats"), strict=True):
-        each.set_title(f"flag: {kind}" if kind else "healthy", pad=28)
-        if kind:
-            each.axvline(since[kind], color="0.6", linestyle=":")
+    begins = {
+        "healthy": None,
+        "truncated": TRUNCATES,
+        "shorter": HACKED,
+        "repeats": COLLAPSES,
+    }
+    for each, (title, since) in zip(axes, begins.items(), strict=True):
+        each.set_title(title, pad=28)
+        if since is not None:
+            each.axvline(since, color="0.6", linestyle=":")
     save(made, PICTURE)
 
 

@@ -233,6 +233,7 @@ def run_description(
         "answer_format",
         "score_mode",
         "complexity_mode",
+        "curriculum_target_accuracy",
         "sampling",
         "chat_template_kwargs",
         "thought_markers",

@@ -19,6 +19,7 @@ from atroposlib.envs.base import EvalHandlingEnum
 
 from ..errors import ConfigurationError, FixableError
 from ..records import Problem
+from ..rollouts.figures import flat_values
 from ..storage.checkpoints import STREAM, Checkpoints
 from . import output
 from .config import ReasoningGymEnvConfig
@@ -481,6 +482,7 @@ class Run:
         categories = self.parts.problems.selection.categories
         return {
             **self.parts.metrics.take_report(curriculum, categories),
+            **flat_values(self.parts.progress.figures()),
             **self.parts.evaluation.take_curves(),
         }
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..report.page import write_report
+from ..rollouts.figures import describe
 from ..util.command_line import Parser
 
 
@@ -28,13 +29,18 @@ def main(arguments: Sequence[str]) -> int:
         default=Path("report.html"),
     )
     parser.flag("--force", "replace an existing file")
-    parser.flag("--json", "print what changed as JSON instead of text")
+    parser.flag("--json", "print the figures as JSON instead of text")
     options = parser.parse(arguments)
-    changes = write_report(options.files, options.output, force=options.force)
+    runs = write_report(options.files, options.output, force=options.force)
     path = options.output.resolve()
     if options.json:
-        print(json.dumps({"report": str(path), "changes": changes}, indent=2))
+        described = [run.to_json() for run in runs]
+        print(json.dumps({"report": str(path), "runs": described}, indent=2))
         return 0
     size = f"{path.stat().st_size / 1e6:.1f} MB"
-    print(f"{path} ({size})", *(change["text"] for change in changes), sep="\n")
+    print(f"{path} ({size})")
+    for run in runs:
+        for row in run.all_figures():
+            mark = "  worse" if row.marked else ""
+            print(f"{run.name}: {describe(row)}{mark}")
     return 0

@@ -1,4 +1,4 @@
-"""How a run goes, told from its last groups and its record, in the words of its log.
+"""What a run does, from its record, and what is wrong with its last groups.
 
 `docs/watch.md` explains each line, with its threshold.
 """
@@ -7,19 +7,16 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..records import Signal
 from ..rollouts.answer_check import GROUPS, NEARLY_ALL, AnswerCheck, find_faults
-from ..rollouts.changes import DriftCheck
-from ..rollouts.measures import CHECKED
 from ..scoring.extraction import AnswerFormat
 from ..storage.dumps import counted
 from ..storage.rows import StoredGroup, StoredRollout
 from ..storage.run_record import RECORD_SECONDS, RunRecord
-from .identity import category_of
 from .times import lasting, minute, seconds_of
 
 RATE_SECONDS = 60
@@ -40,7 +37,7 @@ GROUP_SECONDS = 120.0
 PAST_SECONDS = 600.0
 """Age of the last group above which a run without a record may have ended."""
 
-KILLED_SECONDS = 6 * RECORD_SECONDS
+KILLED_SECONDS = 3 * RECORD_SECONDS
 """Age of a record above which its process was killed, or its disk stalls."""
 
 
@@ -66,9 +63,9 @@ class RunHealth:
         self._last = 0.0
         self._last_number = 0
         self._answer_format: AnswerFormat = "tags"  # of the group that was read last
+        self._step: int | None = None
         self._outcomes: list[_Outcome] = []  # a heap of the last groups by number
         self._rollouts_at: Counter[int] = Counter()  # of the last minute, by second
-        self.changes = DriftCheck()
 
     def add(self, group: StoredGroup) -> None:
         """Take in a group."""
@@ -78,7 +75,8 @@ class RunHealth:
         self._last_number, self._last = latest
         self._groups += 1
         self._answer_format = group.answer_format
-        self.changes.add(group, category_of(group))
+        if group.step is not None:
+            self._step = max(self._step or 0, group.step)
         self._rollouts_at[int(time)] += len(group.rollouts)
         self._forget_old_seconds()
         heap = self._outcomes
@@ -137,89 +135,86 @@ class RunHealth:
         trains: bool,
         unreadable: int = 0,
         ended: str = "",
-        now: float | None = None,
+        now: float,
     ) -> list[dict[str, str]]:
-        """Return what is wrong, or that nothing is; first whether the run is over.
+        """Return the run's state, then what is wrong with its last groups.
 
         Args:
             unreadable: lines of the run's files that could not be read.
             ended: when it has ended; empty while it goes, and where nothing says so.
-            now: seconds since the epoch; None leaves out what is only true while a run goes.
+            now: seconds since the epoch.
         """
-        changes = self.changes.flags() if trains else []
-        lasting_changes = [change for change in changes if change["until"] is None]
-        over_changes = [change for change in changes if change["until"] is not None]
-        over = [("past", change["text"]) for change in over_changes]
-        findings = list(self._state(record, None if ended else now))
-        findings += [("warning", change["text"]) for change in lasting_changes]
-        findings += self._findings(lasting_changes, trains=trains)
+        findings = [self._state(record, ended=ended, now=now)]
+        if record is not None:
+            findings += self._losses(record, goes_on=not ended)
+        findings += self._findings(trains=trains)
         if unreadable:
             findings.append(
                 ("warning", f"Skipped {unreadable} torn or unreadable lines")
             )
-        checked = self._checked(over_changes)
-        if ended:
-            text = f"Ended {minute(seconds_of(ended))}"
-            findings.insert(0, ("past", text if findings else f"{text}; {checked}"))
-        elif (
-            not record and now is not None and now - (self._last or now) > PAST_SECONDS
-        ):
-            text = f"Last group {minute(self._last)}; no record tells whether the run goes on"
-            findings.insert(0, ("past", text))
-        elif not findings:
-            findings.append(("ok", self._sound(now, checked)))
-        return [{"level": level, "text": text} for level, text in [*findings, *over]]
-
-    def _checked(self, over: Sequence[Mapping[str, Any]]) -> str:
-        """Say what was looked at where no change lasts."""
-        groups = counted(self._groups)
-        if not over:
-            return f"no change found in {groups}: {CHECKED}"
-        last = max(change["until"] for change in over)
-        return (
-            f"no change lasts in {groups}, the last was over at group {last}: {CHECKED}"
-        )
-
-    def _sound(self, now: float | None, checked: str) -> str:
-        if now is None or not self._last:
-            return checked.capitalize()
-        ago = lasting(now - self._last)
-        rate = f"{self._rate(now):.1f} rollouts per second, last group {ago} ago"
-        return f"{rate}; {checked}"
+        return [{"level": level, "text": text} for level, text in findings]
 
     def _state(
-        self, record: RunRecord | None, now: float | None
-    ) -> Iterator[tuple[str, str]]:
-        """Yield what the run's record and files say; `now` is None unless the run goes."""
+        self, record: RunRecord | None, *, ended: str, now: float
+    ) -> tuple[str, str]:
+        """Return what the run does, in one sentence, and its level."""
+        done = self._done(record)
+        if ended:
+            ending = record.ending if record else ""
+            when = " ".join(filter(None, (minute(seconds_of(ended)), ending)))
+            return "past", f"Ended {when}: {done}"
         if record is None:
-            return
-        if record.lost:
-            yield "error", f"{counted(record.lost)} lost to disk"
-        if now is None:
-            return
-        if record.failures:
-            yield "error", f"Inference fails: lost {counted(record.failures)} in a row"
-        if record.waiting:
-            yield "warning", f"Requests wait: {record.waiting}"
+            if self._last and now - self._last > PAST_SECONDS:
+                return "past", f"No record tells whether the run goes on: {done}"
+            return "ok", f"{self._pace_text(now)}: {done}"
         updated = seconds_of(record.updated) or 0.0
+        if now - updated > KILLED_SECONDS:
+            return "error", f"No end recorded, nothing since {minute(updated)}: {done}"
+        wait = record.wait
+        if wait is not None:
+            since = seconds_of(wait.since) or now
+            for_how_long = f"since {minute(since)} ({lasting(now - since)})"
+            reason = f"{wait.reason} {for_how_long}"
+            detail = f" ({record.waiting})" if record.waiting else ""
+            return "warning", f"Waiting for {reason}{detail}: {done}"
         # Before its first group, a run is as old as its start.
         last_group = self._last or seconds_of(record.started) or 0.0
-        if now - updated > KILLED_SECONDS:
-            problem = "The process was killed, or its disk stalls: nothing written about itself"
-            yield (
-                "error",
-                f"{problem} for {lasting(now - updated)}, since {minute(updated)}",
-            )
-        elif now - last_group > GROUP_SECONDS:
-            yield (
+        if now - last_group > GROUP_SECONDS:
+            return (
                 "warning",
-                f"No group for {lasting(now - last_group)}, since {minute(last_group)}",
+                f"No group for {lasting(now - last_group)}, since {minute(last_group)}: {done}",
             )
+        return "ok", f"{self._pace_text(now)}: {done}"
 
-    def _findings(
-        self, changes: Sequence[Mapping[str, Any]], *, trains: bool
-    ) -> Iterator[tuple[str, str]]:
-        """Yield what is wrong with the last groups, but for what changes say of them."""
+    def _pace_text(self, now: float) -> str:
+        if not self._last:
+            return "Running"
+        ago = lasting(now - self._last)
+        return (
+            f"Running, {self._rate(now):.1f} rollouts per second, last group {ago} ago"
+        )
+
+    def _done(self, record: RunRecord | None) -> str:
+        """Say how far the run is: step, groups, the share of the last ones that taught."""
+        step = record.step if record and record.step is not None else self._step
+        parts = [] if step is None else [f"step {step:,}"]
+        parts.append(counted(self._groups))
+        signals = [each.signal for each in self._outcomes if each.signal is not None]
+        if signals:
+            share = signals.count(Signal.MIXED) / len(signals)
+            parts.append(f"{share:.0%} of the last {len(signals)} taught")
+        if self._last:
+            parts.append(f"the last one {minute(self._last)}")
+        return ", ".join(parts)
+
+    def _losses(self, record: RunRecord, *, goes_on: bool) -> Iterator[tuple[str, str]]:
+        if record.lost:
+            yield "error", f"{counted(record.lost)} lost to disk"
+        if record.failures and goes_on:
+            yield "error", f"Inference fails: lost {counted(record.failures)} in a row"
+
+    def _findings(self, *, trains: bool) -> Iterator[tuple[str, str]]:
+        """Yield what is wrong with the last groups."""
         outcomes = self._outcomes
         if len(outcomes) < LEAST_GROUPS:
             return
@@ -238,8 +233,7 @@ class RunHealth:
             yield "error", text
             return
         truncated = sum(outcome.truncated for outcome in outcomes) / max(1, scored)
-        is_flagged = any("truncated" in change["kinds"] for change in changes)
-        if truncated >= TRUNCATED_SHARE and not is_flagged:
+        if truncated >= TRUNCATED_SHARE:
             problem = "are truncated at max_token_length"
             yield (
                 "warning",

@@ -255,7 +255,7 @@ class LiveIndex:
         return groups, note_changes
 
     def _add_health(self, entries: Sequence[dict[str, Any]], now: float) -> None:
-        """Add to each run's entry what its health, its changes and its pace are."""
+        """Add to each run's entry what its health and its pace are."""
         skipped = Counter[str]()
         for path, run_key in self._run_by_file.items():
             skipped[run_key] += self._files[path].skipped
@@ -269,7 +269,6 @@ class LiveIndex:
                 ended=entry["ended"],
                 now=now,
             )
-            entry["flags"] = health.changes.flags() if trains else []
             if entry["health"][0]["level"] != "past":
                 entry["header"] += health.pace(now)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import time
 import zlib
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,26 +19,47 @@ from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
 from string import Template
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import FixableError
+from ..rollouts.figures import Figure, RunFigures
 from ..scoring.channels import CHANNELS
 from ..storage.rows import StoredGroup
 from ..util.files import replacing, require_free, require_not_read
 from .data import ReportData, read_report_data
 from .health import RunHealth
-from .identity import TRAINING, run_of
+from .identity import TRAINING, category_of, run_of
 from .index import GroupIndex
 from .pairs import embedded_pairs
 from .reader_notes import notes_of
 
 
+class ReportedRun(NamedTuple):
+    """A training run of a report, with its figures and its curriculum's target, if it has one."""
+
+    run: str
+    name: str
+    figures: RunFigures
+    target: float | None
+
+    def all_figures(self) -> list[Figure]:
+        return self.figures.all_figures(target=self.target)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "run": self.run,
+            "figures": [row.to_json() for row in self.all_figures()],
+            "tasks": [row.to_json() for row in self.figures.task_figures()],
+        }
+
+
 def write_report(
     paths: Sequence[Path], output: Path, *, force: bool = True
-) -> list[dict[str, Any]]:
-    """Write a page from dumps, evaluation samples and metrics.json files; return what changed.
+) -> list[ReportedRun]:
+    """Write a page from dumps, evaluation samples and metrics.json files.
 
-    Each change has its `run`, and what `DriftCheck.flags` says of it.
+    Returns:
+        The figures of each training run.
 
     Args:
         force: whether to replace an existing page.
@@ -50,20 +72,35 @@ def write_report(
         raise FixableError(f"{output} must end in .html")
     require_not_read(output, paths)
     require_free(output, force=force)
-    index, chunks = embed(read_report_data(paths))
+    data = read_report_data(paths)
+    index, chunks = embed(data)
     packed = [
         f'id="index">{pack(index)}',
         *(f'class="chunk">{pack(chunk)}' for chunk in chunks),
     ]
-    data = "\n".join(
+    scripts = "\n".join(
         f'<script type="text/plain" {attributes}</script>' for attributes in packed
     )
-    page = _page("file", data, connects="'none'")
+    page = _page("file", scripts, connects="'none'")
     with replacing(output) as partial:
         partial.write_text(page, encoding="utf-8", errors="replace")
-    return [
-        {"run": run["id"], **flag} for run in index["runs"] for flag in run["flags"]
-    ]
+    return _reported_runs(data.groups, index["runs"])
+
+
+def _reported_runs(
+    groups: Sequence[StoredGroup], runs: Sequence[Mapping[str, Any]]
+) -> list[ReportedRun]:
+    """Return the training runs with their figures."""
+    figures = {
+        run["id"]: ReportedRun(run["id"], run["name"], RunFigures(), run["target"])
+        for run in runs
+        if run["kind"] == TRAINING
+    }
+    for group in groups:
+        run, _ = run_of(group)
+        if run in figures:
+            figures[run].figures.add(group, category_of(group))
+    return list(figures.values())
 
 
 def live_page() -> str:
@@ -98,15 +135,15 @@ def embed(data: ReportData) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         "held": " ".join(_held(data, len(lengths), longest, cut)),
     }
     batch = {**index.batch(), **about, "pairs": embedded_pairs(index)}
+    now = time.time()
     for run in batch["runs"]:
         entry = index.runs[run["id"]]
         run["notes"] = notes_of(entry)
         trains = run["kind"] == TRAINING
         run_health = health[run["id"]]
         run["health"] = run_health.lines(
-            entry.record, trains=trains, ended=run["ended"]
+            entry.record, trains=trains, ended=run["ended"], now=now
         )
-        run["flags"] = run_health.changes.flags() if trains else []
     return batch, chunks
 
 

@@ -51,6 +51,8 @@ class _RunFiles(NamedTuple):
     ended: str
     started: str = ""
     updated: str = ""
+    waits: tuple[dict[str, Any], ...] = ()
+    events: tuple[dict[str, Any], ...] = ()
     warnings: tuple[dict[str, Any], ...] = ()
 
 
@@ -132,6 +134,9 @@ class RunEntry:
             "updated": files.updated,
             "ended": files.ended,
             "groups": self.groups,
+            "target": _target(files.settings),
+            "waits": list(files.waits),
+            "events": list(files.events),
             "warnings": list(files.warnings),
         }
 
@@ -165,7 +170,9 @@ class RunEntry:
             started=record.started,
             updated=record.updated,
             ended=record.ended,
-            warnings=tuple(structs.asdict(warning) for warning in record.warnings),
+            waits=tuple(map(structs.asdict, record.waits)),
+            events=tuple(map(structs.asdict, record.events)),
+            warnings=tuple(map(structs.asdict, record.warnings)),
         )
 
     def _evaluation(self) -> _RunFiles:
@@ -184,6 +191,13 @@ class RunEntry:
             written = datetime.fromtimestamp(metrics_file.stat().st_mtime, timezone.utc)
             ended = written.isoformat(timespec="seconds")
         return _RunFiles(settings=settings or {}, lines=lines, ended=ended)
+
+
+def _target(settings: Mapping[str, Any]) -> float | None:
+    """Return the solved share that a curriculum aims at; None without one."""
+    target = settings.get("curriculum_target_accuracy")
+    has_curriculum = settings.get("complexity_mode") == "curriculum"
+    return float(target) if has_curriculum and isinstance(target, int | float) else None
 
 
 MOST_TASK_NAMES = 3

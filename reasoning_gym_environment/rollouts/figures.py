@@ -50,6 +50,7 @@ class Measure(NamedTuple):
 
     Attributes:
         better: 1 if more is better, -1 if less is, 0 if neither.
+        form: how a value is printed; differences of percentages are points.
         marked: whether a row that got worse may be marked: its difference "at_level", or as a
             whole; None for never.
         value: of a group; None if it has none.
@@ -57,6 +58,7 @@ class Measure(NamedTuple):
 
     name: str
     better: int
+    form: str
     marked: str | None
     value: Callable[[StoredGroup], float | None]
 
@@ -83,15 +85,28 @@ def _unscored(group: StoredGroup) -> float:
 WHOLE = "whole"
 AT_LEVEL = "at_level"
 
+SHARE = ".1%"
+NUMERIC = ".2f"
+WHOLE_NUMBER = ".0f"
+
 SOLVED = "solved"
 
 MEASURES = (
-    Measure(SOLVED, 1, AT_LEVEL, lambda group: _mean(r.solved for r in group.scored)),
-    Measure("reward", 1, AT_LEVEL, lambda group: _mean(r.score for r in group.scored)),
+    Measure(
+        SOLVED, 1, SHARE, AT_LEVEL, lambda group: _mean(r.solved for r in group.scored)
+    ),
+    Measure(
+        "reward",
+        1,
+        NUMERIC,
+        AT_LEVEL,
+        lambda group: _mean(r.score for r in group.scored),
+    ),
     # A truncated completion lacks an answer too, but that is another fault.
     Measure(
         "missing",
         -1,
+        SHARE,
         WHOLE,
         lambda group: _mean(
             r.status in FORMAT_FAILURES for r in _completed(group) if not r.truncated
@@ -100,20 +115,24 @@ MEASURES = (
     Measure(
         "truncated",
         -1,
+        SHARE,
         WHOLE,
         lambda group: _mean(r.truncated for r in _completed(group)),
     ),
-    Measure("signal", 1, None, _signal),
+    Measure("signal", 1, SHARE, None, _signal),
     Measure(
         "length",
         0,
+        WHOLE_NUMBER,
         None,
         lambda group: _mean(r.completion_tokens for r in _completed(group)),
     ),
-    Measure("unscored", -1, WHOLE, _unscored),
-    Measure("level", 1, None, lambda group: group.recipe.level),
+    Measure("unscored", -1, SHARE, WHOLE, _unscored),
+    Measure("level", 1, NUMERIC, None, lambda group: group.recipe.level),
 )
 """A group's value is the mean over its rollouts, and a figure the mean over groups."""
+
+_MEASURE_BY_NAME = {measure.name: measure for measure in MEASURES}
 
 MARKED = [measure for measure in MEASURES if measure.marked]
 
@@ -158,6 +177,39 @@ class Figure(NamedTuple):
             name: each and each.to_json() for name, each in self.at_level.items()
         }
         return row
+
+
+def describe(row: Figure) -> str:
+    """Return a figure in words: the last part, and its differences with their 95 % intervals."""
+    form = _MEASURE_BY_NAME[row.measure].form
+    if row.last is None:
+        return f"{row.measure} unknown"
+    parts = []
+    for name, differences in (
+        ("before", (row.to_before, row.at_level["to_before"])),
+        ("first", (row.to_first, row.at_level["to_first"])),
+    ):
+        whole, level = differences
+        if whole is not None:
+            parts.append(f"{_signed(whole, form)} to {name}")
+        if level is not None:
+            covered = f"of {level.covered:.0%}"
+            parts.append(f"{_signed(level, form)} at the same level {covered}")
+    if row.target is not None:
+        parts.append(f"target {row.target:{form}}")
+    differs = f" ({', '.join(parts)})" if parts else ""
+    return f"{row.measure} {row.last:{form}}{differs}"
+
+
+def _signed(found: Difference, form: str) -> str:
+    """Return a difference with half of its interval's width."""
+    is_share = form == SHARE
+    scale = 100 if is_share else 1
+    digits = ".1f" if is_share else form
+    text = f"{scale * found.value:+{digits}}"
+    if found.low is not None and found.high is not None:
+        text += f" ± {scale * (found.high - found.low) / 2:{digits}}"
+    return f"{text} points" if is_share else text
 
 
 def figure(
@@ -280,6 +332,18 @@ def _best(measure: Measure, means: Sequence[float | None]) -> float | None:
     if not measure.better:
         return None
     return max(known) if measure.better > 0 else min(known)
+
+
+def flat_values(rows: Iterable[Figure]) -> dict[str, float]:
+    """Return the last mean of each row, and its difference at the same level, for wandb."""
+    values: dict[str, float] = {}
+    for row in rows:
+        if row.last is not None:
+            values[f"figures/{row.measure}/last"] = row.last
+        found = row.at_level["to_first"]
+        if found is not None:
+            values[f"figures/{row.measure}/to_first"] = found.value
+    return values
 
 
 class TaskFigures(NamedTuple):

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
-import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
-from typing import Any
 
 from ..records import GroupResult, Signal, Status
 from ..scoring.extraction import AnswerFormat
@@ -18,7 +15,7 @@ from ..storage.rows import StoredGroup
 from ..util.log_throttle import LOG_INTERVAL, LogPauses, Reminders
 from .accounting import COLLECTED, NOT_COLLECTED, Statistics
 from .answer_check import GROUPS, NEARLY_ALL, AnswerCheck
-from .changes import DriftCheck
+from .figures import SOLVED, Figure, RunFigures, describe
 from .masking import UselessRows
 from .values import Means
 
@@ -67,9 +64,7 @@ class ProgressReporter:
         self._groups = 0
         self._answers = AnswerCheck(answer_format)
         self._useless = UselessRows(clock, mask_incomplete=mask_incomplete)
-        self._drift = DriftCheck(keep=96)
-        self._told: dict[tuple[str, str], int] = {}  # changes, and at which group
-        self._told_at = -math.inf
+        self._figures = RunFigures()
         self._last = statistics.total
         self._last_time = clock()
         self._delivered = 0
@@ -77,11 +72,12 @@ class ProgressReporter:
         self._before = Counter[str]()  # events up to the last delivery
 
     def group_finished(self, group: GroupResult) -> None:
-        """Warn if nothing can be learned, within a minute and after 50 groups, and of changes."""
+        """Warn if nothing can be learned, within a minute and after 50 groups."""
         self._groups += 1
         self._useless.add(group)
         self.warn_of_useless_rows()
-        self._warn_of_changes(group, self._groups)
+        row = StoredGroup.from_result(group, [], {"number": self._groups})
+        self._figures.add(row, self._statistics.categories.get(row.task, ""))
         if self._groups > GROUPS:
             return
         self._answers.add(
@@ -112,31 +108,9 @@ class ProgressReporter:
         if finding:
             logger.warning("%s", finding)
 
-    def _warn_of_changes(self, group: GroupResult, number: int) -> None:
-        row = StoredGroup.from_result(group, [], {"number": number})
-        self._drift.add(row, self._statistics.categories.get(row.task, ""))
-        # Looking for changes takes 0.6 ms a task, so not after each group, nor on the event loop.
-        if number % max(GROUPS, 2 * len(self._statistics.categories)) == 0:
-            search = self._drift.search()
-            threading.Thread(
-                target=lambda: self._warn(search(), number), name="changes", daemon=True
-            ).start()
-
-    def _warn(self, flags: Sequence[Mapping[str, Any]], number: int) -> None:
-        """Log the first change that was not logged, unless one was within LOG_INTERVAL.
-
-        A change of the same kind is another one if it began after the group of the message.
-        """
-        if self._clock() - self._told_at < LOG_INTERVAL:
-            return
-        for flag in flags:
-            place = flag["task"] or flag["category"] or ""
-            names = [(place, kind) for kind in flag["kinds"]]
-            if all(flag["since"] > self._told.get(name, 0) for name in names):
-                self._told.update(dict.fromkeys(names, number))
-                self._told_at = self._clock()
-                logger.warning("Look at the rollouts: %s", flag["text"])
-                return
+    def figures(self) -> list[Figure]:
+        """Return the figures of all groups, the worst first."""
+        return self._figures.all_figures()
 
     def line(self) -> str:
         """Describe the groups since the last line; empty before the first group or wait."""
@@ -164,6 +138,12 @@ class ProgressReporter:
         ]
         if since["level"].count:
             parts.append(f"mean level {since['level'].value:.1f}")
+        if self._groups >= GROUPS:  # of fewer, thirds say little
+            parts += [
+                f"lately {describe(row)}"
+                for row in self.figures()
+                if row.measure == SOLVED
+            ]
         reason = self.reason()
         return (
             ", ".join(filter(None, [*parts, reason]))

@@ -286,7 +286,7 @@ async def test_a_run_has_at_most_80_keys_and_each_is_explained(
         key for key in keys if not any(re.fullmatch(name, key) for name in explained)
     } == set()
     assert {key.partition("/")[0] for key in keys} == {
-        *("train", "eval", "sampling", "curriculum", "perf")
+        *("train", "eval", "sampling", "curriculum", "perf", "figures")
     }
     assert 50 <= len(keys) <= 80
 

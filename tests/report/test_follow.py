@@ -233,7 +233,7 @@ def test_a_run_that_begins_is_shown_before_its_first_group(tmp_path: Path) -> No
     assert (batch["groups"]["run"], len(batch["runs"])) == ([0], 1)
     record_path(tmp_path, "new").write_text(record("new", failures=3))
     (run,) = read(live).batch()["runs"]
-    assert run["health"][0]["text"] == "Inference fails: lost 3 groups in a row"
+    assert run["health"][1]["text"] == "Inference fails: lost 3 groups in a row"
     record_path(tmp_path, "new").write_text(record("new", ended=run["updated"]))
     record_path(tmp_path, "next").write_text(record("next"))
     ended, begun = read(live).batch()["runs"]

@@ -147,11 +147,13 @@ def test_an_evaluation_is_one_run_at_all_its_difficulties(tmp_path: Path) -> Non
     ]
 
 
-RECORD = {
+RECORD: dict[str, Any] = {
     "run": "r",
     "started": "2026-01-01T00:00:00+00:00",
     "updated": "2026-01-01T00:01:00+00:00",
     "settings": {"model_name": "a model", "temperature": 0.5, "tasks": ["gcd"]},
+    "waits": [{"reason": "a trainer", "since": "2026-01-01T00:00:10+00:00"}],
+    "events": [{"time": "2026-01-01T00:00:20+00:00", "text": "registered"}],
     "warnings": [
         {"time": "2026-01-01T00:00:30+00:00", "level": "WARNING", "text": "slow"}
     ],
@@ -191,7 +193,7 @@ LAYOUT = {
             "id": "text",
             "kind": "text",
             "name": "text",
-            "setting": {"model": "text", "tasks": "text"},
+            "setting": {"model": "text", "curriculum": "text", "tasks": "text"},
             "folder": "text",
             "header": [["text"]],
             "rules": "text",
@@ -201,6 +203,9 @@ LAYOUT = {
             "updated": "text",
             "ended": "text",
             "groups": "number",
+            "target": "number",
+            "waits": [{"reason": "text", "since": "text", "until": "text"}],
+            "events": [{"time": "text", "text": "text"}],
             "warnings": [{"time": "text", "level": "text", "text": "text"}],
         }
     ],
@@ -260,7 +265,9 @@ def test_a_changed_layout_has_another_version(tmp_path: Path) -> None:
     levels = stored_snapshot()["ladders"]["gcd"]["levels"]
     recipe = Recipe(task="gcd", seed=0, level=1, parameters=levels[1])
     group = row([1.0, 0.0]) | {"recipe": asdict(recipe), "step": 5}
-    record_path(tmp_path, "r").write_text(json.dumps(RECORD))
+    curriculum = {"complexity_mode": "curriculum", "curriculum_target_accuracy": 0.6}
+    record = {**RECORD, "settings": RECORD["settings"] | curriculum}
+    record_path(tmp_path, "r").write_text(json.dumps(record))
     batch = index_of(group, file=tmp_path / "x.jsonl").batch()
     version = batch.pop("version")
     assert (version, layout(batch)) == (VERSION, LAYOUT), (

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
@@ -15,7 +14,7 @@ from reasoning_gym_environment.records import GroupResult, Status
 from reasoning_gym_environment.rollouts.accounting import Statistics
 from reasoning_gym_environment.rollouts.answer_check import GROUPS, AnswerCheck, excerpt
 from reasoning_gym_environment.rollouts.progress import ProgressReporter
-from reasoning_gym_environment.util.log_throttle import LOG_INTERVAL, LogPauses
+from reasoning_gym_environment.util.log_throttle import LogPauses
 
 
 class Reported:
@@ -85,49 +84,16 @@ def cut() -> GroupResult:
     return replace(group(0.0, 0.0), attempts=tuple(attempts))
 
 
-def changes_told(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """The changes in the log, once all searches have ended."""
-    for thread in threading.enumerate():
-        if thread.name == "changes":
-            thread.join()
-    return [text for text in caplog.messages if text.startswith("Look at the rollouts")]
-
-
-async def test_a_change_of_a_task_is_warned_of_once(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    reported = Reported(clock := Clock(0.0))
-    for number in range(1, 4 * GROUPS + 1):
-        reported.add(group(1.0, 0.0) if number <= 120 else cut())
-        clock.now += LOG_INTERVAL
-    [said] = changes_told(caplog)
-    assert said.startswith(
-        "Look at the rollouts: gcd: 100% truncated (0% before, +100 ± "
-    )
-    assert said.endswith(", since group 121")
-
-
-async def test_changes_are_told_at_most_once_a_minute_and_again_where_they_come_back(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    reported = Reported(clock := Clock(0.0))
-    begins = (121, 201, 321)  # it is over at the second
-
-    def add(first: int, last: int) -> None:
-        for number in range(first, last + 1):
-            bad = begins[0] <= number < begins[1] or begins[2] <= number
-            reported.add(cut() if bad else group(1.0, 0.0))
-
-    add(1, 200)
-    assert len(changes_told(caplog)) == 1
-    clock.now = LOG_INTERVAL - 1
-    add(201, 350)
-    assert len(changes_told(caplog)) == 1, "a minute has not passed"
-    clock.now = LOG_INTERVAL
-    add(351, 400)
-    first, second = changes_told(caplog)
-    assert first.endswith("since group 121")
-    assert second.endswith("since group 321")
+def test_from_fifty_groups_on_a_line_has_the_solved_share_of_late() -> None:
+    reported = Reported()
+    for _ in range(49):
+        reported.add(group(1.0, 0.0))
+    assert "lately" not in reported.line()
+    for _ in range(71):
+        reported.add(group(1.0, 1.0))
+    assert "lately solved 100.0% (+0.0 points to before" in reported.line()
+    [solved] = [r for r in reported.progress.figures() if r.measure == "solved"]
+    assert (solved.last, solved.first) == (1.0, 0.5)
 
 
 def test_after_a_minute_without_delivery_the_line_says_what_groups_became() -> None:

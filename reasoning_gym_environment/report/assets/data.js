@@ -18,7 +18,6 @@ function takeIn(batch) {
   // A batch has the notes that are new; one that was removed is empty.
   for (const run of data.runs) run.notes = { ...notesBefore.get(run.id), ...run.notes };
   data.ended = batch.ended ?? "";
-  data.flags = data.runs.flatMap(({ id, flags }) => flags.map((flag) => ({ ...flag, run: id })));
   for (const part of ["group", "rollout"]) {
     for (const [name, values] of Object.entries(batch[`${part}s`])) {
       const column = (data[part][name] ??= []);
