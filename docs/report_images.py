@@ -29,7 +29,7 @@ WINDOW = 1000
 
 PICTURES = {
     "report": ("body", 960),
-    "report-changes": ("#changes", 1100),
+    "report-figures": ("#figures", 1100),
     "report-evaluations": ("#evaluations", 1000),
     "report-time": ("#time", 1100),
     "report-rollouts": ("#rollouts", 1150),

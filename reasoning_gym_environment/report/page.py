@@ -241,6 +241,7 @@ def _page(source: str, data: str, *, connects: str) -> str:
         *(
             "text",
             "estimators",
+            "differences",
             "source",
             "data",
             "filter",
@@ -252,7 +253,8 @@ def _page(source: str, data: str, *, connects: str) -> str:
         *(
             "time",
             "notes",
-            "changes",
+            "marks",
+            "figures",
             "evaluations",
             "distributions",
             "comparison",

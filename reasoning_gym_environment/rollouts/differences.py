@@ -3,7 +3,7 @@
 The interval is Welch's (1947), Biometrika 34, 28-35, with the variance pooled within the pairs of
 task and level of each window; the pairs have Mantel and Haenszel's weights. Wallace (1959), Annals
 of Mathematical Statistics 30, 1124-1130, turns Student's t into a normal deviate. The page has the
-same formulas in `report/assets/figures.js`.
+same formulas in `report/assets/differences.js`.
 """
 
 from __future__ import annotations

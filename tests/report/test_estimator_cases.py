@@ -15,7 +15,7 @@ CASES: dict[str, list[Any]] = json.loads(
     (Path(__file__).with_name("estimator_cases.json")).read_bytes()
 )
 
-IN_PAGE = ("share", "discoveries", "student_quantile")
+IN_PAGE = ("share", "student_quantile")
 
 TWINS = """
 const clusters = (items) => items.map((own) => [own.length, own.reduce((a, b) => a + b, 0)]);
@@ -23,7 +23,6 @@ const interval = ({ value, error, low, high }) => [value, error, low, high];
 const page = reportFigures;
 const twins = {
   share: (items) => interval(page.share(clusters(items))),
-  discoveries: (values) => [...page.discoveries(new Map(Object.entries(values)))].sort(),
   student_quantile: page.studentQuantile,
 };
 return twins[arguments[0]](arguments[1]);
@@ -50,5 +49,4 @@ def test_the_pages_estimators_have_the_same_values(
     browser.get((tmp_path / "report.html").as_uri())
     for name, given, expected in [(n, *case) for n in IN_PAGE for case in CASES[n]]:
         found = browser.execute_script(TWINS, name, given)
-        near = expected if name == "discoveries" else pytest.approx(expected, abs=1e-6)
-        assert found == near, (name, given)
+        assert found == pytest.approx(expected, abs=1e-6), (name, given)

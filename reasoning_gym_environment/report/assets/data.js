@@ -5,6 +5,8 @@ const data = {};
 function forget() {
   Object.assign(data, { runs: [], tasks: [], statuses: [], files: [], recorded: {} });
   Object.assign(data, { group: {}, rollout: {}, first: [0], groupOf: [], numberOf: new Map() });
+  data.value = Object.fromEntries(MEASURES.map(({ name }) => [name, []])); // by group
+  data.cell = []; // of a group: its pair of task and level
 }
 
 /** Append a batch of the index; return the number of groups that came. */
@@ -30,9 +32,32 @@ function takeIn(batch) {
     data.first.push(data.first[group] + data.group.size[group]);
     for (let each = data.first[group]; each < data.first[group + 1]; each += 1)
       data.groupOf.push(group);
+    data.cell.push(`${data.group.task[group]} ${data.group.level[group]}`);
+    for (const [name, value] of Object.entries(valuesOfGroup(group))) data.value[name].push(value);
   }
   if (data.group.id.length > begin) putInOrder();
   return data.group.id.length - begin;
+}
+
+/** Return a group's value of each measure, as `MEASURES` in Python; null where it has none. */
+function valuesOfGroup(group) {
+  const { rollout } = data;
+  const all = rolloutsOf(group);
+  const scored = all.filter((each) => rollout.score[each] !== null);
+  const given = all.filter((each) => rollout.tokens[each] !== null);
+  const ended = given.filter((each) => !rollout.truncated[each]);
+  const mean = (own, column) =>
+    own.length ? own.reduce((total, each) => total + column[each], 0) / own.length : null;
+  return {
+    solved: mean(scored, rollout.solved),
+    reward: mean(scored, rollout.reward),
+    missing: mean(ended, rollout.format_failure),
+    truncated: mean(given, rollout.truncated),
+    signal: data.group.signal[group],
+    length: mean(given, rollout.tokens),
+    unscored: 1 - scored.length / all.length,
+    level: data.group.level[group],
+  };
 }
 
 /** Order each run's groups: by time, or as stored where a time is missing. */
@@ -71,7 +96,7 @@ const DEFAULTS = {
   span: "", // RUN:FIRST-LAST, places in the order of a run
   where: "", // conditions on the rollouts, as in filter.js
   sort: "-time", // the rollouts' column; "-" is descending
-  table: "-groups", // the task table's column; "-" is descending
+  table: "-differs", // the task table's column; "-" is descending
   find: "", // in the task table
   x: "", // of figures over time: "step", "group" or "time"; empty is the step if all rows have it
   by: "", // over time: "" or "category"
@@ -82,8 +107,9 @@ const DEFAULTS = {
   changes: "-beyond", // the comparison's column
   items: "lost", // of the comparison: "lost", "won" or "all"
   item: "", // a group of the item whose answers at all checkpoints are shown
-  windows: "", // what changed: RUN:FIRST-LAST,FIRST-LAST, before and after
-  measure: "solved", // of what changed: "solved" or "reward"
+  windows: "", // of the figures: RUN:FIRST-LAST,FIRST-LAST, before and after; empty is tenths
+  measure: "solved", // of the curve
+  size: "10", // points from which on a figure that got worse is marked
   rollout: "", // ID.N
   together: "", // "1": the group's rollouts side by side
 };
@@ -306,10 +332,9 @@ function sortedLengths(groups) {
 globalThis.reportFigures = Object.freeze({
   share,
   studentQuantile,
-  discoveries,
   figuresOf,
   groupsLeft,
-  trailing,
-  contributions,
+  figuresOfParts,
+  comparedParts,
   splitThought,
 });

@@ -69,23 +69,3 @@ function clusteredMean(clusters) {
   const variance = items > 1 ? (squares * items) / (items - 1) / values ** 2 : null;
   return { items, mean, variance };
 }
-
-/** Return the complementary error function of x ≥ 0, to 1.2e-7: Numerical Recipes' fit. */
-function erfc(x) {
-  const t = 1 / (1 + x / 2);
-  const terms = [
-    -1.26551223, 1.00002368, 0.37409196, 0.09678418, -0.18628806, 0.27886807, -1.13520398,
-    1.48851587, -0.82215223, 0.17087277,
-  ];
-  const fit = terms.reduceRight((total, term) => total * t + term, 0);
-  return t * Math.exp(-x * x + fit);
-}
-
-/** Return the names that are significant at a false discovery rate of 5 %: Benjamini-Hochberg. */
-function discoveries(pValues, rate = 0.05) {
-  const ranked = [...pValues].sort((one, other) => one[1] - other[1]);
-  const passing = ranked.map(([, p], rank) =>
-    p <= (rate * (rank + 1)) / ranked.length ? rank + 1 : 0,
-  );
-  return new Set(ranked.slice(0, Math.max(0, ...passing)).map(([name]) => name));
-}

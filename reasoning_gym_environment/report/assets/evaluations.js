@@ -15,10 +15,12 @@ function evaluationAxis(groups) {
 function evaluationPoints(groups, axis) {
   const points = [...byRun(groups)].flatMap(([run, own]) => {
     const x = extentOf(own, axis)[1];
-    const { name, id } = data.runs[run];
+    const { name, id, setting } = data.runs[run];
+    const model = line(setting.model ?? "");
     return [...groupBy(own, difficultyLabel)].map(([difficulty, items]) => ({
       ...{ run, x, difficulty, name: line(name), items: items.length },
-      ...{ folder: id.replace(/[^/\\]*$/, ""), ...figuresOf(items).solved },
+      // Evaluations of different models are no curve.
+      ...{ model, curve: `${id.replace(/[^/\\]*$/, "")} ${model}`, ...figuresOf(items).solved },
     }));
   });
   return points.filter(({ value }) => value !== undefined).sort((one, other) => one.x - other.x);
@@ -43,6 +45,8 @@ function showEvaluations() {
   showCharts(byId("evaluations-chart"), evaluationChart(points, axis, difficulties));
 }
 
+const DASHES = [[1, 0], [8, 4], [3, 3], [10, 3, 2, 3]]; // of the lines of models
+
 const difficultyName = (label) =>
   label === "default" ? "default difficulty" : `difficulty ${label}`;
 
@@ -56,8 +60,13 @@ function evaluationChart(points, axis, difficulties) {
     ...{ field: "difficulty", type: "nominal", legend: null },
     scale: { domain: difficulties, range: difficulties.map((_, n) => SERIES[n % MOST_RUNS]) },
   };
+  const models = [...new Set(points.map(({ model }) => model))];
+  const strokeDash = {
+    ...{ field: "model", type: "nominal", legend: null },
+    scale: { domain: models, range: models.map((_, n) => DASHES[n % DASHES.length]) },
+  };
   const tooltip = [
-    ...[tip("name", "evaluation"), tip("difficulty", "difficulty"), tip("value", "solved", ".1%")],
+    ...[tip("name", "evaluation"), tip("model", "model"), tip("difficulty", "difficulty"), tip("value", "solved", ".1%")],
     ...[tip("low", "95% from", ".1%"), tip("high", "95% to", ".1%"), tip("items", "items", ",")],
   ];
   const layer = [
@@ -67,7 +76,7 @@ function evaluationChart(points, axis, difficulties) {
     },
     {
       mark: { type: "line", strokeWidth: 2.2 },
-      encoding: { x, y: y("value"), color, detail: { field: "folder" } },
+      encoding: { x, y: y("value"), color, detail: { field: "curve" }, strokeDash },
     },
     {
       mark: { type: "circle", size: 60, opacity: 1, cursor: "pointer" },

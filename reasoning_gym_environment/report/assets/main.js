@@ -6,7 +6,7 @@ const SECTIONS = [
   showFilters,
   showTasks,
   showTime,
-  showChanges,
+  showFigures,
   showEvaluations,
   showDistributions,
   showComparison,
@@ -70,7 +70,8 @@ function showFilters() {
     Object.entries(METRICS).map(([value, { label }]) => [value, label]),
     state.metric,
   );
-  for (const name of ["x", "by", "items", "measure"]) byId(name).value = state[name];
+  fillOptions(byId("measure"), MEASURES.map(({ name, label }) => [name, label]), state.measure);
+  for (const name of ["x", "by", "items"]) byId(name).value = state[name];
   for (const name of ["where", "find"]) {
     if (document.activeElement !== byId(name)) byId(name).value = state[name];
   }
@@ -154,6 +155,7 @@ function listen() {
     "after",
     "items",
     "measure",
+    "size",
   ]) {
     byId(name).addEventListener("change", (event) =>
       change({ [name]: event.target.value, ...(name === "category" ? { task: "" } : {}) }),

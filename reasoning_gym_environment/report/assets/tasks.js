@@ -5,7 +5,8 @@ function taskRows() {
   const found = groupsLeft("task");
   const wanted = state.find.trim().toLowerCase();
   const trained = shown.filter((run) => data.runs[run].kind === "training");
-  const windows = new Map(trained.map((run) => [run, windowsOf(run)]));
+  const tasks = new Set(found.map((group) => data.group.task[group])).size;
+  const limits = { rows: MARKED.length * tasks, size: leastSize() };
   return [...groupBy(found, (group) => data.group.task[group])]
     .map(([number, groups]) => {
       const own = byRun(groups);
@@ -19,7 +20,7 @@ function taskRows() {
             training: data.runs[run].kind === "training",
             groups: ordered,
             figures: figuresOf(ordered),
-            change: changeOfTask(windows.get(run), ordered),
+            ...(trained.includes(run) ? differsOf(run, ordered, limits) : {}),
           };
         }),
       };
@@ -30,13 +31,20 @@ function taskRows() {
     );
 }
 
-/** Return by how much a task's solved share differs between two windows; null if unknown. */
-function changeOfTask(windows, groups) {
-  if (!windows) return null;
-  const within = ({ first, last }) =>
-    groups.filter((group) => data.place[group] >= first && data.place[group] <= last);
-  const [before, after] = [windows.before, windows.after].map((each) => figuresOf(within(each)).solved);
-  return before && after ? after.value - before.value : null;
+/** Return a task's figures in a run, the worst first, and by how much that stands out. */
+function differsOf(run, groups, limits) {
+  const rows = figuresOfParts(comparedParts(run, groups), data.value, data.cell, limits);
+  if (!rows.length) return {};
+  return { rows, differs: worstOfTask(rows), solvedRow: rows.find(({ measure }) => measure.name === "solved") };
+}
+
+/** Say how many tasks differ, and how many would by noise alone. */
+function differingTasks(rows) {
+  const known = rows.filter(({ lines: [first] }) => first.differs !== undefined);
+  if (!known.length) return "";
+  const beyond = known.filter(({ lines: [first] }) => first.differs > NORMAL_QUANTILE).length;
+  const noise = Math.ceil(BY_NOISE * known.length);
+  return `, ${whole(beyond)} of which differ in bold; noise alone would mark up to ${whole(noise)}`;
 }
 
 function showTasks() {
@@ -46,7 +54,7 @@ function showTasks() {
   const any = (test) => rows.some((row) => row.lines.some(test));
   byId("chance-legend").hidden = !any(({ figures }) => figures.chance !== null);
   const order = several ? "; sorted by the first run shown" : "";
-  byId("task-count").textContent = `${plural(rows.length, "task")}${order}`;
+  byId("task-count").textContent = `${plural(rows.length, "task")}${differingTasks(rows)}${order}`;
   const legend = (run, place) =>
     make("li", {}, dot(place), " ", make("bdi", {}, line(data.runs[run].name)));
   byId("series-legend").replaceChildren(...(several ? shown.map(legend) : []));
@@ -54,7 +62,7 @@ function showTasks() {
     label: "Tasks",
     columns: taskColumns(any, several),
     rows,
-    sort: state.table,
+    sort: state.table === DEFAULTS.table && !any(isCompared) ? "-groups" : state.table,
     onSort: (table) => change({ table }),
     onRow: ({ task }) => chooseTask(task),
     current: ({ task }) => task.name === state.task,
@@ -96,10 +104,20 @@ function taskColumns(any, several) {
       ...{ key: "time", label: "Over time" },
       cell: ({ lines: own }) => lines(own, sparkOf),
     },
-    any(({ change: by }) => by !== null) && {
-      ...{ key: "change", label: "Change", help: "Of the solved share, between the windows of What changed" },
-      value: ({ lines: [first] }) => first.change,
-      cell: ({ lines: own }) => lines(own, ({ change: by }) => (by === null ? "–" : points(by))),
+    any(isCompared) && {
+      ...{ key: "differs", label: "Differs", help: "The figure that got worse by most errors" },
+      value: ({ lines: [first] }) => first.differs ?? null,
+      cell: ({ lines: own }) => lines(own, differsCell),
+    },
+    any(isCompared) && {
+      ...{ key: "level-before", label: "Solved at the same level", help: "To the part before" },
+      value: ({ lines: [first] }) => first.solvedRow?.level.before?.value ?? null,
+      cell: ({ lines: own }) => lines(own, (each) => solvedGap(each, "before")),
+    },
+    any(isCompared) && {
+      ...{ key: "level-first", label: "to first" },
+      value: ({ lines: [first] }) => first.solvedRow?.level.first?.value ?? null,
+      cell: ({ lines: own }) => lines(own, (each) => solvedGap(each, "first")),
     },
     leveled &&
       figureColumn("level", "Level now", (own) => own.lastLevel, String, "Of the last group"),
@@ -110,6 +128,22 @@ function taskColumns(any, several) {
     figureColumn("format", "No answer", (own) => own.format, rounded, "No answer, or several"),
     figureColumn("groups", "Groups", (own) => own.groups, whole),
   ].filter(Boolean);
+}
+
+const isCompared = ({ rows }) => rows !== undefined;
+
+/** The worst figure of a task: its last value, and by how much it differs from another part. */
+function differsCell({ rows, differs }) {
+  if (!rows) return "–";
+  const [{ measure, last, whole: own }] = rows;
+  const found = own.best ?? own.first;
+  const text = `${measure.label} ${valueText(measure, last)} (${differenceText(measure, found)})`;
+  const mark = rows.some((row) => row.marked) ? make("span", { class: "worse" }, "▲ ") : "";
+  return [mark, make(differs > NORMAL_QUANTILE ? "strong" : "span", {}, text)];
+}
+
+function solvedGap({ solvedRow }, key) {
+  return solvedRow ? differenceText(solvedRow.measure, solvedRow.level[key]) : "–";
 }
 
 function taskChoice({ task }) {

@@ -69,6 +69,8 @@ const words = (name) => name.replaceAll("_", " ");
 const whole = (value) => Math.round(value).toLocaleString("en-US");
 const percent = (value, digits = 1) => `${(100 * value).toFixed(digits)}%`;
 const decimal = (value) => (value === null || value === undefined ? "–" : value.toFixed(2));
+/** Return a difference of shares in points. */
+const points = (value) => `${value >= 0 ? "+" : "−"}${Math.abs(100 * value).toFixed(1)}`;
 const plural = (count, noun) => `${whole(count)} ${noun}${count === 1 ? "" : "s"}`;
 
 /** Return a large number in at most four characters, such as 1.2M. */

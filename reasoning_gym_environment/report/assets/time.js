@@ -1,8 +1,7 @@
-// Over time: the figures of groups in the order of their run, as points behind a trailing mean.
+// Over time: the figures of groups in the order of their run, as points that a line joins.
 
 const MOST_POINTS = 60;
 const DIFFERENCES = 20; // parts of the steps at which runs are compared
-const TRAILING = 6; // points in a trailing mean: a tenth of a run
 
 /** What figures over time have as x: a group's value, null where it is unknown. */
 const AXES = {
@@ -74,19 +73,6 @@ function pointsOf(groups, series, axis) {
   }));
 }
 
-/** Return the mean of each point and those before it, weighted by groups, with its 95 % band. */
-function trailing(points) {
-  return points.map((at, place) => {
-    const own = points.slice(Math.max(0, place + 1 - TRAILING), place + 1);
-    const groups = sum(own.map((each) => each.groups));
-    const value = sum(own.map((each) => each.groups * each.value)) / groups;
-    if (own.length < 3) return { ...at, value };
-    const squares = sum(own.map((each) => each.groups * (each.value - value) ** 2)) / groups;
-    const spread = studentQuantile(own.length - 1) * Math.sqrt(squares / (own.length - 1));
-    return { ...at, value, low: value - spread, high: value + spread };
-  });
-}
-
 /** Return the chart of a metric along `axis` between the values of `domain`.
  *
  * `most` shares the other axis between charts, `behind` are further layers.
@@ -100,17 +86,11 @@ function timeChart(title, metric, series, { axis, domain, most, height = 150, be
   const y = { ...quantity("value", { scale }), axis: METRICS[metric].percent ? PERCENT : {} };
   const colors = { domain: SERIES.map((_, number) => number), range: SERIES };
   const color = { field: "series", type: "nominal", legend: null, scale: colors };
-  const means = own.flatMap(trailing);
   const brush = { name: "brush", select: { type: "interval", encodings: ["x"] } };
   const runs = [...new Set(raw.map(({ run }) => run))];
   const layers = [
     ...(behind?.(x) ?? spanLayer(x, axis)),
-    ...eventLayers(runs, x, axis),
-    {
-      data: { values: means.filter(({ low }) => low !== undefined) },
-      mark: { type: "area", opacity: 0.16, clip: true, interpolate: "monotone" },
-      encoding: { x, y: { ...y, field: "low" }, y2: { field: "high" }, color },
-    },
+    ...markLayers(runs, x, axis),
     {
       data: { values: raw },
       mark: { type: "circle", size: 34, opacity: 0.4, cursor: onBrush ? "crosshair" : "pointer" },
@@ -118,8 +98,8 @@ function timeChart(title, metric, series, { axis, domain, most, height = 150, be
       ...(onBrush ? { params: [brush] } : {}),
     },
     {
-      data: { values: means },
-      mark: { type: "line", strokeWidth: 2.2, interpolate: "monotone" },
+      data: { values: raw },
+      mark: { type: "line", strokeWidth: 2.2 },
       encoding: { x, y, color },
     },
   ];
@@ -212,6 +192,9 @@ function showTime() {
   const groups = runs.flatMap((run) => run.groups);
   const axis = axisFor(groups);
   byId("time-axis").textContent = axis.label;
+  const legend = ({ run, number }) =>
+    make("li", {}, dot(number), " ", make("bdi", {}, line(data.runs[run].name)));
+  byId("time-legend").replaceChildren(...(runs.length > 1 ? runs.map(legend) : []));
   const along = { axis, domain: extentOf(groups, axis) };
   container.className = state.by ? "grid small" : "grid three";
   return showCharts(
@@ -276,7 +259,7 @@ function latest(points, metric) {
   const known = points
     .map((point) => ({ ...point, value: metric.value(point.figures) }))
     .filter((point) => point.value !== null);
-  return known.length ? `now ${show(trailing(known).at(-1).value, metric)}` : "";
+  return known.length ? `now ${show(known.at(-1).value, metric)}` : "";
 }
 
 /** One chart for each category, all with the same axes. */

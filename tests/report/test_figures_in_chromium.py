@@ -1,4 +1,4 @@
-"""What changed, evaluations and two checkpoints in a real browser, on the invented run."""
+"""Figures, evaluations and two checkpoints in a real browser, on the invented run."""
 
 import json
 import math
@@ -6,6 +6,7 @@ import re
 import shlex
 from datetime import timedelta
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from invented_run import (
     START,
     TASKS,
     TRUNCATES,
+    invented_groups,
     write_invented_evaluations,
     write_invented_run,
 )
@@ -24,6 +26,7 @@ from selenium.webdriver.common.action_chains import ActionChains
 
 from reasoning_gym_environment.commands.show import main as show
 from reasoning_gym_environment.report.page import write_report
+from reasoning_gym_environment.rollouts.figures import RunFigures
 from reasoning_gym_environment.storage.run_record import record_path
 
 pytestmark = [needs_chromium, pytest.mark.nightly]
@@ -58,14 +61,6 @@ def drawn(browser: Any, section: str) -> Any:
     return chart
 
 
-def compare_around(browser: Any, group: int) -> None:
-    """Compare the two hundred groups before one and the two hundred from it on."""
-    for name, number in (("before-first", group - 200), ("before-last", group - 1)):
-        choose(browser, name, str(number))
-    for name, number in (("after-last", group + 199), ("after-first", group)):
-        choose(browser, name, str(number))
-
-
 def training_run(browser: Any) -> str:
     """The number of the training run in the page."""
     script = """return [...document.querySelectorAll("#run-table label")].find(
@@ -73,49 +68,60 @@ def training_run(browser: Any) -> str:
     return str(browser.execute_script(script)).removeprefix("run ")
 
 
-def test_tasks_that_no_longer_fit_their_limit_lead_what_changed(
+def test_the_table_has_the_figures_of_the_package(browser: Any, page: str) -> None:
+    opened(browser, page)
+    figures = RunFigures()
+    for group in invented_groups():
+        figures.add(group, "")
+    expected = {row.measure: row for row in figures.all_figures()}
+    found = {row[0]: row[1:] for row in rows(browser, "figures-table")}
+    assert len(found) == len(expected)
+    truncated = expected["truncated"]
+    last, before, first, best = found["Truncated ▲ worse"][:4]
+    for text, value in (
+        (last, truncated.last),
+        (before, truncated.before),
+        (first, truncated.first),
+        (best, truncated.best),
+    ):
+        assert value is not None
+        assert text == f"{value:.1%}"
+    choose(browser, "size", "100")
+    assert not any("worse" in row[0] for row in rows(browser, "figures-table"))
+
+
+def test_tasks_that_no_longer_fit_their_limit_stand_first(
     browser: Any, page: str
 ) -> None:
     opened(browser, page)
-    compare_around(browser, TRUNCATES)
-    found = rows(browser, "contribution-table")
-    within_noise = rows(browser, "noise-table")
-    assert {row[0] for row in found + within_noise} == {
-        task for own in TASKS.values() for task in own
-    }
-    assert {row[0] for row in found[:4]} == set(TASKS["games"])
-    assert all(row[2].startswith("truncated ") for row in found[:4])
-    assert not browser.find_element("id", "noise-table").is_displayed()
-    said = browser.find_element("id", "changes-said").text
-    assert f"; {len(found)} of 12 tasks beyond noise." in said
-    assert " points, 95% \N{MINUS SIGN}" in said
-    browser.execute_script("document.querySelector(`[data-key='read maze']`).click()")
     run = training_run(browser)
-    until(browser, f"location.hash.includes('span={run}%3A720-919')")
-    assert "task=maze" in browser.execute_script("return location.hash")
+    opened(browser, page, f"runs={run}")
+    first = [row[0] for row in rows(browser, "task-table")[:5]]
+    assert {*first} == {*TASKS["games"], HACKED_TASK}
+    said = browser.find_element("id", "task-count").text
+    assert said.startswith("12 tasks, ")
+    assert "noise alone would mark up to 1" in said
 
 
-def test_the_largest_change_is_compared_and_its_rollouts_are_read(
-    browser: Any, page: str
-) -> None:
+def test_windows_that_are_entered_are_compared(browser: Any, page: str) -> None:
     opened(browser, page)
-    [first] = browser.find_elements("css selector", "#flags li")[:1]
-    assert first.text.startswith("games: 100% truncated (")
-    ends = [
-        int(browser.find_element("id", name).get_property("value"))
-        for name in ("before-first", "before-last", "after-first", "after-last")
+    begin = TRUNCATES
+    for name, number in (("before-first", begin - 200), ("before-last", begin - 1)):
+        choose(browser, name, str(number))
+    for name, number in (("after-last", begin + 199), ("after-first", begin)):
+        choose(browser, name, str(number))
+    [truncated] = [
+        row for row in rows(browser, "figures-table") if row[0].startswith("Truncated")
     ]
-    assert ends == pytest.approx([521, 720, 721, 920], abs=20)
-    assert ends[1] + 1 == ends[2]
-    read = first.find_element("css selector", "button:last-child")
-    browser.execute_script("arguments[0].click()", read)
-    until(browser, "location.hash.includes('where=category%3Agames+group')")
-    until(browser, "document.getElementById('found').textContent.includes(' of ')")
-    facet = browser.execute_script(
-        "return document.getElementById('facet-task').textContent"
-    )
-    assert all(task in facet for task in TASKS["games"])
-    assert "gcd" not in facet
+    groups = list(invented_groups())
+    shares = [
+        fmean(
+            fmean(rollout.truncated for rollout in group.rollouts)
+            for group in groups[first - 1 : first + 199]
+        )
+        for first in (begin, begin - 200)
+    ]
+    assert truncated[1:3] == [f"{share:.1%}" for share in shares]
 
 
 def test_what_the_log_warns_of_stands_on_the_same_line_of_time(
@@ -129,15 +135,22 @@ def test_what_the_log_warns_of_stands_on_the_same_line_of_time(
         "level": "WARNING",
         "text": "http://gpu:8000 hangs: <b>no answer</b> for 60 s",
     }
-    told = {**hangs, "text": "Look at the rollouts: gcd: 12 tokens"}
-    path.write_text(json.dumps({**record, "warnings": [hangs, told]}))
+    wait = {
+        "reason": "inference at http://gpu:8000/v1",
+        "since": (START + timedelta(seconds=4 * 500)).isoformat(),
+        "until": (START + timedelta(seconds=4 * 600)).isoformat(),
+    }
+    path.write_text(json.dumps({**record, "warnings": [hangs], "waits": [wait]}))
     write_report([tmp_path], tmp_path / "report.html")
     opened(browser, (tmp_path / "report.html").as_uri())
     events = browser.execute_script(
         "return document.getElementById('event-list').textContent"
     )
-    assert events == f"group 300, 00:20:00 WARNING: {hangs['text']}"
-    for section in ("changes", "time"):
+    assert events == (
+        f"group 300, 00:20:00 WARNING: {hangs['text']}"
+        f"group 500, 00:33:20 waited for {wait['reason']}, 00:33:20 to 00:40:00"
+    )
+    for section in ("figures", "time"):
         lines = drawn(browser, section).find_elements(
             "css selector", ".mark-rule.role-mark line"
         )
@@ -145,53 +158,9 @@ def test_what_the_log_warns_of_stands_on_the_same_line_of_time(
     assert browser.get_log("browser") == []
 
 
-def test_a_flag_leads_to_the_windows_around_it(browser: Any, page: str) -> None:
-    opened(browser, page)
-    flags = browser.find_elements("css selector", "#flags button")
-    (hacked,) = [
-        each
-        for each in flags
-        if re.match("flag .*12 tokens", str(each.get_dom_attribute("data-key")))
-    ]
-    browser.execute_script("arguments[0].click()", hacked)
-    until(browser, "location.hash.includes('windows=')")
-    found = rows(browser, "contribution-table")
-    (row,) = [row for row in found if row[0] == HACKED_TASK]
-    assert row[2].startswith("more right answers, length ")
-    assert row[2].endswith(" → 12, answers repeat")
-
-
-def test_contributions_and_their_reasons_add_up_and_means_trail(
-    browser: Any, page: str
-) -> None:
-    opened(browser, page)
-    points = [{"x": n, "groups": 10, "value": float(n >= 30)} for n in range(60)]
-    found = browser.execute_script(
-        "return reportFigures.trailing(arguments[0])", points
-    )
-    assert [each["value"] for each in found[:30]] == [0.0] * 30, (
-        "none rises before the event"
-    )
-    assert [each["value"] for each in found[35:]] == [1.0] * 25
-    assert found[32]["value"] == pytest.approx(0.5)
-    assert found[32]["low"] < 0.5 < found[32]["high"]
-    opened(browser, page, f"runs={training_run(browser)}")
-    for measure in ("solved", "reward"):
-        found = browser.execute_script(
-            """const groups = reportFigures.groupsLeft();
-            return reportFigures.contributions(
-                groups.slice(300, 700), groups.slice(700), arguments[0])""",
-            measure,
-        )
-        change = found["to"] - found["from"]
-        assert sum(row["value"] for row in found["rows"]) == pytest.approx(change)
-        for row in found["rows"]:
-            assert sum(row["reasons"].values()) == pytest.approx(row["value"])
-
-
 def test_a_window_is_dragged_over_the_chart(browser: Any, page: str) -> None:
     opened(browser, page)
-    plot = drawn(browser, "changes").find_element("css selector", "svg")
+    plot = drawn(browser, "figures").find_element("css selector", "svg")
     width = plot.size["width"]
     actions = ActionChains(browser).move_to_element_with_offset(plot, -width // 4, 0)
     actions.click_and_hold().move_by_offset(width // 8, 0).move_by_offset(width // 8, 0)
@@ -211,7 +180,8 @@ def test_the_axis_of_time_is_chosen(browser: Any, page: str) -> None:
     }
     for name, label in labels.items():
         choose(browser, "x", name)
-        for section in ("changes", "time"):
+        sections = ("figures", "time") if name else ("time",)
+        for section in sections:
             assert f" by {label}" in drawn(browser, section).get_attribute("aria-label")
     assert browser.get_log("browser") == []
 
@@ -326,7 +296,7 @@ def test_runs_are_chosen_by_name_and_setting_and_compared_at_equal_steps(
     assert title.text == "Solved share less that of base base-012"
     assert re.match(r"at last \N{MINUS SIGN}\d", note.text)
     browser.execute_script(
-        "document.querySelector(`#task-table [data-key='sort change']`).click()"
+        "document.querySelector(`#task-table [data-key='sort differs']`).click()"
     )
-    assert "table=-change" in browser.execute_script("return location.hash")
+    assert "table=differs" in browser.execute_script("return location.hash")
     assert browser.get_log("browser") == []

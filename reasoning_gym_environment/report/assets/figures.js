@@ -1,0 +1,230 @@
+// The figures of a run: its last groups and earlier ones, in a table and in one large chart.
+
+const WINDOW_FIELDS = ["before-first", "before-last", "after-first", "after-last"];
+
+/** Return the windows of a run, in places of its order: those chosen, or its last two tenths. */
+function windowsOf(run) {
+  const found = /^(\d+):(\d+)-(\d+),(\d+)-(\d+)$/.exec(state.windows)?.slice(1).map(Number);
+  const size = data.order[run].length;
+  if (found && found[0] === run) {
+    const [, ...ends] = found.map((each) => Math.min(each, size - 1));
+    const [before, after] = [ends.slice(0, 2), ends.slice(2)].map(([first, last]) => ({ first, last }));
+    return { before, after, chosen: true };
+  }
+  const sizes = partsOfSeries(data.order[run]).map((part) => part.length);
+  const [own, former] = [sizes.at(-1), sizes.at(-2)];
+  return {
+    before: { first: Math.max(0, size - own - former), last: Math.max(0, size - own - 1) },
+    after: { first: size - own, last: size - 1 },
+    chosen: false,
+  };
+}
+
+function chooseWindows(run, { before, after }) {
+  const text = [before, after].map(({ first, last }) => `${first}-${last}`).join(",");
+  change({ windows: `${run}:${text}` });
+}
+
+/** Return groups in the order of their numbers, or of their run where one has none. */
+function numbered(groups) {
+  const { number } = data.group;
+  if (!groups.every((group) => number[group] > 0)) return inOrder(groups);
+  return [...groups].sort((one, other) => number[one] - number[other]);
+}
+
+/** Return the parts of some groups of a run that are compared: both chosen windows, or tenths. */
+function comparedParts(run, groups) {
+  const { before, after, chosen } = windowsOf(run);
+  if (!chosen) return partsOfSeries(numbered(groups));
+  const within = ({ first, last }) =>
+    groups.filter((group) => data.place[group] >= first && data.place[group] <= last);
+  return [within(before), within(after)];
+}
+
+const leastSize = () => Math.max(0, Number(state.size) || 0) / 100;
+
+function showFigures() {
+  const all = trainingSeries(groupsLeft("span"));
+  const series = all.find(({ run }) => state.windows.startsWith(`${run}:`)) ?? all[0];
+  const trained = Boolean(series) && series.groups.length > 1;
+  byId("figures").hidden = byId("figures-link").hidden = !trained;
+  if (!trained) return;
+  const { run, groups } = series;
+  const windows = windowsOf(run);
+  const ends = [windows.before, windows.after].flatMap(({ first, last }) => [first + 1, last + 1]);
+  WINDOW_FIELDS.forEach((name, place) => (byId(name).value = ends[place]));
+  byId("size").value = state.size;
+  byId("reset-windows").hidden = !windows.chosen;
+  byId("figures-of").textContent = all.length > 1 ? ` of ${line(data.runs[run].name)}` : "";
+  showFiguresTable(run, groups, windows);
+  showMarks(run);
+  showCurve(series, windows);
+}
+
+/** Return the labels of the compared parts. */
+function partNames({ chosen }, groups) {
+  if (chosen) return { last: "After", before: "Before" };
+  const part = groups.length >= TENTHS_FROM ? "tenth" : "third";
+  return { last: `Last ${part}`, before: "The one before", first: `First ${part}`, best: `Best ${part}` };
+}
+
+function showFiguresTable(run, groups, windows) {
+  const isAll = !state.task && !state.category;
+  const { target = null } = data.runs[run];
+  const limits = { rows: MARKED.length, size: leastSize(), target: isAll ? target : null };
+  const rows = figuresOfParts(comparedParts(run, groups), data.value, data.cell, limits);
+  const names = partNames(windows, groups);
+  const value = (key) => ({
+    ...{ key, label: names[key] },
+    cell: (row) => valueText(row.measure, row[key]),
+  });
+  const gap = (kind, key, label, help) => ({
+    ...{ key: `${kind} ${key}`, label, help },
+    cell: (row) => differenceText(row.measure, row[kind][key]),
+  });
+  const columns = [
+    { key: "measure", label: "Measure", text: true, cell: measureCell },
+    value("last"),
+    value("before"),
+    ...(windows.chosen ? [] : [value("first"), value("best")]),
+    gap("whole", "before", "To before"),
+    ...(windows.chosen ? [] : [gap("whole", "first", "To first")]),
+    gap("level", "before", "Same level, to before"),
+    ...(windows.chosen ? [] : [gap("level", "first", "to first"), gap("level", "best", "to best")]),
+    {
+      ...{ key: "covered", label: "Compared" },
+      cell: ({ level: { before, first } }) =>
+        [before, ...(windows.chosen ? [] : [first])]
+          .map((found) => (found ? percent(found.covered, 0) : "0%"))
+          .join(", "),
+    },
+  ];
+  showTable(byId("figures-table"), { label: "Figures", columns, rows, sort: "" });
+}
+
+function measureCell({ measure, target, marked }) {
+  const mark = marked ? [" ", make("span", { class: "worse" }, "▲ worse")] : [];
+  const aim = target === null ? [] : [make("span", { class: "soft" }, `, target ${percent(target, 0)}`)];
+  return [measure.label, ...aim, ...mark];
+}
+
+function valueText(measure, value) {
+  if (value === null || value === undefined) return "–";
+  if (measure.percent) return percent(value);
+  return measure.whole ? whole(Math.round(value)) : value.toFixed(2);
+}
+
+/** Return a difference with half the width of its interval; of shares, in points. */
+function differenceText(measure, found) {
+  if (!found) return "–";
+  const text = (value) => {
+    if (measure.percent) return (100 * value).toFixed(1);
+    return measure.whole ? whole(Math.round(value)) : value.toFixed(2);
+  };
+  const signed = `${found.value < 0 ? "−" : "+"}${text(Math.abs(found.value))}`;
+  return found.low === null ? signed : `${signed} ± ${text((found.high - found.low) / 2)}`;
+}
+
+const CURVE_POINTS = 60;
+const CURVE_HEIGHT = 300;
+
+/** Return a point for each part of a run's groups: the mean, that at the same level, the level. */
+function curveOf(groups, axis, measure) {
+  const split = partsAlong(groups, axis, CURVE_POINTS);
+  const values = data.value[measure.name];
+  const means = standardisedMeans(split, values, data.cell);
+  return split.map((own, place) => ({
+    x: axis.of(own.at(-1)),
+    groups: own.length,
+    value: meanOf(sumsOf(own, values, data.cell)),
+    same: means[place],
+    level: meanOf(sumsOf(own, data.value.level, data.cell)),
+  }));
+}
+
+/** The measure over groups, with both windows behind it, which one drags anew. */
+function showCurve({ run, groups }, windows) {
+  const axis = state.x ? axisFor(groups) : AXES.group;
+  const measure = MEASURES.find(({ name }) => name === state.measure) ?? MEASURES[0];
+  const points = curveOf(groups, axis, measure);
+  const known = points.filter(({ value }) => value !== null);
+  const leveled = known.some(({ level }) => level !== null) && measure.name !== "level";
+  const x = xAlong(axis, extentOf(groups, axis));
+  const y = (field) => ({
+    ...quantity(field, measure.percent ? { scale: { domain: [0, 1] } } : { scale: { zero: true } }),
+    axis: measure.percent ? PERCENT : {},
+  });
+  const format = measure.percent ? ".1%" : ",.3~f";
+  const tooltip = [
+    ...[tip("value", measure.label, format), tip("same", "at the same level", format)],
+    ...[tip("level", "mean level", ".2f"), tip("groups", "groups", ",")],
+  ];
+  const brush = { name: "brush", select: { type: "interval", encodings: ["x"] } };
+  const colors = { before: "var(--different)", after: "var(--mark)" };
+  const stroke = { type: "line", strokeWidth: 2.2 };
+  const layer = [
+    ...["before", "after"].map((name) =>
+      windowLayer(x, axis, data.order[run], windows[name], colors[name], 0.8),
+    ),
+    ...markLayers([run], x, axis),
+    {
+      data: { values: known },
+      mark: { type: "circle", size: 34, opacity: 0.5, cursor: "crosshair", color: "var(--series-0)" },
+      encoding: { x, y: y("value"), tooltip },
+      params: [brush],
+    },
+    { data: { values: known }, mark: { ...stroke, color: "var(--series-0)" }, encoding: { x, y: y("value") } },
+    {
+      data: { values: known.filter(({ same }) => same !== null) },
+      mark: { ...stroke, color: "var(--series-1)", strokeDash: [7, 3] },
+      encoding: { x, y: y("same") },
+    },
+  ];
+  const levels = {
+    data: { values: known.filter(({ level }) => level !== null) },
+    mark: { type: "line", strokeWidth: 1.6, color: "var(--soft)", strokeDash: [2, 3] },
+    encoding: { x, y: quantity("level", { axis: { orient: "right", grid: false, format: ".1f" }, scale: { zero: false } }) },
+  };
+  const specification = leveled
+    ? { layer: [{ layer }, levels], resolve: { scale: { y: "independent" } } }
+    : { layer };
+  const onBrush = ([low, high]) => {
+    const inside = (group) => axis.of(group) >= low && axis.of(group) <= high;
+    const places = data.order[run].flatMap((group, place) => (inside(group) ? [place] : []));
+    if (!places.length) return;
+    const own = { first: places[0], last: places.at(-1) };
+    chooseWindows(run, { ...windows, [byId("drag").value]: own });
+  };
+  const ends = [known[0], known.at(-1)].map((point) => valueText(measure, point?.value));
+  const description = `${measure.label} by ${axis.label}: from ${ends[0]} to ${ends[1]}`;
+  const key = (name, text) => [make("span", { class: `stroke ${name}`, "aria-hidden": "true" }), ` ${text} `];
+  const caption = make(
+    "figcaption",
+    {},
+    make("span", { class: "title" }, `${measure.label} of ${line(data.runs[run].name)}`),
+    make(
+      "span",
+      { class: "soft windows" },
+      ...key("mean", "mean"),
+      ...key("same", "at the same level"),
+      ...(leveled ? key("level", "mean level, right axis") : []),
+      make("span", { class: "swatch before", "aria-hidden": "true" }),
+      " before ",
+      make("span", { class: "swatch after", "aria-hidden": "true" }),
+      ` after, by ${axis.label}`,
+    ),
+  );
+  const content = known.length
+    ? chart(description, CURVE_HEIGHT, specification, { onBrush })
+    : make("p", { class: "none soft" }, "no value in these groups");
+  showCharts(byId("figures-chart"), make("figure", {}, caption, content));
+}
+
+/** Compare the groups that are entered. */
+function windowsFromFields() {
+  const series = trainingSeries(groupsLeft("span"));
+  const { run } = series.find((each) => state.windows.startsWith(`${each.run}:`)) ?? series[0];
+  const [first, last, ...after] = WINDOW_FIELDS.map((name) => Math.max(0, Number(byId(name).value) - 1));
+  if (last < first || after[1] < after[0]) return;
+  chooseWindows(run, { before: { first, last }, after: { first: after[0], last: after[1] } });
+}

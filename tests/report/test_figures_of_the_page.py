@@ -1,0 +1,105 @@
+"""The page's figures are the package's, on the same groups."""
+
+import json
+import math
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from invented_run import TASKS, invented_groups
+
+from reasoning_gym_environment.rollouts.differences import Difference
+from reasoning_gym_environment.rollouts.figures import MEASURES, Figure, RunFigures
+from reasoning_gym_environment.storage.rows import StoredGroup
+
+NODE = shutil.which("node")
+ASSETS = Path(__file__).resolve().parents[2] / "reasoning_gym_environment/report/assets"
+CATEGORIES = {task: category for category, tasks in TASKS.items() for task in tasks}
+
+PROGRAM = """
+const NORMAL_QUANTILE = 1.959964;
+const [values, cells, target, tasks] = JSON.parse(require("fs").readFileSync(0, "utf8"));
+const numbers = [...cells.keys()];
+const limits = { rows: MARKED.length, size: 0.1, target };
+const all = figuresOfParts(partsOfSeries(numbers), values, cells, limits);
+const own = [...new Set(tasks)].map((task) => {
+  const groups = numbers.filter((group) => tasks[group] === task);
+  const rows = MARKED.length * new Set(tasks).size;
+  const figures = figuresOfParts(partsOfSeries(groups), values, cells, { rows, size: 0.1 });
+  return [task, worstOfTask(figures), figures];
+});
+console.log(JSON.stringify([all, own]));
+"""
+
+
+def of_page(
+    groups: Sequence[StoredGroup], target: float | None
+) -> tuple[list[Any], list[Any]]:
+    """The rows of all tasks and of each, as the page's script computes them."""
+    assert NODE is not None
+    values = {
+        measure.name: [measure.value(group) for group in groups] for measure in MEASURES
+    }
+    cells = [f"{group.task} {group.recipe.level}" for group in groups]
+    tasks = [group.task for group in groups]
+    script = (ASSETS / "differences.js").read_text(encoding="utf-8") + PROGRAM
+    done = subprocess.run(
+        [NODE, "-e", script],
+        input=json.dumps([values, cells, target, tasks]),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    rows, own = json.loads(done.stdout)
+    return rows, own
+
+
+def require_same(found: dict[str, Any] | None, expected: Difference | None) -> None:
+    if found is None or expected is None:
+        assert found is expected
+        return
+    for name, value in expected.to_json().items():
+        assert found[name] == (
+            value if value is None else pytest.approx(value, abs=1e-9)
+        )
+
+
+def require_same_row(found: dict[str, Any], expected: Figure) -> None:
+    assert found["measure"]["name"] == expected.measure
+    assert (found["groups"], found["marked"]) == (expected.groups, expected.marked)
+    for name in ("last", "before", "first", "best", "target", "worst"):
+        own = getattr(expected, name)
+        assert found[name] == (own if own is None else pytest.approx(own, abs=1e-9))
+    for name in ("before", "first", "best"):
+        require_same(found["whole"][name], getattr(expected, f"to_{name}"))
+        require_same(found["level"][name], expected.at_level[f"to_{name}"])
+    require_same(found["toTarget"], expected.to_target)
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(NODE is None, reason="needs node")
+@pytest.mark.parametrize("target", [None, 0.9])
+@pytest.mark.parametrize(("count", "truncates"), [(1000, 721), (90, math.inf)])
+def test_the_page_computes_the_packages_figures(
+    count: int, truncates: float, target: float | None
+) -> None:
+    groups = list(invented_groups(count, truncates=truncates))
+    figures = RunFigures()
+    for group in groups:
+        figures.add(group, CATEGORIES[group.task])
+    rows, tasks = of_page(groups, target)
+    expected_rows = {row.measure: row for row in figures.all_figures(target=target)}
+    assert [row["measure"]["name"] for row in rows][:3] == [*expected_rows][:3]
+    assert len(rows) == len(expected_rows)
+    for row in rows:
+        require_same_row(row, expected_rows[row["measure"]["name"]])
+    expected_tasks = {row.task: row for row in figures.task_figures()}
+    assert {task for task, _, _ in tasks} == expected_tasks.keys()
+    for task, worst, own in tasks:
+        assert worst == pytest.approx(expected_tasks[task].worst, abs=1e-9)
+        by_name = {row.measure: row for row in expected_tasks[task].figures}
+        for row in own:
+            require_same_row(row, by_name[row["measure"]["name"]])
