@@ -141,6 +141,7 @@ def test_only_what_is_shown_or_stored_reads_the_clock_that_people_set() -> None:
         "reasoning_gym_environment/inference/rate_limit.py": ["time.time()"],
         # Compared with rows'.
         "reasoning_gym_environment/report/live.py": ["time.time()"] * 2,
+        "reasoning_gym_environment/report/page.py": ["time.time()"],
     }
 
 
