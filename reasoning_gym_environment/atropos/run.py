@@ -130,8 +130,12 @@ class Run:
     def _recorded_state(self) -> dict[str, Any]:
         """Return the changing fields of the run's record."""
         counts = self.parts.statistics.counts
+        backends = self.parts.inference.failover.backends
         return {
             "step": self.state.step,
+            "total_steps": self.state.total_steps,
+            "outcomes": self.parts.statistics.outcomes(),
+            "servers": [backend.state() for backend in backends],
             "waiting": self.parts.inference.failover.waiting,
             "failures": self.groups.backoff.failures,
             "lost": counts["dumps/lost"],

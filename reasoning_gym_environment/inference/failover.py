@@ -10,8 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
+from statistics import fmean
 from typing import Any, TypeVar
 
 from ..util.log_throttle import THROTTLE, throttled
@@ -31,6 +33,9 @@ THREE_ROUNDS = RetryPolicy(
     attempts=3, first_pause=1.0, growth=2.0, longest_pause=10.0, jitter=True
 )
 """How often a request is sent to all servers: three rounds bridge a failure of seconds."""
+
+TIMED_REPLIES = 100
+"""Replies of a server over which their seconds are averaged."""
 
 COOLING_SECONDS = 30.0
 """How long a server that has failed comes last."""
@@ -53,6 +58,8 @@ class Backend:
         self.server = server
         self.liveness = Liveness(server, clock)
         self.in_flight = 0
+        self._seconds: deque[float] = deque(maxlen=TIMED_REPLIES)
+        self._replies = 0
         self._clock = clock
         self._has_others = has_others
         self._failed_at: float | None = None
@@ -68,6 +75,18 @@ class Backend:
         """Whether a request sent now may be answered soon, as far as is known."""
         is_held_back = bool(self.server.rate_limit.pause) or self.liveness.is_silent
         return not is_held_back and not self.is_cooling
+
+    def state(self) -> dict[str, Any]:
+        """Return how the server answers: what the record of a run has of it."""
+        asked = self.liveness.asked
+        return {
+            "url": str(self.server.config.base_url),
+            "in_flight": asked,
+            "waiting": self.in_flight - asked,
+            "replies": self._replies,
+            "seconds": fmean(self._seconds) if self._seconds else None,
+            "is_available": self.is_available,
+        }
 
     def cool(self) -> None:
         """Come last for COOLING_SECONDS."""
@@ -110,8 +129,11 @@ class Backend:
         try:
             # before the request's clock starts: waiting for either is not the server's time
             async with place, server.rate_limit.turn():
+                began = self._clock()
                 sent = asyncio.ensure_future(request(server))
                 answer = await self.liveness.reply(sent)
+                self._seconds.append(self._clock() - began)
+                self._replies += 1
         except RequestTimeoutError:
             raise  # the server may answer others
         except Exception as error:

@@ -117,6 +117,11 @@ class Liveness:
         return answer
 
     @property
+    def asked(self) -> int:
+        """The number of requests that the server has not answered yet."""
+        return len(self._started)
+
+    @property
     def silence(self) -> float:
         """Seconds since the last sign of life, or since the oldest waiting request if later."""
         if not self._started:

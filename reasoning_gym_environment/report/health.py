@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import NamedTuple
 
@@ -63,7 +63,10 @@ class RunHealth:
         self._last = 0.0
         self._last_number = 0
         self._answer_format: AnswerFormat = "tags"  # of the group that was read last
-        self._step: int | None = None
+        # Of the trainer: the first and the last one, each with the time of its first group.
+        self._first_step: tuple[int, float] | None = None
+        self._last_step: tuple[int, float] | None = None
+        self._tokens_at: Counter[int] = Counter()  # of the last minute, by second
         self._outcomes: list[_Outcome] = []  # a heap of the last groups by number
         self._rollouts_at: Counter[int] = Counter()  # of the last minute, by second
 
@@ -76,8 +79,9 @@ class RunHealth:
         self._groups += 1
         self._answer_format = group.answer_format
         if group.step is not None:
-            self._step = max(self._step or 0, group.step)
+            self._note_step(group.step, time)
         self._rollouts_at[int(time)] += len(group.rollouts)
+        self._tokens_at[int(time)] += sum(r.completion_tokens for r in group.rollouts)
         self._forget_old_seconds()
         heap = self._outcomes
         is_full = len(heap) == GROUPS
@@ -89,6 +93,13 @@ class RunHealth:
         else:
             heapq.heappush(heap, outcome)
 
+    def _note_step(self, step: int, time: float) -> None:
+        if self._first_step is None or (step, time) < self._first_step:
+            self._first_step = (step, time)
+        last = self._last_step
+        if last is None or step > last[0] or (step == last[0] and time < last[1]):
+            self._last_step = (step, time)
+
     def _forget_old_seconds(self) -> None:
         last = self._last
         old = [
@@ -99,6 +110,7 @@ class RunHealth:
         ]
         for second in old:
             del self._rollouts_at[second]
+            del self._tokens_at[second]
 
     def _outcome(self, group: StoredGroup, time: float) -> _Outcome:
         scored = group.scored
@@ -117,16 +129,17 @@ class RunHealth:
         if not self._last:
             return []
         ago = f"{lasting(now - self._last)} ago"
-        return [["rollouts per second", f"{self._rate(now):.1f}"], ["last group", ago]]
+        return [
+            ["rollouts per second", f"{self._rate(self._rollouts_at, now):.1f}"],
+            ["last group", ago],
+        ]
 
-    def _rate(self, now: float) -> float:
+    def _rate(self, count_at: Mapping[int, int], now: float) -> float:
+        """Return a count per second over the last minute, or over the age of a younger run."""
         since = now - RATE_SECONDS
-        rollouts = sum(
-            count for second, count in self._rollouts_at.items() if second > since
-        )
-        # A run that is younger than a minute is measured over its age.
+        count = sum(own for second, own in count_at.items() if second > since)
         seconds = min(RATE_SECONDS, now - self._first)
-        return rollouts / max(1.0, seconds)
+        return count / max(1.0, seconds)
 
     def lines(
         self,
@@ -158,11 +171,11 @@ class RunHealth:
         self, record: RunRecord | None, *, ended: str, now: float
     ) -> tuple[str, str]:
         """Return what the run does, in one sentence, and its level."""
-        done = self._done(record)
         if ended:
             ending = record.ending if record else ""
             when = " ".join(filter(None, (minute(seconds_of(ended)), ending)))
-            return "past", f"Ended {when}: {done}"
+            return "past", f"Ended {when}: {self._groups_text()}"
+        done = self._done(record)
         if record is None:
             if self._last and now - self._last > PAST_SECONDS:
                 return "past", f"No record tells whether the run goes on: {done}"
@@ -189,16 +202,33 @@ class RunHealth:
     def _pace_text(self, now: float) -> str:
         if not self._last:
             return "Running"
+        rollouts = self._rate(self._rollouts_at, now)
+        tokens = self._rate(self._tokens_at, now)
         ago = lasting(now - self._last)
         return (
-            f"Running, {self._rate(now):.1f} rollouts per second, last group {ago} ago"
+            f"Running, {rollouts:.1f} rollouts and {tokens:,.0f} tokens per second, last group "
+            f"{ago} ago"
         )
 
     def _done(self, record: RunRecord | None) -> str:
-        """Say how far the run is: step, groups, the share of the last ones that taught."""
-        step = record.step if record and record.step is not None else self._step
-        parts = [] if step is None else [f"step {step:,}"]
-        parts.append(counted(self._groups))
+        """Say how far the run is."""
+        step = self._last_step and self._last_step[0]
+        if record and record.step is not None:
+            step = record.step
+        total = record.total_steps if record else -1
+        parts = []
+        if step is not None:
+            parts.append(
+                f"step {step:,} of {total:,}" if total >= 0 else f"step {step:,}"
+            )
+            left = self._seconds_left(total)
+            if left is not None:
+                parts.append(f"about {lasting(left)} left at this pace")
+        parts.append(self._groups_text())
+        return ", ".join(parts)
+
+    def _groups_text(self) -> str:
+        parts = [counted(self._groups)]
         signals = [each.signal for each in self._outcomes if each.signal is not None]
         if signals:
             share = signals.count(Signal.MIXED) / len(signals)
@@ -206,6 +236,15 @@ class RunHealth:
         if self._last:
             parts.append(f"the last one {minute(self._last)}")
         return ", ".join(parts)
+
+    def _seconds_left(self, total: int) -> float | None:
+        """Return the seconds to the last step at the pace of all steps; None if unknown."""
+        if self._first_step is None or self._last_step is None:
+            return None
+        (first, began), (last, time) = self._first_step, self._last_step
+        if last <= first or time <= began or total < last:
+            return None
+        return (total - last) * (time - began) / (last - first)
 
     def _losses(self, record: RunRecord, *, goes_on: bool) -> Iterator[tuple[str, str]]:
         if record.lost:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from msgspec import structs
@@ -51,6 +52,8 @@ class _RunFiles(NamedTuple):
     ended: str
     started: str = ""
     updated: str = ""
+    outcomes: Mapping[str, int] = MappingProxyType({})
+    servers: tuple[dict[str, Any], ...] = ()
     waits: tuple[dict[str, Any], ...] = ()
     events: tuple[dict[str, Any], ...] = ()
     warnings: tuple[dict[str, Any], ...] = ()
@@ -135,6 +138,8 @@ class RunEntry:
             "ended": files.ended,
             "groups": self.groups,
             "target": _target(files.settings),
+            "outcomes": dict(files.outcomes),
+            "servers": list(files.servers),
             "waits": list(files.waits),
             "events": list(files.events),
             "warnings": list(files.warnings),
@@ -170,6 +175,8 @@ class RunEntry:
             started=record.started,
             updated=record.updated,
             ended=record.ended,
+            outcomes=record.outcomes,
+            servers=tuple(map(structs.asdict, record.servers)),
             waits=tuple(map(structs.asdict, record.waits)),
             events=tuple(map(structs.asdict, record.events)),
             warnings=tuple(map(structs.asdict, record.warnings)),

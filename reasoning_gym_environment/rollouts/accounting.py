@@ -130,6 +130,14 @@ class Statistics:
     def record_outcome(self, outcome: GroupOutcome) -> None:
         self.counts[f"groups/{outcome.value}"] += 1
 
+    def outcomes(self) -> dict[str, int]:
+        """Return the number of groups by what became of them, without what did not happen."""
+        counts = {
+            outcome.value: self.counts[f"groups/{outcome.value}"]
+            for outcome in GroupOutcome
+        }
+        return {name: count for name, count in counts.items() if count}
+
     def unaccounted(self) -> dict[str, int]:
         """Count the groups without an outcome by stage; empty before the first group."""
         if not self.counts["groups/started"]:

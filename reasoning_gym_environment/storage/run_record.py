@@ -62,6 +62,23 @@ class RecordedEvent(Struct, frozen=True):
     text: str
 
 
+class RecordedServer(Struct, frozen=True):
+    """How an inference server answers.
+
+    Attributes:
+        in_flight: requests that it has not answered yet.
+        waiting: requests that are held back: no place is free, or its rate limit pauses them.
+        seconds: of a request, over the last replies; None before the first.
+    """
+
+    url: str
+    in_flight: int
+    waiting: int
+    replies: int
+    seconds: float | None
+    is_available: bool
+
+
 class RunRecord(Struct, frozen=True, kw_only=True):
     """What a run says about itself.
 
@@ -70,6 +87,9 @@ class RunRecord(Struct, frozen=True, kw_only=True):
         ending: at which step it ended.
         settings: who the run is: command, model, sampling settings, seed and so on.
         step: the trainer's, or the groups that `process` has done.
+        total_steps: after which it ends; -1 if nothing says so.
+        outcomes: number of groups by what became of them.
+        servers: how the inference servers answer.
         waits: what the run waited for, and when; the last one may last.
         events: what happened once.
         waiting: what requests wait for; empty if nothing holds them back.
@@ -85,6 +105,9 @@ class RunRecord(Struct, frozen=True, kw_only=True):
     ending: str = ""
     settings: dict[str, Any] = {}
     step: int | None = None
+    total_steps: int = -1
+    outcomes: dict[str, int] = {}
+    servers: list[RecordedServer] = []
     waits: list[RecordedWait] = []
     events: list[RecordedEvent] = []
     waiting: str = ""

@@ -62,6 +62,21 @@ async def test_requests_are_spread_over_the_servers() -> None:
     assert Counter(answers) == {"a": 3, "b": 3, "c": 3}
 
 
+async def test_a_server_tells_how_it_answers() -> None:
+    servers = Servers("a")
+    await servers.answers(3)
+    [state] = [backend.state() for backend in servers.failover.backends]
+    assert state["seconds"] >= 0.01
+    del state["seconds"]
+    assert state == {
+        "url": "a",
+        "in_flight": 0,
+        "waiting": 0,
+        "replies": 3,
+        "is_available": True,
+    }
+
+
 async def test_a_failed_request_goes_to_the_next_server() -> None:
     assert await Servers("a", "b", down="a").answers(4) == ["b"] * 4
 
@@ -236,6 +251,11 @@ async def test_with_no_server_that_answers_a_request_waits_and_the_page_says_so(
     assert "a has been silent for" in servers.failover.waiting
     assert "b has been silent for" in servers.failover.waiting
     assert servers.failover.unavailable == ["a", "b"]
+    states = [backend.state() for backend in servers.failover.backends]
+    assert [(each["in_flight"], each["is_available"]) for each in states] == [
+        (1, False),
+        (1, False),
+    ]
     for request in requests:
         request.cancel()
     await asyncio.gather(*requests, return_exceptions=True)

@@ -56,14 +56,26 @@ DONE = "20 groups, 100% of the last 20 taught, the last one 2027-01-15 07:59 UTC
 def test_a_run_says_what_it_does_how_fast_and_how_it_ended() -> None:
     [(level, text)] = lines(health(*MIXED))
     assert level == "ok"
-    assert text == f"Running, 8.0 rollouts per second, last group 5 s ago: {DONE}"
+    pace = "8.0 rollouts and 160 tokens per second, last group 5 s ago"
+    assert text == f"Running, {pace}: {DONE}"
     run = health(*MIXED)
     [(level, text)] = lines(run, record=record(step=7))
     assert text.endswith(f"last group 5 s ago: step 7, {DONE}")
     ended = record(ended=iso(NOW), ending="at step 7 of 9", step=7)
     assert lines(run, record=ended, ended=ended.ended) == [
-        ("past", f"Ended 2027-01-15 08:00 UTC at step 7 of 9: step 7, {DONE}")
+        ("past", f"Ended 2027-01-15 08:00 UTC at step 7 of 9: {DONE}")
     ]
+
+
+def test_the_time_left_is_that_of_the_steps_so_far() -> None:
+    groups = [
+        replace(of(1.0, 0.0, ago=1000 - 10 * step), step=step) for step in range(101)
+    ]
+    run = health(*groups)
+    [(_, text)] = lines(run, record=record(step=100, total_steps=400))
+    assert "step 100 of 400, about 50 min left at this pace, 101 groups" in text
+    [(_, text)] = lines(run, record=record(step=100))
+    assert "left at this pace" not in text
 
 
 def test_a_run_that_waits_says_for_what_and_since_when() -> None:

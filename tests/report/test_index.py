@@ -152,6 +152,17 @@ RECORD: dict[str, Any] = {
     "started": "2026-01-01T00:00:00+00:00",
     "updated": "2026-01-01T00:01:00+00:00",
     "settings": {"model_name": "a model", "temperature": 0.5, "tasks": ["gcd"]},
+    "outcomes": {"sent": 3},
+    "servers": [
+        {
+            "url": "http://a:1/v1",
+            "in_flight": 2,
+            "waiting": 1,
+            "replies": 7,
+            "seconds": 1.5,
+            "is_available": True,
+        }
+    ],
     "waits": [{"reason": "a trainer", "since": "2026-01-01T00:00:10+00:00"}],
     "events": [{"time": "2026-01-01T00:00:20+00:00", "text": "registered"}],
     "warnings": [
@@ -204,6 +215,17 @@ LAYOUT = {
             "ended": "text",
             "groups": "number",
             "target": "number",
+            "outcomes": {"sent": "number"},
+            "servers": [
+                {
+                    "url": "text",
+                    "in_flight": "number",
+                    "waiting": "number",
+                    "replies": "number",
+                    "seconds": "number",
+                    "is_available": "truth",
+                }
+            ],
             "waits": [{"reason": "text", "since": "text", "until": "text"}],
             "events": [{"time": "text", "text": "text"}],
             "warnings": [{"time": "text", "level": "text", "text": "text"}],

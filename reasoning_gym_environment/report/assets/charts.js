@@ -78,6 +78,25 @@ function drawVisible() {
   });
 }
 
+let isDrawingRest = false;
+
+/** Draw the charts that were never in view, while nothing else happens: a print has them too. */
+function drawRest() {
+  if (isDrawingRest) return;
+  const isLeft = ([element, { dirty }]) => dirty && element.isConnected && element.offsetWidth > 0;
+  const next = [...drawings].find(isLeft);
+  if (!next) return;
+  isDrawingRest = true;
+  const soon = globalThis.requestIdleCallback ?? setTimeout;
+  soon(() => {
+    busy = busy.then(() => (isLeft(next) ? draw(...next) : undefined));
+    busy.then(() => {
+      isDrawingRest = false;
+      drawRest();
+    });
+  });
+}
+
 async function draw(element, drawing) {
   drawing.dirty = false;
   drawing.view?.finalize();

@@ -22,6 +22,7 @@ function change(changes, push = true) {
 
 function showAll() {
   for (const each of SECTIONS) each();
+  if (!source.live) drawRest(); // a live page may be hidden for hours
   return showRollouts().then(showDetail);
 }
 

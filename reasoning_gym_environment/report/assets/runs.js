@@ -21,7 +21,59 @@ function showRuns() {
   byId("tiles").replaceChildren(...(shown.length === 1 ? tilesOf(groups.get(shown[0]) ?? []) : []));
   byId("run-table").hidden = !several;
   if (several) showRunTable(groups, shown);
+  showOutcomes(shown);
+  showServers(shown);
   showSettings(shown);
+}
+
+const OUTCOMES = {
+  sent: "sent to the trainer",
+  written: "written",
+  filtered: "with equal rewards, not sent",
+  lost: "lost by inference",
+  interrupted: "interrupted",
+  refused: "refused by the API",
+  send_failures: "not delivered",
+  cancelled: "cancelled at the end",
+  unscored: "without a score, not sent",
+  dropped: "dropped by a subclass",
+  too_long: "too long for the trainer, not sent",
+};
+
+/** Say which groups of a single run were sent to the trainer, and why others were not. */
+function showOutcomes(shown) {
+  const { outcomes = {} } = shown.length === 1 ? data.runs[shown[0]] : {};
+  const said = Object.entries(outcomes)
+    .sort(([, one], [, other]) => other - one)
+    .map(([name, count]) => `${whole(count)} ${OUTCOMES[name] ?? line(name)}`);
+  byId("outcomes").hidden = !said.length;
+  byId("outcomes").textContent = `Groups: ${said.join(", ")}.`;
+}
+
+/** Show how the inference servers of the training runs shown answer. */
+function showServers(shown) {
+  const rows = shown.flatMap((run) =>
+    (data.runs[run].servers ?? []).map((server) => ({ ...server, run: data.runs[run].name })),
+  );
+  byId("server-table").hidden = !rows.length;
+  if (!rows.length) return;
+  const count = (key, label) => ({ key, label, cell: (row) => whole(row[key]) });
+  const columns = [
+    { key: "url", label: "Inference server", text: true, cell: ({ url }) => line(url) },
+    ...(shown.length > 1 ? [{ key: "run", label: "Run", text: true, cell: ({ run }) => line(run) }] : []),
+    {
+      ...{ key: "seconds", label: "Seconds a request" },
+      cell: ({ seconds }) => (seconds === null ? "–" : seconds.toFixed(1)),
+    },
+    count("in_flight", "In flight"),
+    count("waiting", "Waiting"),
+    count("replies", "Replies"),
+    {
+      ...{ key: "state", label: "State", text: true },
+      cell: ({ is_available: isAvailable }) => (isAvailable ? "answers" : "does not answer"),
+    },
+  ];
+  showTable(byId("server-table"), { label: "Inference servers", columns, rows, sort: "" });
 }
 
 function titleOf(shown, names) {
