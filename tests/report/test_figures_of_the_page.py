@@ -5,6 +5,7 @@ import math
 import shutil
 import subprocess
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -35,25 +36,30 @@ console.log(JSON.stringify([all, own]));
 """
 
 
+def in_node(program: str, value: Any) -> Any:
+    """What a program prints after the page's script, with a value as its input."""
+    assert NODE is not None
+    script = (ASSETS / "differences.js").read_text(encoding="utf-8") + program
+    done = subprocess.run(
+        [NODE, "-e", script],
+        input=json.dumps(value),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return json.loads(done.stdout)
+
+
 def of_page(
     groups: Sequence[StoredGroup], target: float | None
 ) -> tuple[list[Any], list[Any]]:
     """The rows of all tasks and of each, as the page's script computes them."""
-    assert NODE is not None
     values = {
         measure.name: [measure.value(group) for group in groups] for measure in MEASURES
     }
     cells = [f"{group.task} {group.recipe.level}" for group in groups]
     tasks = [group.task for group in groups]
-    script = (ASSETS / "differences.js").read_text(encoding="utf-8") + PROGRAM
-    done = subprocess.run(
-        [NODE, "-e", script],
-        input=json.dumps([values, cells, target, tasks]),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    rows, own = json.loads(done.stdout)
+    rows, own = in_node(PROGRAM, [values, cells, target, tasks])
     return rows, own
 
 
@@ -77,6 +83,33 @@ def require_same_row(found: dict[str, Any], expected: Figure) -> None:
         require_same(found["whole"][name], getattr(expected, f"to_{name}"))
         require_same(found["level"][name], expected.at_level[f"to_{name}"])
     require_same(found["toTarget"], expected.to_target)
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(NODE is None, reason="needs node")
+def test_at_the_same_level_a_curve_keeps_what_rising_levels_hide() -> None:
+    """Ability rises by 0.1 from part to part, and a level costs 0.2; levels rise."""
+    program = """
+    const NORMAL_QUANTILE = 1.959964;
+    const [parts, values, cells] = JSON.parse(require("fs").readFileSync(0, "utf8"));
+    console.log(JSON.stringify(standardisedMeans(parts, values, cells)));
+    """
+    parts: list[list[int]] = []
+    values: list[float | None] = []
+    cells: list[str] = []
+    for part in range(4):
+        parts.append([])
+        for level in (part, part + 1):
+            parts[-1].append(len(values))
+            values.append(0.5 + 0.1 * part - 0.2 * level)
+            cells.append(f"gcd {level}")
+    parts.append([len(values)])
+    values.append(None)
+    cells.append("gcd 0")
+    means = in_node(program, [parts, values, cells])
+    assert means[-1] is None
+    steps = [after - before for before, after in pairwise(means[:-1])]
+    assert steps == pytest.approx([0.1] * 3, abs=0.01)
 
 
 @pytest.mark.processes

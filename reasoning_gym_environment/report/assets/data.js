@@ -6,7 +6,8 @@ function forget() {
   Object.assign(data, { runs: [], tasks: [], statuses: [], files: [], recorded: {} });
   Object.assign(data, { group: {}, rollout: {}, first: [0], groupOf: [], numberOf: new Map() });
   data.value = Object.fromEntries(MEASURES.map(({ name }) => [name, []])); // by group
-  data.cell = []; // of a group: its pair of task and level
+  data.cell = []; // of a group: the number of its pair of task and level
+  data.cellNumber = new Map();
 }
 
 /** Append a batch of the index; return the number of groups that came. */
@@ -32,7 +33,9 @@ function takeIn(batch) {
     data.first.push(data.first[group] + data.group.size[group]);
     for (let each = data.first[group]; each < data.first[group + 1]; each += 1)
       data.groupOf.push(group);
-    data.cell.push(`${data.group.task[group]} ${data.group.level[group]}`);
+    const pair = `${data.group.task[group]} ${data.group.level[group]}`;
+    if (!data.cellNumber.has(pair)) data.cellNumber.set(pair, data.cellNumber.size);
+    data.cell.push(data.cellNumber.get(pair));
     for (const [name, value] of Object.entries(valuesOfGroup(group))) data.value[name].push(value);
   }
   if (data.group.id.length > begin) putInOrder();

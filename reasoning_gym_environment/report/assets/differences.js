@@ -212,31 +212,32 @@ const FIT_ROUNDS = 30;
  * fitted by least squares, in turn.
  */
 function standardisedMeans(parts, values, cells) {
-  const rows = parts.map((groups) => groups.filter((group) => values[group] !== null));
-  const all = rows.flat();
-  if (!all.length) return parts.map(() => null);
-  const average = all.reduce((total, group) => total + values[group], 0) / all.length;
-  let times = rows.map(() => 0);
-  for (let round = 0; round < FIT_ROUNDS; round += 1) {
-    const pairs = new Map();
-    rows.forEach((groups, part) => {
-      for (const group of groups) {
-        const own = pairs.get(cells[group]) ?? [0, 0];
-        pairs.set(cells[group], [own[0] + 1, own[1] + values[group] - times[part]]);
-      }
-    });
-    times = rows.map((groups) => {
-      const rests = groups.map((group) => {
-        const [count, total] = pairs.get(cells[group]);
-        return values[group] - total / count;
-      });
-      return rests.reduce((total, rest) => total + rest, 0) / Math.max(1, rests.length);
-    });
-  }
-  const shift = rows.reduce((total, groups, part) => total + groups.length * times[part], 0);
-  return rows.map((groups, part) =>
-    groups.length ? average + times[part] - shift / all.length : null,
-  );
+  const numbers = new Map(); // of the pairs
+  const rows = []; // of each group: its part, its pair, its value
+  parts.forEach((groups, part) => {
+    for (const group of groups) {
+      if (values[group] === null) continue;
+      if (!numbers.has(cells[group])) numbers.set(cells[group], numbers.size);
+      rows.push([part, numbers.get(cells[group]), values[group]]);
+    }
+  });
+  const countBy = (column, size) => {
+    const counts = new Float64Array(size);
+    for (const row of rows) counts[row[column]] += 1;
+    return counts;
+  };
+  const counts = [countBy(0, parts.length), countBy(1, numbers.size)];
+  const means = [new Float64Array(parts.length), new Float64Array(numbers.size)];
+  const fit = (column) => {
+    const other = 1 - column;
+    const own = means[column].fill(0);
+    for (const row of rows) own[row[column]] += row[2] - means[other][row[other]];
+    own.forEach((total, place) => (own[place] = total / Math.max(1, counts[column][place])));
+  };
+  for (let round = 0; round < FIT_ROUNDS; round += 1) [1, 0].forEach(fit);
+  let shift = 0; // so that the parts' mean is that of all values
+  for (const [part, , value] of rows) shift += (value - means[0][part]) / rows.length;
+  return parts.map((_, part) => (counts[0][part] ? means[0][part] + shift : null));
 }
 
 /** The share of tasks that noise alone ranks beyond NORMAL_QUANTILE. */
