@@ -125,14 +125,18 @@ function showChangeTables(result) {
 
 /** Show the items whose solved share fell or rose, with both answers. */
 function showItems(pairs, runs, items) {
-  const rows = pairs
+  const all = pairs
     .filter(([group]) => !state.task || taskOf(group).name === state.task)
     .map((groups) => {
       const [from, to] = groups.map((group) => scoredMean(group, "solved"));
       return { groups, change: to - from };
     })
-    .filter(({ change: by }) => state.items === "all" || (state.items === "won" ? by > 0 : by < 0))
     .sort((one, other) => Math.abs(other.change) - Math.abs(one.change));
+  const itemsOf = (kind) =>
+    all.filter(({ change: by }) => kind === "all" || (kind === "won" ? by > 0 : by < 0));
+  const kind = state.items || ["lost", "won", "all"].find((each) => itemsOf(each).length) || "all";
+  byId("items").value = kind;
+  const rows = itemsOf(kind);
   const most = rows.length > MOST_ITEMS ? `; the first ${MOST_ITEMS} are shown` : "";
   byId("items-said").textContent = `${plural(rows.length, "item")}${most}. Select one to see its answers at all checkpoints.`;
   const opened = data.numberOf.get(state.item);

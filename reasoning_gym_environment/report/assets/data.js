@@ -108,7 +108,7 @@ const DEFAULTS = {
   before: "",
   after: "",
   changes: "-beyond", // the comparison's column
-  items: "lost", // of the comparison: "lost", "won" or "all"
+  items: "", // of the comparison: "lost", "won" or "all"; empty is the first of them that has any
   item: "", // a group of the item whose answers at all checkpoints are shown
   windows: "", // of the figures: RUN:FIRST-LAST,FIRST-LAST, before and after; empty is tenths
   measure: "solved", // of the curve

@@ -72,7 +72,7 @@ function showFilters() {
     state.metric,
   );
   fillOptions(byId("measure"), MEASURES.map(({ name, label }) => [name, label]), state.measure);
-  for (const name of ["x", "by", "items"]) byId(name).value = state[name];
+  for (const name of ["x", "by"]) byId(name).value = state[name];
   for (const name of ["where", "find"]) {
     if (document.activeElement !== byId(name)) byId(name).value = state[name];
   }
