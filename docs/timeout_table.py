@@ -213,6 +213,8 @@ NO_TIMEOUTS: dict[Key, str] = {
     ("service/_queue.py", "QUICK_SECONDS"): "an estimate",
     ("service/_queue.py", "REMEMBERED_SECONDS"): "the span of a memory",
     ("storage/rows.py", "verify_seconds"): "a measurement",
+    ("storage/run_record.py", "LEAST_WAIT_SECONDS"): "a threshold",
+    ("storage/run_record.py", "LOOK_SECONDS"): "an interval",
     ("storage/run_record.py", "RECORD_SECONDS"): "an interval",
     ("util/concurrency.py", "SWITCH_SECONDS"): "an interval",
     ("util/concurrency.py", "wait(timeout)"): "an interval",

@@ -90,6 +90,7 @@ NUMERIC = ".2f"
 WHOLE_NUMBER = ".0f"
 
 SOLVED = "solved"
+LEVEL = "level"
 
 MEASURES = (
     Measure(
@@ -128,7 +129,7 @@ MEASURES = (
         lambda group: _mean(r.completion_tokens for r in _completed(group)),
     ),
     Measure("unscored", -1, SHARE, WHOLE, _unscored),
-    Measure("level", 1, NUMERIC, None, lambda group: group.recipe.level),
+    Measure(LEVEL, 1, NUMERIC, None, lambda group: group.recipe.level),
 )
 """A group's value is the mean over its rollouts, and a figure the mean over groups."""
 
@@ -232,7 +233,11 @@ def figure(
     if all(mean is None for mean in means):
         return None
     whole = [difference(merged[-1], part) for part in merged[:-1]]
-    level = [difference(parts[-1], part) for part in parts[:-1]]
+    # At the same level, levels are the same.
+    level = [
+        None if measure.name == LEVEL else difference(parts[-1], part)
+        for part in parts[:-1]
+    ]
     looks = _looks(len(whole))
     ranked = [
         _worst_of(measure, pair, looks=own)

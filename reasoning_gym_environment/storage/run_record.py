@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 import re
+import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
@@ -30,6 +32,12 @@ logger.addFilter(THROTTLE)
 
 RECORD_SECONDS = 10.0
 """Interval between two writes of a run's record."""
+
+LOOK_SECONDS = 1.0
+"""Interval between two looks at what the run waits for."""
+
+LEAST_WAIT_SECONDS = 10.0
+"""Waits that are shorter are not recorded: a queue that is full for seconds is no outage."""
 
 KEPT_WAITS = 100
 KEPT_EVENTS = 100
@@ -175,6 +183,9 @@ class RunRecorder:
     record_seconds = RECORD_SECONDS
     """Seconds between two writes."""
 
+    least_wait_seconds = LEAST_WAIT_SECONDS
+    """How long a wait must last to be recorded."""
+
     def __init__(
         self,
         folder: Path,
@@ -188,6 +199,8 @@ class RunRecorder:
         self._state: Callable[[], dict[str, Any]] = dict
         self._wait: Callable[[], str] = str
         self._waits: deque[RecordedWait] = deque(maxlen=KEPT_WAITS)
+        self._current_wait: RecordedWait | None = None
+        self._wait_began = 0.0
         self._events: deque[RecordedEvent] = deque(maxlen=KEPT_EVENTS)
         self._warnings = _WarningCollector(redactor)
         self._disk = disk
@@ -214,10 +227,14 @@ class RunRecorder:
             self._repeating = asyncio.create_task(self._repeat())
 
     async def _repeat(self) -> None:
+        written_at = -math.inf
         while True:
-            if self._pending is None or self._pending.done():
+            self._note_wait(self._wait())
+            is_due = time.monotonic() - written_at >= self.record_seconds
+            if is_due and (self._pending is None or self._pending.done()):
                 self._submit()
-            await asyncio.sleep(self.record_seconds)
+                written_at = time.monotonic()
+            await asyncio.sleep(min(LOOK_SECONDS, self.record_seconds))
 
     def note_event(self, text: str) -> None:
         """Note what happened now."""
@@ -225,22 +242,34 @@ class RunRecorder:
 
     def _note_wait(self, reason: str) -> None:
         """Begin a wait, or end the last one, if the reason is another one than before."""
-        last = self._waits[-1] if self._waits else None
-        if last is not None and not last.until:
-            if last.reason == reason:
-                return
-            self._waits[-1] = structs.replace(last, until=utc_now())
+        current = self._current_wait
+        if reason == (current.reason if current else ""):
+            return
+        if current is not None and self._is_long():
+            self._waits.append(structs.replace(current, until=utc_now()))
+        self._current_wait = None
         if reason:
-            self._waits.append(RecordedWait(reason=reason, since=utc_now()))
+            self._current_wait = RecordedWait(reason=reason, since=utc_now())
+            self._wait_began = time.monotonic()
+
+    def _is_long(self) -> bool:
+        return time.monotonic() - self._wait_began >= self.least_wait_seconds
+
+    def _recorded_waits(self) -> list[dict[str, Any]]:
+        waits = list(self._waits)
+        if self._current_wait is not None and self._is_long():
+            waits.append(self._current_wait)
+        return list(map(structs.asdict, waits))
 
     def _submit(self, **end: str) -> None:
-        self._note_wait("" if end else self._wait())
+        if end:
+            self._note_wait("")
         warnings = [structs.asdict(warning) for warning in list(self._warnings.kept)]
         record = {
             **self._record,
             "updated": utc_now(),
             **self._state(),
-            "waits": [structs.asdict(wait) for wait in self._waits],
+            "waits": self._recorded_waits(),
             "events": [structs.asdict(event) for event in self._events],
             "warnings": warnings,
         }

@@ -72,6 +72,7 @@ async def test_a_record_has_the_warnings_of_the_log_without_keys(
 async def test_a_record_has_what_its_run_waited_for_and_when(tmp_path: Path) -> None:
     own = recorder(tmp_path)
     own.record_seconds = 0.01
+    own.least_wait_seconds = 0.005
     reasons = iter(["", "inference", "inference", "", "a trainer"])
     last = ""
 
@@ -94,6 +95,23 @@ async def test_a_record_has_what_its_run_waited_for_and_when(tmp_path: Path) -> 
     record = await written(tmp_path)
     assert (record.wait, record.ending) == (None, "at step 3 of 8")
     assert record.waits[-1].until >= trainer.since
+
+
+async def test_a_wait_of_seconds_is_not_recorded(tmp_path: Path) -> None:
+    own = recorder(tmp_path)
+    own.record_seconds = 0.01
+    looks = 0
+
+    def reason() -> str:
+        nonlocal looks
+        looks += 1
+        return "a batch" if looks % 2 else ""
+
+    own.start({}, dict, reason)
+    while looks < 10:
+        await asyncio.sleep(0.01)
+    await end(own)
+    assert (await written(tmp_path)).waits == []
 
 
 async def test_a_record_that_is_not_started_writes_nothing(tmp_path: Path) -> None:

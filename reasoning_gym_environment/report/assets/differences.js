@@ -153,7 +153,9 @@ function figureOf(measure, parts, { rows, size, target = null }) {
   if (!known.length) return null;
   const last = parts.length - 1;
   const whole = merged.slice(0, last).map((part) => difference(merged[last], part));
-  const level = parts.slice(0, last).map((part) => difference(parts[last], part));
+  // At the same level, levels are the same.
+  const levels = measure.name === "level";
+  const level = parts.slice(0, last).map((part) => (levels ? null : difference(parts[last], part)));
   const looks = whole.map((_, place) =>
     place === 0 || place === last - 1 ? COMPARISONS : COMPARISONS * last,
   );
