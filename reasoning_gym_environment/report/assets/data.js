@@ -101,6 +101,7 @@ const DEFAULTS = {
   sort: "-time", // the rollouts' column; "-" is descending
   table: "-differs", // the task table's column; "-" is descending
   find: "", // in the task table
+  grouping: "task", // of the task table's rows: "task" or "category"
   x: "", // of figures over time: "step", "group" or "time"; empty is the step if all rows have it
   by: "", // over time: "" or "category"
   metric: "solved",

@@ -72,7 +72,7 @@ function showFilters() {
     state.metric,
   );
   fillOptions(byId("measure"), MEASURES.map(({ name, label }) => [name, label]), state.measure);
-  for (const name of ["x", "by"]) byId(name).value = state[name];
+  for (const name of ["x", "by", "grouping"]) byId(name).value = state[name];
   for (const name of ["where", "find"]) {
     if (document.activeElement !== byId(name)) byId(name).value = state[name];
   }
@@ -157,6 +157,7 @@ function listen() {
     "items",
     "measure",
     "size",
+    "grouping",
   ]) {
     byId(name).addEventListener("change", (event) =>
       change({ [name]: event.target.value, ...(name === "category" ? { task: "" } : {}) }),

@@ -1,18 +1,20 @@
-// The task table: a row for each task, in it a line for each run shown.
+// The task table: a row for each task or category, in it a line for each run shown.
 
 function taskRows() {
   const shown = shownRuns();
   const found = groupsLeft("task");
   const wanted = state.find.trim().toLowerCase();
   const trained = shown.filter((run) => data.runs[run].kind === "training");
-  const tasks = new Set(found.map((group) => data.group.task[group])).size;
-  const limits = { rows: MARKED.length * tasks, size: leastSize() };
-  return [...groupBy(found, (group) => data.group.task[group])]
-    .map(([number, groups]) => {
+  const byCategory = state.grouping === "category";
+  const keyOf = (group) => (byCategory ? taskOf(group).category : data.group.task[group]);
+  const parted = [...groupBy(found, keyOf)];
+  const limits = { rows: MARKED.length * parted.length, size: leastSize() };
+  return parted
+    .map(([key, groups]) => {
       const own = byRun(groups);
       const runs = shown.filter((run) => own.has(run));
       return {
-        task: data.tasks[number],
+        task: byCategory ? { name: key, category: key } : data.tasks[key],
         lines: runs.map((run) => {
           const ordered = inOrder(own.get(run));
           return {
@@ -40,7 +42,7 @@ function differsOf(run, groups, limits) {
 
 /** Say how many tasks differ, and how many would by noise alone. */
 function differingTasks(rows) {
-  const known = rows.filter(({ lines: [first] }) => first.differs !== undefined);
+  const known = rows.filter(({ lines: [first] }) => first?.differs !== undefined);
   if (!known.length) return "";
   const beyond = known.filter(({ lines: [first] }) => first.differs > NORMAL_QUANTILE).length;
   const noise = Math.ceil(BY_NOISE * known.length);
@@ -54,7 +56,8 @@ function showTasks() {
   const any = (test) => rows.some((row) => row.lines.some(test));
   byId("chance-legend").hidden = !any(({ figures }) => figures.chance !== null);
   const order = several ? "; sorted by the first run shown" : "";
-  byId("task-count").textContent = `${plural(rows.length, "task")}${differingTasks(rows)}${order}`;
+  const noun = state.grouping === "category" ? "row" : "task";
+  byId("task-count").textContent = `${plural(rows.length, noun)}${differingTasks(rows)}${order}`;
   const legend = (run, place) =>
     make("li", {}, dot(place), " ", make("bdi", {}, line(data.runs[run].name)));
   byId("series-legend").replaceChildren(...(several ? shown.map(legend) : []));
@@ -65,11 +68,15 @@ function showTasks() {
     sort: state.table === DEFAULTS.table && !any(isCompared) ? "-groups" : state.table,
     onSort: (table) => change({ table }),
     onRow: ({ task }) => chooseTask(task),
-    current: ({ task }) => task.name === state.task,
+    current: ({ task }) => task.name === state.task || task.name === state.category,
   });
 }
 
-const chooseTask = (task) => change({ task: state.task === task.name ? "" : task.name });
+function chooseTask({ name }) {
+  const field = state.grouping === "category" ? "category" : "task";
+  change({ [field]: state[field] === name ? "" : name });
+}
+
 const rounded = (value) => percent(value, 0);
 
 /** A column of numbers, with a line for each run; it sorts by the first one. */
@@ -149,7 +156,7 @@ function solvedGap({ solvedRow }, key) {
 function taskChoice({ task }) {
   return makeButton(line(task.name), () => chooseTask(task), {
     class: "plain",
-    "aria-pressed": String(state.task === task.name),
+    "aria-pressed": String([state.task, state.category].includes(task.name)),
     "data-key": `task ${task.name}`,
   });
 }
