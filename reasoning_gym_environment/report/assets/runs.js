@@ -19,7 +19,8 @@ function showRuns() {
     ...healthLines(shown, groups),
   );
   byId("tiles").replaceChildren(...(shown.length === 1 ? tilesOf(groups.get(shown[0]) ?? []) : []));
-  byId("run-table").hidden = !several;
+  byId("overview").hidden = byId("overview-link").hidden = !several;
+  byId("run-title").textContent = shown.length > 1 ? "The runs" : "The run";
   if (several) showRunTable(groups, shown);
   showOutcomes(shown);
   showServers(shown);
