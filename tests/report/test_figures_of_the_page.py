@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 from invented_run import TASKS, invented_groups
 
+from reasoning_gym_environment.report.page import live_page
 from reasoning_gym_environment.rollouts.differences import Difference
 from reasoning_gym_environment.rollouts.figures import MEASURES, Figure, RunFigures
 from reasoning_gym_environment.storage.rows import StoredGroup
@@ -110,6 +112,18 @@ def test_at_the_same_level_a_curve_keeps_what_rising_levels_hide() -> None:
     assert means[-1] is None
     steps = [after - before for before, after in pairwise(means[:-1])]
     assert steps == pytest.approx([0.1] * 3, abs=0.01)
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(NODE is None, reason="needs node")
+def test_the_pages_module_is_sound_javascript(tmp_path: Path) -> None:
+    assert NODE is not None
+    *_, module = re.findall(
+        r'<script type="module">(.*?)</script>', live_page(), re.DOTALL
+    )
+    file = tmp_path / "page.mjs"
+    file.write_text(module, encoding="utf-8")
+    subprocess.run([NODE, "--check", file], check=True)
 
 
 @pytest.mark.processes

@@ -67,6 +67,16 @@ def tell(group: Group, step: str | GroupOutcome) -> None:
         group.mark_collected()
 
 
+def test_outcomes_are_counted_by_name() -> None:
+    statistics = Statistics()
+    for outcome in (GroupOutcome.SENT, GroupOutcome.SENT, GroupOutcome.FILTERED):
+        group = statistics.begin_group()
+        group.mark_collected()
+        group.end(outcome)
+    statistics.begin_group().end(GroupOutcome.LOST)
+    assert statistics.outcomes() == {"lost": 1, "sent": 2, "filtered": 1}
+
+
 def test_an_outcome_belongs_to_one_stage() -> None:
     assert {*COLLECTED, *NOT_COLLECTED} == {*GroupOutcome}
     assert not {*COLLECTED} & {*NOT_COLLECTED}

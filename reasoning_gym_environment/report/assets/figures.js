@@ -93,10 +93,12 @@ function showFiguresTable(run, groups, windows) {
     ...(windows.chosen ? [] : [gap("level", "first", "to first"), gap("level", "best", "to best")]),
     {
       ...{ key: "covered", label: "Compared" },
-      cell: ({ level: { before, first } }) =>
-        [before, ...(windows.chosen ? [] : [first])]
-          .map((found) => (found ? percent(found.covered, 0) : "0%"))
-          .join(", "),
+      cell: ({ measure, level: { before, first } }) =>
+        measure.name === "level"
+          ? "–"
+          : [before, ...(windows.chosen ? [] : [first])]
+              .map((found) => percent(found?.covered ?? 0, 0))
+              .join(", "),
     },
   ];
   showTable(byId("figures-table"), { label: "Figures", columns, rows, sort: "" });
