@@ -33,9 +33,6 @@ COVERED = 0.5
 """The share of two windows' groups from which on their difference at the same level says more than
 the one as a whole, which a change of levels or of tasks moves too."""
 
-BY_NOISE = 0.025
-"""The share of tasks that noise alone ranks beyond QUANTILE."""
-
 NUMBER = 0
 CELL = 1
 VALUES = 2
@@ -356,7 +353,7 @@ class TaskFigures(NamedTuple):
 
     Attributes:
         worst: of its figures, less what is due to the choice among the measures.
-        beyond: whether noise alone ranks at most BY_NOISE of the tasks so high.
+        beyond: whether noise alone ranks at most 2.5 % of the tasks so high.
         marked: whether a figure is.
     """
 

@@ -212,10 +212,11 @@ async function follow() {
     if (document.hidden) continue;
     try {
       const batch = await source.next();
+      const before = happened();
       const came = takeIn(batch);
       data.lost = "";
       showConnection("");
-      if (came || batch.restart) showAll();
+      if (came || batch.restart || happened() !== before) showAll();
       else showRuns();
       if (data.ended) return;
     } catch (error) {
@@ -225,6 +226,9 @@ async function follow() {
     }
   }
 }
+
+/** Return what happened in all runs, to see whether more did: a run that waits has no new groups. */
+const happened = () => JSON.stringify(data.runs.map(({ waits, events, warnings }) => [waits, events, warnings]));
 
 function showConnection(problem, error = "") {
   const place = byId("connection");
