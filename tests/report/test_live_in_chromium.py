@@ -189,7 +189,7 @@ def test_a_page_says_that_its_run_has_ended_and_where_its_report_is(
         url = watch.url()
         write(tmp_path, range(12))
         open_page(browser, url, 12)
-        assert "rollouts per second" in text_of(browser, "healths")
+        assert "tokens per second" in text_of(browser, "healths")
         now = datetime.now(timezone.utc).isoformat()
         record = {"run": "r", "started": now, "updated": now, "ended": now}
         record_path(tmp_path, "r").write_text(json.dumps(record))
@@ -253,7 +253,7 @@ def test_the_page_follows_a_demo_that_leaves_no_process_behind(
                 counts.add(text_of(browser, "left"))
                 time.sleep(0.2)
             assert len(counts) == 4
-            assert "rollouts per second" in text_of(browser, "healths")
+            assert "tokens per second" in text_of(browser, "healths")
             started = descendants(process.pid) if PROC.exists() else {process.pid}
         finally:
             process.terminate()
