@@ -19,6 +19,7 @@ NEEDS = {
     "examples/train_with_openenv.py": "openenv",
     "examples/skyrl_stream.py": "skyrl_gym",
     "examples/reasoning_core_tasks.py": "reasoning_core",
+    "examples/rlve_tasks.py": "Gym",
     "docs/site_hooks.py": "mkdocs",
     "docs/reference_docstrings.py": "griffe",
 }
