@@ -20,6 +20,7 @@ NEEDS = {
     "examples/skyrl_stream.py": "skyrl_gym",
     "examples/reasoning_core_tasks.py": "reasoning_core",
     "examples/rlve_tasks.py": "Gym",
+    "examples/internbootcamp_tasks.py": "internbootcamp",
     "docs/site_hooks.py": "mkdocs",
     "docs/reference_docstrings.py": "griffe",
 }
