@@ -12,6 +12,7 @@ import os
 import random as global_random
 import re
 import sys
+from copy import deepcopy
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
@@ -85,20 +86,30 @@ def levels_by_name():
     return levels
 
 
+def instance(bootcamp_class, parameters):
+    """Return a bootcamp with parameters, or with those of them that it knows by name."""
+    try:
+        return bootcamp_class(**parameters)
+    except (
+        TypeError
+    ):  # many hand what they don't know to a base class that takes nothing
+        known = signature(bootcamp_class).parameters
+        return bootcamp_class(
+            **{name: parameters[name] for name in parameters if name in known}
+        )
+
+
 def make_case(bootcamp_class, parameters, random):
     """Return an item's question and what the verifier needs of it."""
-    accepted = signature(bootcamp_class).parameters
-    kinds = {parameter.kind for parameter in accepted.values()}
-    if not any(kind == kind.VAR_KEYWORD for kind in kinds):
-        parameters = {name: parameters[name] for name in parameters if name in accepted}
+    takes_seed = "seed" in signature(bootcamp_class).parameters
     for attempts_left in reversed(range(ATTEMPTS)):
         seed = random.randrange(2**32)
         global_random.seed(seed)
         numpy.random.seed(seed)
-        if "seed" in accepted:
+        if takes_seed:
             parameters = {**parameters, "seed": seed}
         try:
-            bootcamp = bootcamp_class(**parameters)
+            bootcamp = instance(bootcamp_class, parameters)
             case = bootcamp.case_generator()
             question = bootcamp.prompt_func(case)
             break
@@ -144,7 +155,8 @@ def find_answer(bootcamp_class, case):
     """
     for value in case.values() if isinstance(case, dict) else ():
         for text in texts_of(value):
-            if text.strip() and score(bootcamp_class, text, case) == 1:
+            # A copy, as some verifiers change the item.
+            if text.strip() and score(bootcamp_class, text, deepcopy(case)) == 1:
                 return text
     return None
 
