@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
 from statistics import mean
@@ -12,6 +13,7 @@ import matplotlib.pyplot as plt
 from reasoning_gym_environment import compare, read_results
 from reasoning_gym_environment.evaluation.comparison import comparison_table
 from reasoning_gym_environment.evaluation.estimators import share
+from reasoning_gym_environment.evaluation.store import EvaluationResults
 from reasoning_gym_environment.storage.dumps import read_dump
 from reasoning_gym_environment.storage.rows import StoredGroup
 
@@ -19,25 +21,26 @@ WINDOW = 128
 """Groups over which the solved share in training is averaged."""
 
 
-def held_out(folder: Path) -> list[StoredGroup]:
-    """Read an evaluation's samples at the trained level."""
-    return [sample for sample in read_results(folder).samples if sample.difficulty == 0]
+def held_out(folder: Path) -> EvaluationResults:
+    """Read an evaluation's results at the trained level."""
+    results = read_results(folder)
+    at_level = tuple(sample for sample in results.samples if sample.difficulty == 0)
+    return replace(results, samples=at_level)
 
 
 def table(evaluations: Mapping[str, Path]) -> str:
     """Return solved shares by task and stage, and the last two stages compared item by item."""
     stages = {name: held_out(folder) for name, folder in evaluations.items()}
-    tasks = sorted({sample.task for samples in stages.values() for sample in samples})
+    samples = [results.samples for results in stages.values()]
+    tasks = sorted({sample.task for own in samples for sample in own})
     lines = [
         f"{'held-out items solved':24}" + "".join(f"{name:>22}" for name in stages)
     ]
     for task in tasks:
-        lines.append(f"{task:24}" + "".join(cell(s, task) for s in stages.values()))
-    lines.append(f"{'all':24}" + "".join(cell(samples) for samples in stages.values()))
+        lines.append(f"{task:24}" + "".join(cell(own, task) for own in samples))
+    lines.append(f"{'all':24}" + "".join(map(cell, samples)))
     *_, before, after = stages.values()
-    comparison = compare(before, after)
-    assert comparison is not None, "both stages have the same items"
-    return "\n".join([*lines, "", comparison_table(comparison)])
+    return "\n".join([*lines, "", comparison_table(*compare(before, after))])
 
 
 def values(samples: Sequence[StoredGroup], task: str = "") -> list[list[float]]:
@@ -71,7 +74,7 @@ def plot(dumps: Sequence[Path], evaluations: Mapping[str, Path], path: Path) -> 
         label=f"in training, mean of {window} groups",
     )
     *_, before, after = (
-        share(values(held_out(folder))) for folder in evaluations.values()
+        share(values(held_out(folder).samples)) for folder in evaluations.values()
     )
     for place, each in ((0, before), (size * len(groups), after)):
         error = [[each.value - each.low], [each.high - each.value]]

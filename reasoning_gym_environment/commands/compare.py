@@ -1,4 +1,4 @@
-"""`compare`: two evaluation results, paired by item."""
+"""`compare`: evaluation results, paired by item."""
 
 from __future__ import annotations
 
@@ -8,145 +8,100 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..errors import FixableError
-from ..evaluation.comparison import compare, comparison_table
+from ..evaluation.comparability import shown
+from ..evaluation.comparison import Comparison, compare, comparison_table, names_of
 from ..evaluation.store import EvaluationResults, read_results
 from ..evaluation.tables import missing_lines
-from ..records import ATROPOS_SOLVED_SCORE
 from ..tasks.facts import LIBRARY
 from ..util.command_line import Parser
 from ..util.values import escape_control_characters, table
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print what changed between two evaluations."""
-    parser = Parser("compare", "Compare two evaluations, paired by item.")
+    """Print what changed from the first evaluation to the others."""
+    parser = Parser("compare", "Compare evaluations with the first, paired by item.")
     for name in ("before", "after"):
         parser.option(name, "folder of an evaluation, or its samples file", type=Path)
+    parser.option(
+        "more", "others, in one table with these two", nargs="*", type=Path, default=[]
+    )
     parser.flag(
         "--without-faulty-items",
         "leave out items that one of them marks as faulty; `rescore` marks older ones",
     )
     parser.flag("--json", "print JSON instead of a table")
     options = parser.parse(arguments)
-    before = read_results(options.before)
-    after = read_results(options.after)
-    require_one_rule(before, after)
-    settings = before.differing(after)
-    missing_items = {"before": before.missing_items, "after": after.missing_items}
-    versions = {"before": before.library_versions, "after": after.library_versions}
+    paths = [options.before, options.after, *options.more]
+    evaluations = [read_results(path) for path in paths]
     left_out = 0
     if options.without_faulty_items:
-        faulty = {s.item_key for s in (*before.samples, *after.samples) if s.is_faulty}
-        before, after = (_without(results, faulty) for results in (before, after))
+        faulty = {s.item_key for e in evaluations for s in e.samples if s.is_faulty}
+        evaluations = [_without(results, faulty) for results in evaluations]
         left_out = len(faulty)
-    comparison = compare(before.samples, after.samples)
-    if comparison is None:
-        reasons = [f"{n} ({shown(a)}, {shown(b)})" for n, (a, b) in settings.items()]
-        if {s.task for s in before.samples}.isdisjoint(s.task for s in after.samples):
-            reasons = ["all tasks"]
-        differs = ", ".join(reasons) or "the questions, or which items are scored"
-        raise FixableError(
-            escape_control_characters(
-                f"{before.path} and {after.path} have no scored item in common; they differ in "
-                f"{differs}"
-            )
-        )
-    require_comparable(before, after)
+    first, second, *more = evaluations
+    comparisons = compare(first, second, *more)
     if options.json:
-        about = {
-            "settings": settings,
-            "missing_items": missing_items,
-            "made_with": versions,
-            "faulty_items_left_out": left_out,
-        }
-        print(json.dumps({**about, **comparison.to_json()}, indent=2))
+        print(json.dumps(_to_json(evaluations, comparisons, left_out), indent=2))
         return 0
-    lines = [
-        f"{name}: {shown(value_before)} -> {shown(value_after)}"
-        for name, (value_before, value_after) in settings.items()
-    ]
-    if before.samples == after.samples:
-        lines.append(f"{before.path} and {after.path} are the same evaluation")
-    if versions["before"] != versions["after"]:
-        packages_before, packages_after = map(", ".join, versions.values())
-        lines.append(
-            f"The items were made with {LIBRARY} {packages_before} before and {packages_after} "
-            "after: items whose question differs are excluded, answers and verdicts may differ"
-        )
+    names = ["before", "after"]
+    if more:
+        names = names_of([comparisons[0].before, *(each.after for each in comparisons)])
+    lines = _settings_lines(evaluations, names)
     if options.without_faulty_items:
         lines.append(f"{left_out} faulty items left out")
-    for name, items in missing_items.items():
-        if items:
-            lines += missing_lines(f"the set of {name}", items)
-    text = f"{table(lines)}\n{comparison_table(comparison)}"
+    for name, results in zip(names, evaluations, strict=True):
+        if results.missing_items:
+            lines += missing_lines(f"the set of {name}", results.missing_items)
+    text = f"{table(lines)}\n{comparison_table(*comparisons)}"
     print(escape_control_characters(text.lstrip("\n")))
     return 0
+
+
+def _to_json(
+    evaluations: Sequence[EvaluationResults],
+    comparisons: Sequence[Comparison],
+    left_out: int,
+) -> dict[str, Any]:
+    """Return all of one comparison, or a list of several under `comparisons`."""
+    first, *others = evaluations
+    contents = []
+    for other, comparison in zip(others, comparisons, strict=True):
+        sides = {"before": first, "after": other}
+        about = {
+            "settings": first.differing(other),
+            "missing_items": {side: e.missing_items for side, e in sides.items()},
+            "made_with": {side: e.library_versions for side, e in sides.items()},
+            "faulty_items_left_out": left_out,
+        }
+        contents.append({**about, **comparison.to_json()})
+    return contents[0] if len(contents) == 1 else {"comparisons": contents}
+
+
+def _settings_lines(
+    evaluations: Sequence[EvaluationResults], names: Sequence[str]
+) -> list[str]:
+    """Return how each evaluation differs from the first one, but in its tasks' results."""
+    first, *others = evaluations
+    lines = []
+    for name, other in zip(names[1:], others, strict=True):
+        of_which = f"{name}: " if len(others) > 1 else ""
+        lines += [
+            f"{of_which}{setting}: {shown(value_before)} -> {shown(value_after)}"
+            for setting, (value_before, value_after) in first.differing(other).items()
+        ]
+        if first.samples == other.samples:
+            lines.append(f"{first.path} and {other.path} are the same evaluation")
+        if first.library_versions != other.library_versions:
+            packages = [", ".join(e.library_versions) for e in (first, other)]
+            lines.append(
+                f"The items were made with {LIBRARY} {packages[0]} {names[0]} and {packages[1]} "
+                f"{name}: items whose question differs are excluded, answers and verdicts may "
+                "differ"
+            )
+    return lines
 
 
 def _without(results: EvaluationResults, items: Collection[str]) -> EvaluationResults:
     """Return results without the samples of some items, named by their keys."""
     samples = tuple(s for s in results.samples if s.item_key not in items)
     return replace(results, samples=samples)
-
-
-def require_one_rule(before: EvaluationResults, after: EvaluationResults) -> None:
-    """Raise FixableError if what decides the side of a question differs."""
-    rules = [before.split_rule, after.split_rule]
-    if None in rules or rules[0] == rules[1]:
-        return
-    raise FixableError(
-        f"{before.path} was drawn by the rule {rules[0]}, {after.path} by the rule {rules[1]}: "
-        "only by the rule question does training ask nothing of the evaluation; evaluate again "
-        "what was drawn by the other"
-    )
-
-
-def require_comparable(before: EvaluationResults, after: EvaluationResults) -> None:
-    """Raise FixableError if the rules of scoring or the suites differ."""
-    rules = [
-        results.settings.get("solved_threshold", ATROPOS_SOLVED_SCORE)
-        for results in (before, after)
-    ]
-    if rules[0] != rules[1]:
-        solved_before, solved_after = (
-            "right answers" if rule is None else f"scores from {shown(rule)} on"
-            for rule in rules
-        )
-        raise FixableError(
-            f"{before.path} counts {solved_before} as solved, {after.path} {solved_after}: "
-            "`rescore` one of them, and compare with what it writes"
-        )
-    formats = [
-        results.settings.get("answer_format", "tags") for results in (before, after)
-    ]
-    if formats[0] != formats[1]:
-        raise FixableError(
-            f"{before.path} has the answer_format {shown(formats[0])}, {after.path} "
-            f"{shown(formats[1])}: `rescore` one of them with the other's --env.answer_format, and "
-            "compare with what it writes"
-        )
-    versions_before = {s.item_key: s.scoring_version for s in before.samples}
-    for sample in after.samples:
-        version = versions_before.get(sample.item_key, sample.scoring_version)
-        if version != sample.scoring_version:
-            raise FixableError(
-                f"{before.path} was scored by version {version} of the rules, {after.path} by "
-                f"version {sample.scoring_version}: `rescore` the older one, and compare with "
-                "what it writes"
-            )
-    suites = [results.settings.get("suite") for results in (before, after)]
-    if suites[0] != suites[1]:
-        suite_before, suite_after = (
-            "no suite" if suite is None else shown(suite) for suite in suites
-        )
-        raise FixableError(
-            f"{before.path} was made on {suite_before}, {after.path} on {suite_after}: evaluate "
-            "both on one suite"
-        )
-
-
-def shown(value: Any) -> str:
-    """Return a setting's value as JSON, shortened."""
-    text = json.dumps(value)
-    return text if len(text) <= 60 else f"{text[:60]}..."

@@ -1,22 +1,29 @@
-"""Comparison of two evaluations, paired by item."""
+"""Comparison of evaluations with the first of them, paired by item."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import PurePath
 from statistics import fmean
 from typing import Any, NamedTuple, TypeVar
 
+from ..errors import ConfigurationError
 from ..storage.rows import StoredGroup
-from ..util.values import group_by, table
+from ..util.values import group_by, shorten, table
+from .comparability import nothing_in_common, require_comparable, require_one_rule
 from .estimators import (
+    SIGNIFICANCE,
     Estimate,
-    discoveries,
+    difference_p,
     mean_difference,
-    sign_flip_p,
+    paired_difference,
+    share,
+    significance_among,
 )
 from .metrics import Coverage
 from .power import TELLING_CHANGE, Power, power_of
+from .store import EvaluationResults
 from .tables import MAX_TASKS
 
 Key = TypeVar("Key")
@@ -52,7 +59,8 @@ class Change:
     Attributes:
         items: number of different questions.
         difference: `after - before`, with its interval.
-        beyond_noise: whether the change is significant among all tasks; None if not tested.
+        p_value: the lowest significance at which the interval excludes 0; None if not tested.
+        significance: of the interval, corrected for what is tested beside it.
     """
 
     items: int
@@ -60,11 +68,18 @@ class Change:
     after: float
     difference: Estimate
     p_value: float | None = None
-    beyond_noise: bool | None = None
+    significance: float = SIGNIFICANCE
+
+    @property
+    def beyond_noise(self) -> bool | None:
+        """Whether the interval excludes 0; None if not tested."""
+        if self.p_value is None:
+            return None
+        return not self.difference.low <= 0 <= self.difference.high
 
     @property
     def verdict(self) -> str:
-        """Whether a task changed: "beyond noise", "within noise" or "can't tell".
+        """Whether it changed: "beyond noise", "within noise" or "can't tell".
 
         Within noise means that its interval has no change of TELLING_CHANGE.
         """
@@ -76,8 +91,33 @@ class Change:
         return CANNOT_TELL
 
     def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
         tested = {} if self.beyond_noise is None else {"verdict": self.verdict}
-        return {**asdict(self), "difference": self.difference._asdict(), **tested}
+        return {
+            **asdict(self),
+            "difference": self.difference._asdict(),
+            "beyond_noise": self.beyond_noise,
+            **tested,
+        }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ComparedEvaluation:
+    """One evaluation of a comparison.
+
+    Attributes:
+        solved: the share of the items that are compared.
+        path: of its results; empty where they are in memory.
+        model: its name, as far as stored.
+    """
+
+    solved: Estimate
+    path: str = ""
+    model: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {**asdict(self), "solved": self.solved._asdict()}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,22 +125,25 @@ class Comparison:
     """The solved shares of two evaluations, paired.
 
     Attributes:
+        before, after: the two evaluations.
         by_items, by_tasks: overall, with equal weights of items or of tasks.
         score: the mean score, by items.
-        only_before, only_after: number of items that the other evaluation lacks.
-        unscored: number of items in both without a scored attempt in one.
+        only_before, only_after: number of items that another evaluation lacks.
+        unscored: number of items in all without a scored attempt in one.
         power: of the test of each task; None if no task has two questions.
         coverage: of each evaluation, "before" and "after", where it is known.
     """
 
+    before: ComparedEvaluation
+    after: ComparedEvaluation
     by_items: Change
     by_tasks: Change
     score: Change
     tasks: Mapping[str, Change]
-    only_before: int
-    only_after: int
-    unscored: int
     power: Power | None
+    only_before: int = 0
+    only_after: int = 0
+    unscored: int = 0
     coverage: Mapping[str, Coverage] = field(default_factory=dict)
 
     @property
@@ -127,9 +170,12 @@ class Comparison:
         )
 
     def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
         coverage = {name: counts._asdict() for name, counts in self.coverage.items()}
         tasks = {task: change.to_json() for task, change in self.tasks.items()}
         return {
+            "before": self.before.to_json(),
+            "after": self.after.to_json(),
             "by_items": self.by_items.to_json(),
             "by_tasks": self.by_tasks.to_json(),
             "score": self.score.to_json(),
@@ -143,26 +189,62 @@ class Comparison:
 
 
 def compare(
-    before: Iterable[StoredGroup], after: Iterable[StoredGroup]
-) -> Comparison | None:
-    """Pair two evaluations; None when no item is scored in both.
+    first: EvaluationResults, second: EvaluationResults, *more: EvaluationResults
+) -> list[Comparison]:
+    """Compare each other evaluation with the first one, on the items that all have scored.
 
-    A task changed beyond noise if its randomization test is significant at a false discovery rate
-    of 5 % over all tasks. Its 95 % interval is not corrected for the other tasks.
+    A task changed beyond noise if its interval excludes 0. The intervals of all tasks of all
+    comparisons are corrected together, for a false discovery rate of 5 %. So are those of the
+    means over items, for the number of comparisons.
+
+    Raises:
+        ConfigurationError: an argument is not what `read_results` or `evaluate` returns.
+        FixableError: no item is scored in all, or they were made or scored by different rules.
+
+    Example:
+        [change] = compare(read_results("evals/base"), read_results("evals/tuned"))
+        print(change.by_items.difference, change.tasks["gcd"].verdict)
     """
-    before_by_key = {sample.item_key: sample for sample in before}
-    after_by_key = {sample.item_key: sample for sample in after}
-    comparison = compare_items(
-        {key: _item(sample) for key, sample in before_by_key.items()},
-        {key: _item(sample) for key, sample in after_by_key.items()},
+    evaluations = [first, second, *more]
+    for results in evaluations:
+        if not isinstance(results, EvaluationResults):
+            raise ConfigurationError(
+                f"compare takes the results of evaluations, got {shorten(results)}: pass "
+                "read_results(folder)"
+            )
+    for other in evaluations[1:]:
+        require_one_rule(first, other)
+    comparisons = compare_samples(*(results.samples for results in evaluations))
+    if not comparisons:
+        raise nothing_in_common(evaluations)
+    for other in evaluations[1:]:
+        require_comparable(first, other)
+    named = []
+    for comparison, other in zip(comparisons, evaluations[1:], strict=True):
+        before = _of_results(first, comparison.before)
+        after = _of_results(other, comparison.after)
+        named.append(replace(comparison, before=before, after=after))
+    return named
+
+
+def _of_results(
+    results: EvaluationResults, compared: ComparedEvaluation
+) -> ComparedEvaluation:
+    model = str(results.settings.get("model_name", ""))
+    return replace(compared, path=str(results.path), model=model)
+
+
+def compare_samples(*evaluations: Iterable[StoredGroup]) -> list[Comparison]:
+    """Compare samples as `compare` does; nothing where no item is scored in all."""
+    by_key = [{s.item_key: s for s in samples} for samples in evaluations]
+    comparisons = _compared(
+        [{key: _item(sample) for key, sample in own.items()} for own in by_key]
     )
-    if comparison is None:
-        return None
-    coverage = {
-        "before": Coverage.of(before_by_key.values()),
-        "after": Coverage.of(after_by_key.values()),
-    }
-    return replace(comparison, coverage=coverage)
+    before, *others = [Coverage.of(samples.values()) for samples in by_key]
+    return [
+        replace(comparison, coverage={"before": before, "after": after})
+        for comparison, after in zip(comparisons, others, strict=bool(comparisons))
+    ]
 
 
 def _item(sample: StoredGroup) -> Item | None:
@@ -183,39 +265,93 @@ def compare_items(
     before: Mapping[Key, Item | None], after: Mapping[Key, Item | None]
 ) -> Comparison | None:
     """Pair the items of two evaluations by key; see `compare`. An item of None is unscored."""
-    common = [(before[key], after[key]) for key in before if key in after]
-    scored_items = [(old, new) for old, new in common if old and new]
-    if not scored_items:
-        return None
-    scored = _pairs_by_question(scored_items)
-    by_task = group_by(lambda pair: pair[0].task, scored)
-    tasks = {task: _solved(of_task) for task, of_task in sorted(by_task.items())}
-    differences = {task: _differences(pairs) for task, pairs in tasks.items()}
-    changes = {task: _by_items(pairs) for task, pairs in tasks.items()}
-    p_values = {task: sign_flip_p(of_task) for task, of_task in differences.items()}
-    changed_tasks = discoveries(p_values)
-    return Comparison(
-        by_items=_by_items(_solved(scored)),
-        by_tasks=Change(
-            items=len(scored),
-            before=fmean(change.before for change in changes.values()),
-            after=fmean(change.after for change in changes.values()),
-            difference=mean_difference(*differences.values()),
-        ),
-        score=_by_items([(old.score, new.score) for old, new in scored]),
-        tasks={
-            task: replace(
-                change, p_value=p_values[task], beyond_noise=task in changed_tasks
+    comparisons = _compared([before, after])
+    return comparisons[0] if comparisons else None
+
+
+def _compared(
+    evaluations: Sequence[Mapping[Key, Item | None]],
+) -> list[Comparison]:
+    """Compare each other evaluation with the first one; nothing without a common scored item."""
+    first, *others = evaluations
+    common = [key for key in first if all(key in other for other in others)]
+    scored_keys = [
+        key for key in common if all(evaluation[key] for evaluation in evaluations)
+    ]
+    if not scored_keys:
+        return []
+    pairings = []
+    for other in others:
+        items = [(first[key], other[key]) for key in scored_keys]
+        pairings.append(_pairs_by_question([(a, b) for a, b in items if a and b]))
+    of_all = [_solved(pairs) for pairs in pairings]
+    of_tasks = [of_task for pairs in pairings for of_task in _by_task(pairs).values()]
+    comparisons = []
+    for other, pairs in zip(others, pairings, strict=True):
+        comparison = _comparison(
+            pairs,
+            significance=_significance_among(of_all),
+            task_significance=_significance_among(of_tasks),
+        )
+        comparisons.append(
+            replace(
+                comparison,
+                only_before=len(first) - len(common),
+                only_after=len(other) - len(common),
+                unscored=len(common) - len(scored_keys),
             )
-            for task, change in changes.items()
-        },
-        only_before=len(before) - len(common),
-        only_after=len(after) - len(common),
-        unscored=len(common) - len(scored_items),
+        )
+    return comparisons
+
+
+def _significance_among(tests: Iterable[Sequence[Pair]]) -> float:
+    return significance_among([difference_p(_differences(pairs)) for pairs in tests])
+
+
+def _by_task(pairs: Iterable[tuple[Item, Item]]) -> dict[str, list[Pair]]:
+    """Return the solved shares of each task's items, by its name."""
+    by_task = group_by(lambda pair: pair[0].task, pairs)
+    return {task: _solved(of_task) for task, of_task in sorted(by_task.items())}
+
+
+def _comparison(
+    pairs: Sequence[tuple[Item, Item]],
+    *,
+    significance: float,
+    task_significance: float,
+) -> Comparison:
+    """Return the comparison of paired items.
+
+    Args:
+        significance: of the interval of the mean over items.
+        task_significance: of the intervals of tasks.
+    """
+    by_task = _by_task(pairs)
+    tasks = {
+        task: _tested_change(of_task, task_significance)
+        for task, of_task in by_task.items()
+    }
+    differences = [_differences(of_task) for of_task in by_task.values()]
+    before, after = (
+        ComparedEvaluation(solved=share([[item.solved] for item in items]))
+        for items in zip(*pairs, strict=True)
+    )
+    return Comparison(
+        before=before,
+        after=after,
+        by_items=_tested_change(_solved(pairs), significance),
+        by_tasks=Change(
+            items=len(pairs),
+            before=fmean(change.before for change in tasks.values()),
+            after=fmean(change.after for change in tasks.values()),
+            difference=mean_difference(*differences),
+        ),
+        score=_change([(old.score, new.score) for old, new in pairs]),
+        tasks=tasks,
         power=power_of(
-            differences.values(),
-            [(item.solved, item.attempts) for pair in scored for item in pair],
-            changed_tasks=len(changed_tasks),
+            differences,
+            [(item.solved, item.attempts) for pair in pairs for item in pair],
+            changed_tasks=sum(bool(change.beyond_noise) for change in tasks.values()),
         ),
     )
 
@@ -246,7 +382,7 @@ def _differences(pairs: Iterable[Pair]) -> list[float]:
     return [after - before for before, after in pairs]
 
 
-def _by_items(pairs: Sequence[Pair]) -> Change:
+def _change(pairs: Sequence[Pair]) -> Change:
     return Change(
         items=len(pairs),
         before=fmean(before for before, _ in pairs),
@@ -255,12 +391,140 @@ def _by_items(pairs: Sequence[Pair]) -> Change:
     )
 
 
-def comparison_table(comparison: Comparison) -> str:
-    """Return the overall changes, then those of tasks: beyond noise first, from loss to gain.
+def _tested_change(pairs: Sequence[Pair], significance: float) -> Change:
+    differences = _differences(pairs)
+    return replace(
+        _change(pairs),
+        difference=paired_difference(differences, significance),
+        p_value=difference_p(differences),
+        significance=significance,
+    )
 
-    Of the others, only the largest changes are shown.
+
+def comparison_table(*comparisons: Comparison) -> str:
+    """Return the changes of one comparison, or a table of all that `compare` has returned.
+
+    Of one, the overall changes, then those of tasks: beyond noise first, from loss to gain. Of the
+    others, only the largest are shown.
     """
-    return table(list(_table_rows(comparison)))
+    if len(comparisons) == 1:
+        return table(list(_table_rows(comparisons[0])))
+    names = names_of([comparisons[0].before, *(each.after for each in comparisons)])
+    lines = [
+        f"INCOMPLETE: {name} stands on {coverage}"
+        for name, coverage in zip(names, _coverages(comparisons), strict=False)
+        if coverage.missing
+    ]
+    return "\n".join(
+        [
+            *lines,
+            table(list(_overall_rows(comparisons, names))),
+            "",
+            table(list(_task_rows(comparisons, names))),
+            "",
+            table(
+                [
+                    _explanation(comparisons),
+                    f"Excluded: {_excluded(comparisons, names)}.",
+                ]
+            ),
+        ]
+    )
+
+
+def names_of(evaluations: Sequence[ComparedEvaluation]) -> list[str]:
+    """Return a short name of each: the last part of its path, or all of it if that has a twin."""
+    paths = [evaluation.path for evaluation in evaluations]
+    names = [PurePath(path).name for path in paths]
+    return names if len(set(names)) == len(names) else paths
+
+
+def _coverages(comparisons: Sequence[Comparison]) -> list[Coverage]:
+    """Return the coverage of each evaluation, where it is known."""
+    known = [comparison.coverage for comparison in comparisons if comparison.coverage]
+    return [*(each["before"] for each in known[:1]), *(each["after"] for each in known)]
+
+
+def _overall_rows(
+    comparisons: Sequence[Comparison], names: Sequence[str]
+) -> Iterator[Sequence[str]]:
+    """Yield each evaluation's solved share, and its difference from the first one's."""
+    first = comparisons[0].before
+    items = str(comparisons[0].by_items.items)
+    yield ["", "model", "items", "solved", "95 %", "change", "95 % of all", "verdict"]
+    yield [names[0], first.model, items, *_share_cells(first.solved), "", "", ""]
+    for name, comparison in zip(names[1:], comparisons, strict=True):
+        change = comparison.by_items
+        yield [
+            name,
+            comparison.after.model,
+            items,
+            *_share_cells(comparison.after.solved),
+            *_difference_cells(change.difference),
+            change.verdict,
+        ]
+
+
+def _task_rows(
+    comparisons: Sequence[Comparison], names: Sequence[str]
+) -> Iterator[Sequence[str]]:
+    """Yield the solved shares of tasks; of many, those where any changed beyond noise."""
+    tasks = list(comparisons[0].tasks)
+    listed = tasks
+    if len(tasks) > 2 * MAX_TASKS:
+        listed = [
+            task
+            for task in tasks
+            if any(comparison.tasks[task].beyond_noise for comparison in comparisons)
+        ]
+    yield ["solved by task", "items", *names]
+    for task in listed:
+        changes = [comparison.tasks[task] for comparison in comparisons]
+        cells = [f"{change.after:.1%}{_mark(change)}" for change in changes]
+        yield [f"  {task}", str(changes[0].items), f"{changes[0].before:.1%} ", *cells]
+    if len(listed) < len(tasks):
+        yield f"  {len(tasks) - len(listed)} tasks without a change beyond noise; --json has all"
+
+
+def _mark(change: Change) -> str:
+    if not change.beyond_noise:
+        return " "
+    return "+" if change.difference.value > 0 else "-"
+
+
+def _share_cells(solved: Estimate) -> list[str]:
+    return [f"{solved.value:.1%}", f"{solved.low * 100:.1f} - {solved.high * 100:.1f}"]
+
+
+def _difference_cells(difference: Estimate) -> list[str]:
+    by, low, high = (
+        f"{part * 100:+.1f}"
+        for part in (difference.value, difference.low, difference.high)
+    )
+    return [by, f"{low} to {high}"]
+
+
+def _explanation(comparisons: Sequence[Comparison]) -> str:
+    """Return what the verdicts and marks mean, and for how many they are corrected."""
+    tasks = sum(len(comparison.tasks) for comparison in comparisons)
+    first_change = next(iter(comparisons[0].tasks.values()))
+    return (
+        "change, + and -: from the first one, on the items that all have scored. Beyond noise: "
+        "the interval excludes 0. Within noise: it has no change of 15 points. Intervals of "
+        f"changes are corrected for {len(comparisons)} comparisons, the marks of tasks for "
+        f"{tasks} ({1 - first_change.significance:.2%} each)."
+    )
+
+
+def _excluded(comparisons: Sequence[Comparison], names: Sequence[str]) -> str:
+    """Return how many items of each evaluation others lack, or are unscored, in words."""
+    counts = [comparisons[0].only_before, *(each.only_after for each in comparisons)]
+    lacking = [
+        f"{count} items of {name} that another lacks"
+        for name, count in zip(names, counts, strict=True)
+        if count
+    ]
+    return ", ".join([*lacking, f"{comparisons[0].unscored} unscored in one"])
 
 
 def _table_rows(comparison: Comparison) -> Iterator[Sequence[str]]:
@@ -281,11 +545,12 @@ def _table_rows(comparison: Comparison) -> Iterator[Sequence[str]]:
     yield from (_row(f"  {task}", change) for task, change in beyond)
     yield from _unchanged_rows([entry for entry in ranked if entry not in beyond])
     yield ""
+    significance = next(iter(comparison.tasks.values())).significance
     yield (
-        "Beyond noise: paired randomization test at a false discovery rate of 5 % over all tasks "
-        "(Benjamini-Hochberg). Within noise: the interval has no change of 15 points. Each "
-        "interval is its own row's 95 %: among many tasks, some exclude 0 by chance. It covers "
-        "other questions of the same tasks and levels."
+        "Beyond noise: the interval excludes 0. Within noise: it has no change of 15 points. The "
+        f"intervals of tasks are corrected for the number of tasks ({1 - significance:.2%} each), "
+        "for a false discovery rate of 5 %. They cover other questions of the same tasks and "
+        "levels."
     )
     if comparison.power is not None:
         yield comparison.power.advice
@@ -316,10 +581,5 @@ def _unchanged_rows(tasks: Sequence[tuple[str, Change]]) -> Iterator[Sequence[st
 
 
 def _row(title: str, change: Change) -> list[str]:
-    difference = change.difference
-    by, low, high = (
-        f"{part * 100:+.1f}"
-        for part in (difference.value, difference.low, difference.high)
-    )
     shares = (f"{change.before:.1%}", f"{change.after:.1%}")
-    return [title, str(change.items), *shares, by, f"{low} to {high}"]
+    return [title, str(change.items), *shares, *_difference_cells(change.difference)]

@@ -14,14 +14,17 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import cache
 from itertools import chain
-from statistics import fmean, variance
+from statistics import NormalDist, fmean, variance
 from typing import NamedTuple
 
 NORMAL_QUANTILE = 1.959964
 """The 97.5 % point of the normal distribution."""
+
+SIGNIFICANCE = 0.05
+"""The share of intervals that miss their value, and of false discoveries among all."""
 
 Clusters = Sequence[Sequence[float]]
 """Values by item; no item is empty."""
@@ -197,28 +200,32 @@ NORMAL_FREEDOM = 1000
 
 
 @cache
-def student_quantile(freedom: int) -> float:
-    """Return the 97.5 % point of Student's distribution, `freedom` ≥ 1.
+def student_quantile(freedom: int, significance: float = SIGNIFICANCE) -> float:
+    """Return what |T| exceeds with a probability, for Student's distribution, `freedom` ≥ 1.
 
     Example:
         >>> round(student_quantile(4), 4)
         2.7764
     """
+    low = NormalDist().inv_cdf(1 - significance / 2)
     if freedom >= NORMAL_FREEDOM:
-        return NORMAL_QUANTILE
-    low = NORMAL_QUANTILE
-    high = 13.0  # that of one degree of freedom is 12.71
-    while high - low > 1e-9:
+        return low
+    high = 2 * low
+    while _beyond(high, freedom) > significance:
+        high *= 2
+    while high - low > 1e-9 * high:
         middle = (low + high) / 2
-        if _within(middle, freedom) < 0.95:
+        if _beyond(middle, freedom) > significance:
             low = middle
         else:
             high = middle
     return high
 
 
-def _within(t: float, freedom: int) -> float:
-    """Return P(|T| < t): Abramowitz and Stegun (1964), 26.7.3 and 26.7.4."""
+def _beyond(t: float, freedom: int) -> float:
+    """Return P(|T| > t): Abramowitz and Stegun (1964), 26.7.3 and 26.7.4."""
+    if freedom >= NORMAL_FREEDOM:
+        return math.erfc(t / math.sqrt(2))
     angle = math.atan(t / math.sqrt(freedom))
     odd = freedom % 2
     term = math.cos(angle) if odd else 1.0
@@ -227,16 +234,19 @@ def _within(t: float, freedom: int) -> float:
         total += term
         term *= math.cos(angle) ** 2 * (step - 1) / step
     if not odd:
-        return math.sin(angle) * total
-    return 2 / math.pi * (angle + math.sin(angle) * total)
+        return 1 - math.sin(angle) * total
+    return 1 - 2 / math.pi * (angle + math.sin(angle) * total)
 
 
-def mean_difference(*tasks: Sequence[float]) -> Estimate:
+def mean_difference(
+    *tasks: Sequence[float], significance: float = SIGNIFICANCE
+) -> Estimate:
     """Return the mean of one difference in [-1, 1] per item with its paired t-interval.
 
     Of several tasks, the mean of their means. Miller (2024), "Adding Error Bars to Evals",
-    arXiv:2411.00640. The interval's standard error is at least that of one item that differs,
-    because few items that all agree prove nothing.
+    arXiv:2411.00640. Because few items that all agree prove little, the interval has room for as
+    many items that differ, unseen so far, as the exact interval of none of them (Clopper and
+    Pearson 1934).
 
     Example:
         >>> mean_difference([1.0, 0.0, 1.0, 0.0]).value
@@ -246,8 +256,53 @@ def mean_difference(*tasks: Sequence[float]) -> Estimate:
     mean, error, freedom = _over_tasks(single_attempts)
     if error is None:
         return Estimate(mean, None, -1.0, 1.0)
-    spread = student_quantile(freedom) * max(error, 1 / sum(map(len, tasks)))
+    # Kish (1965).
+    effective_items = len(tasks) ** 2 / math.fsum(1 / len(task) for task in tasks)
+    unseen = 1 - (significance / 2) ** (1 / effective_items)
+    spread = max(
+        student_quantile(freedom, significance) * error,
+        unseen * _typical_size(chain.from_iterable(tasks)),
+    )
     return Estimate(mean, error, max(-1.0, mean - spread), min(1.0, mean + spread))
+
+
+def paired_difference(
+    differences: Sequence[float], significance: float = SIGNIFICANCE
+) -> Estimate:
+    """Return the mean difference of a task's items; its interval is also its test.
+
+    The t-interval reaches to 0 unless the exact randomization test excludes 0, too. So it excludes
+    0 at no higher rate than either test, also with few items and where nearly all are solved.
+
+    Args:
+        significance: of the interval; it excludes 0 from `difference_p` on.
+    """
+    estimate = mean_difference(differences, significance=significance)
+    if difference_p(differences) <= significance:
+        return estimate
+    return estimate._replace(low=min(estimate.low, 0.0), high=max(estimate.high, 0.0))
+
+
+def difference_p(differences: Sequence[float]) -> float:
+    """Return the lowest significance at which the interval of `paired_difference` excludes 0.
+
+    Example:
+        >>> difference_p([1.0] * 6)
+        0.03125
+    """
+    mean, error, freedom = _over_tasks([[[difference] for difference in differences]])
+    if error is None or not mean:
+        return 1.0
+    t_test = _beyond(abs(mean) / error, freedom) if error else 0.0
+    unseen_share = min(1.0, abs(mean) / _typical_size(differences))
+    unseen = 2 * (1 - unseen_share) ** len(differences)
+    return min(1.0, max(t_test, unseen, sign_flip_p(differences)))
+
+
+def _typical_size(differences: Iterable[float]) -> float:
+    """Return the root mean square of the differences that are not 0; 1 without any."""
+    squares = [difference**2 for difference in differences if difference]
+    return math.sqrt(fmean(squares)) if squares else 1.0
 
 
 GRAIN = 5040
@@ -282,22 +337,25 @@ def sign_flip_p(differences: Sequence[float]) -> float:
     return min(1.0, math.fsum(extreme))
 
 
-FALSE_DISCOVERY_RATE = 0.05
+def significance_among(p_values: Collection[float]) -> float:
+    """Return the significance of each of several intervals, corrected for their number.
 
+    Those that exclude 0 have an expected share of 5 % false discoveries: Benjamini and Hochberg
+    (1995), "Controlling the False Discovery Rate", JRSS B 57, 289-300. Of those, 95 % are expected
+    to cover their value: Benjamini and Yekutieli (2005), "False Discovery Rate-Adjusted Multiple
+    Confidence Intervals for Selected Parameters", JASA 100, 71-81.
 
-def discoveries(p_values: Mapping[str, float]) -> frozenset[str]:
-    """Return the significant names at an expected share of 5 % false discoveries.
-
-    Benjamini and Hochberg (1995), "Controlling the False Discovery Rate", JRSS B 57, 289-300.
+    Args:
+        p_values: of at least one test.
 
     Example:
-        >>> sorted(discoveries({"a": 0.001, "b": 0.03, "c": 0.2}))
-        ['a', 'b']
+        >>> round(significance_among([0.001, 0.03, 0.2]), 3)  # two are found
+        0.033
     """
-    ranked = sorted(p_values, key=p_values.__getitem__)
+    number = len(p_values)
     passing = [
         rank
-        for rank, name in enumerate(ranked, start=1)
-        if p_values[name] <= FALSE_DISCOVERY_RATE * rank / len(ranked)
+        for rank, p_value in enumerate(sorted(p_values), start=1)
+        if p_value <= SIGNIFICANCE * rank / number
     ]
-    return frozenset(ranked[: max(passing, default=0)])
+    return SIGNIFICANCE * max(passing, default=1) / number

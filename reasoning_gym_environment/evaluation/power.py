@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist, fmean, variance
 
-from .estimators import FALSE_DISCOVERY_RATE
+from .estimators import SIGNIFICANCE
 
 POWER = 0.8
 """The probability with which a change is to be seen."""
@@ -103,7 +103,7 @@ def power_of(
         by_attempts = 2 * of_attempt
         by_questions = max(0.0, total - by_attempts / number)
     return Power(
-        significance=FALSE_DISCOVERY_RATE * min(1.0, (changed_tasks + 1) / len(tasks)),
+        significance=SIGNIFICANCE * min(1.0, (changed_tasks + 1) / len(tasks)),
         by_attempts=by_attempts,
         by_questions=by_questions,
         attempts=number,

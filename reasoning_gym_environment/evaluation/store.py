@@ -236,8 +236,9 @@ class EvaluationResults:
         return differing
 
 
-def read_results(path: Path) -> EvaluationResults:
+def read_results(path: str | Path) -> EvaluationResults:
     """Read an evaluation's folder, complete or not, or file; raise FixableError without samples."""
+    path = Path(path)
     if not path.exists():
         raise FixableError(f"{path} does not exist")
     if path.is_dir():

@@ -6,10 +6,15 @@ from typing import Any
 
 import pytest
 from evaluation_values import item
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from stored_values import write_dump
 
+from reasoning_gym_environment import compare as compare_results
+from reasoning_gym_environment import read_results
 from reasoning_gym_environment.commands import compare
-from reasoning_gym_environment.errors import FixableError
+from reasoning_gym_environment.errors import ConfigurationError, FixableError
+from reasoning_gym_environment.evaluation.comparison import compare_samples
 
 EVIL = "gcd\x1b[2J"
 
@@ -140,3 +145,112 @@ def test_evaluations_of_two_split_rules_are_not_mixed(tmp_path: Path) -> None:
     with pytest.raises(FixableError, match=r"old was drawn by the rule seed.*question"):
         compare.main(folders)
     assert compare.main([folders[0], folders[0]]) == 0
+
+
+def evaluated(folder: Path, **solved: list[int]) -> str:
+    """A folder of a model that is named like it, with one item of a task for each 0 or 1."""
+    rows = [
+        item(float(score), task=task, key=f"{task} {number}").to_json()
+        for task, scores in solved.items()
+        for number, score in enumerate(scores)
+    ]
+    folder.mkdir()
+    write_dump(folder / "samples.jsonl", rows)
+    settings = {"settings": {"model_name": f"model {folder.name}"}}
+    (folder / "run.json").write_text(json.dumps(settings))
+    return str(folder)
+
+
+def test_three_evaluations_are_one_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Only items that all have count: the last has two less of one task."""
+    folders = [
+        evaluated(tmp_path / "base", gcd=[0] * 20, lcm=[1, 0] * 10),
+        evaluated(tmp_path / "tuned", gcd=[1] * 20, lcm=[1, 0] * 10),
+        evaluated(tmp_path / "other", gcd=[0] * 20, lcm=[0] * 18),
+    ]
+    assert compare.main(folders) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert 'tuned: model_name: "model base" -> "model tuned"' in lines
+    rows = {line.split()[0]: line.split() for line in lines if line}
+    assert rows["base"] == ["base", "model", "base", "38", "23.7%", "13.0", "-", "39.2"]
+    assert rows["tuned"][3:5] == ["38", "76.3%"]
+    assert rows["tuned"][8] == "+52.6"
+    assert rows["tuned"][-2:] == ["beyond", "noise"]
+    assert rows["other"][8] == "-23.7"
+    assert rows["gcd"] == ["gcd", "20", "0.0%", "100.0%+", "0.0%"]
+    assert rows["lcm"] == ["lcm", "18", "50.0%", "50.0%", "0.0%-"]
+    assert "2 items of base that another lacks, 2 items of tuned" in lines[-1]
+
+    assert compare.main([*folders, "--json"]) == 0
+    tuned, other = json.loads(capsys.readouterr().out)["comparisons"]
+    assert tuned["after"]["path"] == folders[1]
+    assert tuned["settings"]["model_name"] == ["model base", "model tuned"]
+    assert tuned["by_items"]["verdict"] == "beyond noise"
+    assert tuned["by_items"]["significance"] == 0.05  # both differ beyond noise
+    assert other["tasks"]["lcm"]["beyond_noise"] is True
+    assert tuned["tasks"]["gcd"]["significance"] == 0.05 * 2 / 4
+
+
+def test_the_folder_that_does_not_fit_is_named(tmp_path: Path) -> None:
+    folders = [
+        evaluated(tmp_path / "base", gcd=[0] * 6),
+        evaluated(tmp_path / "tuned", gcd=[1] * 6),
+        evaluated(tmp_path / "stranger", lcm=[1] * 6),
+    ]
+    with pytest.raises(FixableError, match=r"base and .*stranger have no scored item"):
+        compare.main(folders)
+    halves = [
+        evaluated(tmp_path / "first", gcd=[1] * 2, lcm=[1] * 2),
+        evaluated(tmp_path / "one", gcd=[1] * 2),
+        evaluated(tmp_path / "two", lcm=[1] * 2),
+    ]
+    with pytest.raises(FixableError, match=r"in all of .*first, .*one, .*two: "):
+        compare.main(halves)
+
+
+def test_results_are_compared_in_python_as_by_the_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folders = [
+        evaluated(tmp_path / "base", gcd=[0] * 12, lcm=[1, 0] * 6),
+        evaluated(tmp_path / "tuned", gcd=[1] * 12, lcm=[1, 0] * 6),
+    ]
+    [change] = compare_results(*map(read_results, folders))
+    assert (change.before.path, change.after.model) == (folders[0], "model tuned")
+    assert change.before.solved.value == change.by_items.before == 0.25
+    assert change.tasks["gcd"].verdict == "beyond noise"
+    compare.main([*folders, "--json"])
+    compared = json.loads(capsys.readouterr().out)
+    assert json.loads(json.dumps(change.to_json())).items() <= compared.items()
+    with pytest.raises(ConfigurationError, match=r"got '.*base'.*read_results"):
+        compare_results(*folders)  # type: ignore[arg-type]  # a newcomer's mistake
+
+
+tasks_of_three = st.dictionaries(
+    st.sampled_from("abcdef"),
+    st.lists(st.tuples(*[st.integers(0, 1)] * 3), min_size=1, max_size=16),
+    min_size=1,
+)
+
+
+@settings(deadline=None)
+@given(tasks_of_three)
+def test_an_interval_excludes_zero_exactly_where_the_verdict_says_so(
+    tasks: dict[str, list[tuple[int, int, int]]],
+) -> None:
+    evaluations = [
+        [
+            item(float(scores[model]), task=task, key=f"{task} {number}")
+            for task, items in tasks.items()
+            for number, scores in enumerate(items)
+        ]
+        for model in range(3)
+    ]
+    for compared in (evaluations, evaluations[:2]):
+        for comparison in compare_samples(*compared):
+            for change in (comparison.by_items, *comparison.tasks.values()):
+                _, _, low, high = change.difference
+                assert (change.verdict == "beyond noise") == (low > 0 or high < 0)
+                assert change.beyond_noise == (change.verdict == "beyond noise")

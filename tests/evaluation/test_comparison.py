@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from collections import Counter
+from collections.abc import Iterable
 from random import Random
 
 import pytest
@@ -10,7 +11,11 @@ from evaluation_values import item
 from msgspec.structs import replace
 
 from reasoning_gym_environment.errors import FixableError
-from reasoning_gym_environment.evaluation.comparison import compare, comparison_table
+from reasoning_gym_environment.evaluation.comparison import (
+    Comparison,
+    compare_samples,
+    comparison_table,
+)
 from reasoning_gym_environment.evaluation.leaderboard import (
     Standing,
     common_items,
@@ -30,6 +35,11 @@ def evaluation(**tasks: Scores) -> list[StoredGroup]:
         for task, scores in tasks.items()
         for n, score in enumerate(scores)
     ]
+
+
+def compare(before: Iterable[StoredGroup], after: Iterable[StoredGroup]) -> Comparison:
+    [comparison] = compare_samples(before, after)
+    return comparison
 
 
 def test_differences_are_of_the_second_from_the_first() -> None:
@@ -81,8 +91,8 @@ def test_items_that_ask_the_same_question_count_as_one() -> None:
 
 
 def test_evaluations_without_a_scored_item_in_common_cannot_be_compared() -> None:
-    assert compare(evaluation(gcd=[1.0]), evaluation(lcm=[1.0])) is None
-    assert compare(evaluation(gcd=[1.0]), evaluation(gcd=[None])) is None
+    assert compare_samples(evaluation(gcd=[1.0]), evaluation(lcm=[1.0])) == []
+    assert compare_samples(evaluation(gcd=[1.0]), evaluation(gcd=[None])) == []
 
 
 def test_a_task_that_changed_beyond_noise_comes_first_in_the_table() -> None:

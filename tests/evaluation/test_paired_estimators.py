@@ -10,9 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reasoning_gym_environment.evaluation.estimators import (
-    discoveries,
+    SIGNIFICANCE,
+    difference_p,
     mean_difference,
+    paired_difference,
     sign_flip_p,
+    significance_among,
 )
 
 quarters = st.integers(-4, 4).map(lambda n: n / 4)
@@ -28,8 +31,9 @@ def test_the_paired_error_is_that_of_the_differences(differences: list[float]) -
 
 
 def test_items_that_all_agree_are_no_certainty() -> None:
+    """52.2 % is the upper bound of Clopper and Pearson for none of 5."""
     estimate = mean_difference([0.0] * 5)
-    assert (estimate.low, estimate.high) == pytest.approx((-0.5553, 0.5553), abs=1e-4)
+    assert (estimate.low, estimate.high) == pytest.approx((-0.5218, 0.5218), abs=1e-4)
 
 
 def test_one_item_says_nothing_about_the_others() -> None:
@@ -71,18 +75,35 @@ def test_many_items_are_tested_by_the_normal_distribution() -> None:
     assert sign_flip_p([1.0] * 60 + [-1.0] * 41) == pytest.approx(exact, abs=0.02)
 
 
-@given(st.dictionaries(st.text(max_size=3), st.floats(0.0, 1.0), min_size=1))
-def test_discoveries_are_the_most_that_the_rate_allows(
-    p_values: dict[str, float],
-) -> None:
-    found = discoveries(p_values)
-    ranked = sorted(p_values.values())
+@given(st.lists(st.floats(0.0, 1.0), min_size=1))
+def test_discoveries_are_the_most_that_the_rate_allows(p_values: list[float]) -> None:
+    significance = significance_among(p_values)
+    ranked = sorted(p_values)
     allowed = [
         n for n in range(1, len(ranked) + 1) if ranked[n - 1] <= 0.05 * n / len(ranked)
     ]
-    assert len(found) == max(allowed, default=0)
-    rest = [p for name, p in p_values.items() if name not in found]
-    assert all(p_values[name] <= p for name in found for p in rest)
+    assert sum(p <= significance for p in p_values) == max(allowed, default=0)
+    assert 0.05 / len(p_values) <= significance <= 0.05
+
+
+@given(
+    st.lists(quarters, min_size=1, max_size=30),
+    st.sampled_from([0.05, 0.05 / 3, 0.05 / 18, 0.05 / 100]),
+)
+def test_an_interval_excludes_zero_exactly_if_both_its_tests_do(
+    differences: list[float], significance: float
+) -> None:
+    estimate = paired_difference(differences, significance)
+    plain = mean_difference(differences, significance=significance)
+    excludes = not estimate.low <= 0 <= estimate.high
+    assert excludes == (
+        sign_flip_p(differences) <= significance and not plain.low <= 0 <= plain.high
+    )
+    assert estimate.low <= plain.low <= estimate.value <= plain.high <= estimate.high
+    # Rounding may decide where the interval ends at 0.
+    distance = min(abs(plain.low), abs(plain.high))
+    if distance > 1e-6:
+        assert excludes == (difference_p(differences) <= significance)
 
 
 def evaluations(
@@ -141,19 +162,39 @@ def test_equal_attempts_do_not_make_intervals_too_narrow(
     )
 
 
+def found(tasks: list[list[float]]) -> list[int]:
+    """Places of the tasks whose interval excludes 0, corrected for their number."""
+    significance = significance_among([difference_p(task) for task in tasks])
+    estimates = [paired_difference(task, significance) for task in tasks]
+    return [n for n, e in enumerate(estimates) if not e.low <= 0 <= e.high]
+
+
+@pytest.mark.parametrize("significance", [SIGNIFICANCE, SIGNIFICANCE / 18])
+@pytest.mark.parametrize(("items", "share"), [(6, 0.5), (12, 0.02), (12, 1.0)])
+def test_equal_policies_have_an_interval_with_zero_at_the_promised_rate(
+    items: int, share: float, significance: float
+) -> None:
+    """With few items, and where nearly none or all are solved; give or take 4 errors."""
+    rng, alarms = random.Random(f"{items} {share}"), 0
+    for _ in range(RUNS):
+        solved = [[float(rng.random() < share) for _ in range(items)] for _ in "ab"]
+        differences = [b - a for a, b in zip(*solved, strict=True)]
+        estimate = paired_difference(differences, significance)
+        alarms += not estimate.low <= 0 <= estimate.high
+    assert alarms / RUNS <= significance + 4 * math.sqrt(significance / RUNS)
+
+
 def test_equal_policies_are_rarely_told_apart() -> None:
     """In at most 5 % of comparisons of 20 tasks is any discovered, give or take 4 errors."""
     rng, wrong = random.Random(5), 0
     for _ in range(100):
-        p_values = {
-            str(n): sign_flip_p(evaluations(rng, 10, 2, 0.0)[0]) for n in range(20)
-        }
-        wrong += bool(discoveries(p_values))
+        tasks = [evaluations(rng, 10, 2, 0.0)[0] for _ in range(20)]
+        wrong += bool(found(tasks))
     assert wrong / 100 <= 0.05 + 4 * math.sqrt(0.05 * 0.95 / 100)
 
 
 def test_policies_that_differ_much_are_told_apart() -> None:
     rng = random.Random(6)
-    p_values = {str(n): sign_flip_p(evaluations(rng, 20, 4, 0.0)[0]) for n in range(10)}
-    p_values["better"] = sign_flip_p(evaluations(rng, 20, 4, 0.8)[0])
-    assert discoveries(p_values) == {"better"}
+    tasks = [evaluations(rng, 20, 4, 0.0)[0] for _ in range(10)]
+    tasks.append(evaluations(rng, 20, 4, 0.8)[0])
+    assert found(tasks) == [10]

@@ -23,7 +23,7 @@ from report_files import row, write
 from selenium.webdriver.common.keys import Keys
 
 from reasoning_gym_environment.commands.show import main as show
-from reasoning_gym_environment.evaluation.comparison import compare
+from reasoning_gym_environment.evaluation.comparison import compare_samples
 from reasoning_gym_environment.evaluation.estimators import share
 from reasoning_gym_environment.report.data import read_report_data
 from reasoning_gym_environment.report.filter import filter_rollouts
@@ -226,8 +226,7 @@ def test_the_comparison_is_that_of_compare(
 ) -> None:
     opened(browser, page)
     before, after = (read_report_data([folder / f"step-{n}"]).groups for n in (1, 2))
-    expected = compare(before, after)
-    assert expected is not None
+    [expected] = compare_samples(before, after)
     rows = texts(browser, "#overall-table tbody tr")
     changes = (expected.by_items, expected.by_tasks, expected.score)
     for shown, change in zip(rows, changes, strict=True):

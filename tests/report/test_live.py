@@ -16,7 +16,7 @@ from invented_run import write_invented_evaluations
 from report_files import row
 
 from reasoning_gym_environment.errors import FixableError
-from reasoning_gym_environment.evaluation.comparison import compare
+from reasoning_gym_environment.evaluation.comparison import compare_samples
 from reasoning_gym_environment.report.data import read_report_data
 from reasoning_gym_environment.report.live import LiveIndex
 from reasoning_gym_environment.report.live_server import LiveServer
@@ -131,10 +131,9 @@ async def test_long_replies_are_compressed_for_those_who_take_it(
 async def test_two_evaluations_are_compared_as_compare_does(tmp_path: Path) -> None:
     write_invented_evaluations(tmp_path, steps=(0, 40))
     before, after = (tmp_path / "evaluation_invented" / f"step-{n}" for n in (0, 40))
-    expected = compare(
+    [expected] = compare_samples(
         *(read_groups(folder / "samples.jsonl")[0] for folder in (before, after))
     )
-    assert expected is not None
     async with serving(tmp_path) as client:
         await client.index(360)
         query = urlencode({"before": before, "after": after})
