@@ -217,6 +217,7 @@ class Failover:
         That is a rate limit, whose end the request can wait for, else the last transient one.
         """
         failures: list[Exception] = []
+        own_pauses: list[float] = []
         for backend in self._claim_order():
             try:
                 answer = await self._ask(backend, request, split)
@@ -224,11 +225,14 @@ class Failover:
                 raise  # another server would have to start anew
             except Exception as error:  # noqa: BLE001 - raised below if no server answers
                 failures.append(error)
+                if is_rate_limited(error):
+                    own_pauses.append(backend.server.rate_limit.own_pause(error))
             else:
                 self._outage.end()
                 return answer
         limited = next(filter(is_rate_limited, failures), None)
         if limited:
+            await asyncio.sleep(min(filter(None, own_pauses), default=0.0))
             raise limited
         self._outage.record_failure()
         raise next(filter(is_transient, reversed(failures)), failures[-1])

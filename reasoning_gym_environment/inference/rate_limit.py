@@ -8,12 +8,16 @@ import math
 import random
 import re
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from typing import TypeVar
+from itertools import groupby
+from operator import attrgetter
+from typing import TypeGuard, TypeVar
 
 import aiohttp
 
@@ -27,8 +31,18 @@ logger.addFilter(THROTTLE)
 
 T = TypeVar("T")
 
+RUN_LENGTH = 5
+"""Refusals in a row that show a limit: a server that refuses 15 % of requests at random refuses so
+many in a row once in 15,000 requests."""
 
-def is_rate_limited(error: BaseException) -> bool:
+RECENT_REQUESTS = 64
+"""Requests that show how many at once a server refuses: as many later, more at once are tried."""
+
+LONGEST_PAUSE = 600.0
+"""Seconds: the longest pause after a refusal, whatever it asks for."""
+
+
+def is_rate_limited(error: BaseException) -> TypeGuard[aiohttp.ClientResponseError]:
     """Return whether a server gets too many requests: 429 (no quota aside), or 503 with a time."""
     if not isinstance(error, aiohttp.ClientResponseError) or not is_transient(error):
         return False
@@ -63,12 +77,31 @@ def retry_after(error: aiohttp.ClientResponseError) -> float | None:
     )
 
 
+@dataclass(eq=False, slots=True)
+class _Request:
+    """A request that was sent.
+
+    Attributes:
+        in_flight: how many there were, this one included.
+    """
+
+    in_flight: int
+    sent: float
+    is_refused: bool = False
+
+
 class RateLimit:
     """The pauses and the concurrency of the requests to one server.
 
-    A refusal halves the concurrency, and pauses all requests for as long as the server asks, at
-    most ten minutes. If it does not say, the pause doubles with each round of refusals. Each round
-    of successes adds one to the concurrency, which is unlimited before the first refusal.
+    A refused request waits, and the others go on, since a server may refuse some at random. There
+    are two limits that it may have instead:
+
+    - Most of the requests beyond so many in flight are refused: no more are sent at once.
+    - RUN_LENGTH requests in a row are refused: the concurrency is halved, and all requests pause
+      for as long as the server asks. If it does not say, the pause doubles with each round.
+
+    The concurrency is unlimited at first. Each round of successes adds one to it, unless the server
+    has lately refused as many. No pause is above LONGEST_PAUSE.
 
     Args:
         url: the server's, for messages.
@@ -90,7 +123,9 @@ class RateLimit:
         self._clock = clock
         self._concurrency = math.inf
         self._in_flight = 0
-        self._lowered_at = self._resume_at = -math.inf
+        self._recent = deque[_Request](maxlen=RECENT_REQUESTS)  # as they were sent
+        self._has_accepted = False
+        self._lowered_at = self._paused_at = self._resume_at = -math.inf
         self._refused_since = math.inf
         self._refusal = ""
         self._queue = asyncio.Lock()
@@ -115,6 +150,16 @@ class RateLimit:
             except aiohttp.ClientResponseError as error:
                 if not is_rate_limited(error):
                     raise
+                await asyncio.sleep(self.own_pause(error))
+
+    def own_pause(self, error: aiohttp.ClientResponseError) -> float:
+        """Return the seconds that a refused request waits by itself; 0 while all requests wait."""
+        return 0.0 if self.pause else self._pause_of(error)
+
+    def _pause_of(self, error: aiohttp.ClientResponseError) -> float:
+        pause = max(self._first_pause, retry_after(error) or 0.0)
+        # replicas share a limit
+        return min(pause, LONGEST_PAUSE) * random.uniform(1.0, 1.1)
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
@@ -122,15 +167,14 @@ class RateLimit:
         async with self._queue:
             await self._wait()
         self._in_flight += 1
-        sent = self._clock()
+        request = _Request(self._in_flight, self._clock())
+        self._recent.append(request)
         try:
             yield
-            self._next_pause = self._first_pause
-            self._refused_since = math.inf
-            self._concurrency += 1 / self._concurrency
+            self._record_acceptance()
         except aiohttp.ClientResponseError as error:
             if is_rate_limited(error):
-                self._record_refusal(error, sent)
+                self._record_refusal(error, request)
             raise
         finally:
             self._in_flight -= 1
@@ -168,27 +212,72 @@ class RateLimit:
         until = time.strftime("%H:%M:%S", time.localtime(time.time() + self.pause))
         return f"waiting until {until} for the rate limit of {self._url}"
 
-    def _record_refusal(self, error: aiohttp.ClientResponseError, sent: float) -> None:
+    def _record_acceptance(self) -> None:
+        self._has_accepted = True
+        self._next_pause = self._first_pause
+        self._refused_since = math.inf
+        if not self._refuses_above(self._concurrency):
+            self._concurrency += 1 / self._concurrency
+
+    def _record_refusal(
+        self, error: aiohttp.ClientResponseError, request: _Request
+    ) -> None:
         now = self._clock()
-        wanted_pause = retry_after(error) or 0.0
-        longest = 600.0
+        request.is_refused = True
         self._refusal = describe(error)
         self._refused_since = min(self._refused_since, now)
-        pause = self._first_pause
-        if sent >= self._lowered_at:  # the first refusal of a round
+        is_in_run = self._is_in_run(request)
+        if is_in_run and request.sent >= self._lowered_at:  # the first of a round
             self._lowered_at = now
             self._concurrency = max(1.0, min(self._concurrency, self._in_flight) // 2)
-            pause = self._next_pause
-            self._next_pause = 2 * self._next_pause
-        if wanted_pause >= self._first_pause:
-            pause = wanted_pause
-        pause = min(pause, longest) * random.uniform(1.0, 1.1)  # replicas share a limit
+        elif self._refuses_above(request.in_flight - 1):
+            most = max(1.0, request.in_flight - 1)
+            self._concurrency = min(self._concurrency, most)
+        if is_in_run or not self._has_accepted:
+            self._pause_all(error, request)
+            return
+        logger.warning(
+            "Rate limit: %s; refused requests wait, others go on%s",
+            self._refusal,
+            self._at_most,
+            extra=throttled(f"single refusals of {self._url}"),
+        )
+
+    def _refuses_above(self, concurrency: float) -> bool:
+        """Return whether most of the recent requests beyond so many in flight were refused."""
+        beyond = [r.is_refused for r in self._recent if r.in_flight > concurrency]
+        least = 3  # fewer may be chance
+        return sum(beyond) >= least and 2 * sum(beyond) > len(beyond)
+
+    def _is_in_run(self, request: _Request) -> bool:
+        """Return whether a refused request is one of RUN_LENGTH in a row."""
+        for is_refused, run in groupby(self._recent, attrgetter("is_refused")):
+            requests = list(run)
+            if request in requests:
+                return is_refused and len(requests) >= RUN_LENGTH
+        return False
+
+    def _pause_all(self, error: aiohttp.ClientResponseError, request: _Request) -> None:
+        now = self._clock()
+        pause = self._pause_of(error)
+        wanted_pause = retry_after(error) or 0.0
+        if request.sent >= self._paused_at:  # the first pause of a round
+            self._paused_at = now
+            if wanted_pause < self._first_pause:
+                pause *= self._next_pause / self._first_pause
+            self._next_pause = min(2 * self._next_pause, LONGEST_PAUSE)
         self._resume_at = max(self._resume_at, now + pause)
         logger.warning(
-            "Rate limit: %s; %spausing for %.0f s, then %d at a time at most",
+            "Rate limit: %s; %spausing for %.0f s%s",
             self._refusal,
-            f"it asks for {wanted_pause:g} s; " if wanted_pause > longest else "",
+            f"it asks for {wanted_pause:g} s; " if wanted_pause > LONGEST_PAUSE else "",
             pause,
-            self._concurrency,
+            self._at_most,
             extra=throttled(self._url),
         )
+
+    @property
+    def _at_most(self) -> str:
+        if math.isinf(self._concurrency):
+            return ""
+        return f", then {self._concurrency:.0f} at a time at most"
