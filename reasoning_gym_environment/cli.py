@@ -35,6 +35,13 @@ COMMANDS = SERVING | {
 }
 
 
+NEXT_STEP = (
+    "Type a command after the program's name: `serve` to feed a trainer, `demo` to see everything "
+    "run.\n"
+)
+"""What to type, for a call without a command, which starts nothing."""
+
+
 def usage() -> str:
     """Return the help of the program."""
     lines = [f"  {name:10} {about}" for name, about in COMMANDS.items()]
@@ -75,6 +82,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _main(arguments: Sequence[str]) -> int:
+    if not arguments:
+        print(NEXT_STEP)
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(usage())
         return 0 if arguments else 2

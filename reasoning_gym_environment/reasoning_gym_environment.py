@@ -188,6 +188,7 @@ class ReasoningGymEnv(BaseEnv):
                 if groups is None:
                     self.config.require_number_of_groups()
                     groups = self.config.total_steps
+                self.config.require_stored_groups()
                 run = await self._set_up_run()
                 await run.process(groups)
         finally:  # after a signal, too

@@ -58,13 +58,20 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 COMMAND_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "serve": {"dump_all_rollouts": True, "max_dump_gb": 2.0},
     "process": {
+        "dump_all_rollouts": True,
         "ensure_scores_are_not_same": False,
         "include_messages": True,
-        "max_dump_gb": math.inf,
-    }
+    },
 }
 """Defaults that one command overrides."""
+
+DUMP_OPTIONS = frozenset(("dump_all_rollouts", "dump_rollouts", "dump_failed_rollouts"))
+"""Options that say which groups to dump."""
+
+UNASKED_DUMPS = frozenset(("dump_all_rollouts", "max_dump_gb"))
+"""Options whose command defaults hold only where none of DUMP_OPTIONS is set."""
 
 PROCESSED_GROUPS = 250
 """What `process` collects by default: no trainer says when it ends."""
@@ -332,18 +339,17 @@ class EnvironmentSettings(EvaluationOptions, AtroposEnvironment, TaskOptions):
         min_length=1,
         heading="Storage",
     )
-    dump_all_rollouts: bool | None = option(
-        None,
-        "Dump every group to JSONL; the default where none of the three dump options is set.",
+    dump_all_rollouts: bool = option(
+        False,
+        "Dump every group to JSONL; false by default once dump_rollouts or dump_failed_rollouts is "
+        "set.",
     )
-    dump_rollouts: bool | None = option(None, "Dump successful groups.")
-    dump_failed_rollouts: bool | None = option(
-        None, "Dump groups whose scores are all 0."
-    )
-    max_dump_gb: float | None = option(
-        None,
-        "Maximum gigabytes of this run's dumps; the oldest files are deleted. By default 2, or no "
-        "limit where a dump option is set.",
+    dump_rollouts: bool = option(False, "Dump successful groups.")
+    dump_failed_rollouts: bool = option(False, "Dump groups whose scores are all 0.")
+    max_dump_gb: float = option(
+        math.inf,
+        "Maximum gigabytes of this run's dumps; the oldest files are deleted. No limit once a dump "
+        "option is set.",
         gt=0,
     )
     rollout_save_score_threshold: float = option(
@@ -412,21 +418,11 @@ class EnvironmentSettings(EvaluationOptions, AtroposEnvironment, TaskOptions):
         build(type(self), dict(self))
 
     @property
-    def dumps_by_default(self) -> bool:
-        """Whether no option says which groups to dump, so that all are."""
-        options = (
-            self.dump_all_rollouts,
-            self.dump_rollouts,
-            self.dump_failed_rollouts,
-        )
-        return options == (None, None, None)
-
-    @property
     def dumped_kinds(self) -> frozenset[DumpKind]:
         """The kinds of groups to dump."""
         from .storage.dumps import FAILED, PARTIAL, SUCCESSFUL
 
-        if self.dumps_by_default or self.dump_all_rollouts:
+        if self.dump_all_rollouts:
             return frozenset((SUCCESSFUL, FAILED, PARTIAL))
         wanted_by_kind = {
             SUCCESSFUL: self.dump_rollouts,
@@ -437,8 +433,7 @@ class EnvironmentSettings(EvaluationOptions, AtroposEnvironment, TaskOptions):
     @property
     def max_dump_bytes(self) -> float:
         """The limit of this run's dumps."""
-        default = 2 if self.dumps_by_default else math.inf
-        return (self.max_dump_gb or default) * 1e9
+        return self.max_dump_gb * 1e9
 
     def require_groups_that_differ(self) -> None:
         """Raise ConfigurationError if no group could ever be sent, since its scores are equal."""
@@ -455,6 +450,14 @@ class EnvironmentSettings(EvaluationOptions, AtroposEnvironment, TaskOptions):
             raise ConfigurationError(
                 f"total_steps must be ≥ 1, got {self.total_steps}: it is the number of groups that "
                 "`process` collects; raise it"
+            )
+
+    def require_stored_groups(self) -> None:
+        """Raise ConfigurationError unless `process` stores groups: it would collect for nothing."""
+        if not (self.dumped_kinds or self.data_path_to_save_groups):
+            raise ConfigurationError(
+                "`process` would store no group: set dump_all_rollouts, dump_rollouts or "
+                "dump_failed_rollouts to true, or data_path_to_save_groups to a file"
             )
 
     def require_places(self) -> None:
@@ -522,13 +525,25 @@ class Settings:
 
 
 def default_settings(
-    command: str = "", environment: Settings | None = None
+    command: str = "",
+    environment: Settings | None = None,
+    *,
+    given: Collection[str] = (),
 ) -> Settings:
-    """Return the defaults of a command, on top of this package's or another environment's."""
+    """Return the defaults of a command, on top of this package's or another environment's.
+
+    Args:
+        given: names of the options that a user sets below `env`.
+    """
     base = environment or Settings(
         env=EnvironmentSettings(), servers=[ServerSettings()], flags=RunFlags()
     )
-    env = base.env.model_copy(update=COMMAND_DEFAULTS.get(command, {}))
+    defaults = dict(COMMAND_DEFAULTS.get(command, {}))
+    set_names = base.env.model_fields_set.union(given)
+    for name in UNASKED_DUMPS:
+        if name in set_names or DUMP_OPTIONS & set_names:
+            defaults.pop(name, None)
+    env = base.env.model_copy(update=defaults)
     if command == "process" and env.total_steps == -1:
         env = env.model_copy(update={"total_steps": PROCESSED_GROUPS})
     return replace(base, env=env)
@@ -743,6 +758,7 @@ def check_start(command: str, settings: Settings) -> None:
         env.require_groups_that_differ()
     if command == "process":
         env.require_number_of_groups()
+        env.require_stored_groups()
     for name in ("suite", "limit"):
         value = getattr(settings.flags, name)
         if value and command != "evaluate":

@@ -39,6 +39,9 @@ _EVAL_HANDLING = EnvironmentSettings.model_fields["eval_handling"]
 LIVE_OPTIONS = frozenset(("debug_logging", "suppress_base_env_logs"))
 """Options that take effect at any time."""
 
+BASE_CLASS_LOGGER = "atroposlib.envs.base"
+"""The logger of Atropos's base class, which `suppress_base_env_logs` silences."""
+
 
 class ReasoningGymEnvConfig(EnvironmentSettings, BaseEnvConfig):
     """Atropos's own settings and those of this environment; raises as `EnvironmentSettings`."""
@@ -82,7 +85,7 @@ def set_log_level(option: str, *, is_on: bool) -> None:
         package = logging.getLogger(__package__.partition(".")[0])
         package.setLevel(logging.DEBUG if is_on else logging.NOTSET)
     else:
-        base_class = logging.getLogger("atroposlib.envs.base")
+        base_class = logging.getLogger(BASE_CLASS_LOGGER)
         base_class.setLevel(logging.WARNING if is_on else logging.INFO)
 
 

@@ -94,7 +94,11 @@ def run(
     Raises:
         FixableError: without API keys.
     """
-    command, *rest = arguments or [""]
+    if not arguments:
+        raise ConfigurationError(
+            f"type a command after the program's name: {', '.join(COMMANDS)}"
+        )
+    command, *rest = arguments
     if command not in COMMANDS:
         hint = did_you_mean(
             command,
@@ -103,12 +107,13 @@ def run(
             most=1,
         )
         raise ConfigurationError(f"unknown command {command!r}; {hint}")
-    defaults = default_settings(command, defaults)
+    shown = default_settings(command, defaults)
     if {"-h", "--help", "--help-all"} & {*rest}:
-        print_help(command, defaults, everything="--help-all" in rest)
+        print_help(command, shown, everything="--help-all" in rest)
         return 0
-    options = build_parser(command, list_options(defaults)).parse(rest)
-    settings_given = read_given(options, sections(type(defaults.env)))
+    options = build_parser(command, list_options(shown)).parse(rest)
+    settings_given = read_given(options, sections(type(shown.env)))
+    defaults = default_settings(command, defaults, given=settings_given.env)
     redactor = SecretRedactor(settings_given.keys)
     sys.argv[1:] = [*map(redactor.clean, sys.argv[1:])]  # wandb uploads them
     try:
@@ -267,7 +272,7 @@ def launch(
     Raises:
         FixableError: it can't start or continue.
     """
-    from .config import ServerConfig, as_config
+    from .config import BASE_CLASS_LOGGER, ServerConfig, as_config
 
     config = as_config(settings.env, env_class.env_config_cls)
     servers = [
@@ -289,7 +294,7 @@ def launch(
                 yaml.safe_dump(content, sort_keys=False), encoding="utf-8"
             )
     # Atropos sets DEBUG.
-    logging.getLogger("atroposlib.envs.base").setLevel(logging.INFO)
+    logging.getLogger(BASE_CLASS_LOGGER).setLevel(logging.INFO)
     at = ", ".join(f"{server.server_type} at {server.base_url}" for server in servers)
     training = "" if command == "evaluate" else f", group_size {config.group_size}"
     logger.info(

@@ -307,7 +307,7 @@ def describe_output(
             f"Wrote {others[0]}" if others else "Wrote nothing: no group was collected"
         ]
     else:
-        writes_all = atropos or config.dumps_by_default or config.dump_all_rollouts
+        writes_all = atropos or config.dump_all_rollouts
         why = "see the log" if writes_all else "set --env.dump_all_rollouts"
         lines = [f"Wrote nothing: {why}"]
     tqdm.write("\n".join(lines), file=sys.stdout)  # above a live line

@@ -9,6 +9,7 @@ from ..errors import ConfigurationError
 from ..problems.split import known_small_levels
 from ..util.logs import SecretRedactor, ensure_handler
 from ..util.outages import require_reachable
+from .config import BASE_CLASS_LOGGER
 from .hooks import Patience
 from .parts import Parts
 
@@ -27,7 +28,7 @@ async def start_parts(
         UnreachableError: no inference server answers or, in `serve`, the Atropos API does not.
         ConfigurationError: a server rejects requests or lacks what the configuration requires.
     """
-    ensure_handler(SecretRedactor(parts.inference.keys))
+    ensure_handler(SecretRedactor(parts.inference.keys), BASE_CLASS_LOGGER)
     _require_tokens_and_signal(parts)
     settings = parts.settings
     config = settings.env

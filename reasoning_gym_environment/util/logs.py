@@ -100,13 +100,18 @@ def configure_logging(
         logging.getLogger(chatty).setLevel(logging.WARNING)
 
 
-def ensure_handler(redactor: SecretRedactor) -> None:
-    """Log the package's messages to standard error where nobody has configured logging."""
-    package = logging.getLogger(__package__.partition(".")[0])
-    if not package.hasHandlers():
-        handler = logging.StreamHandler()
-        handler.setFormatter(PlainLines(redactor))
-        package.addHandler(handler)
+def ensure_handler(redactor: SecretRedactor, *others: str) -> None:
+    """Log the package's messages to standard error where nobody has configured logging.
+
+    Args:
+        others: names of other loggers whose messages are logged, too.
+    """
+    for name in (__package__.partition(".")[0], *others):
+        logger = logging.getLogger(name)
+        if not logger.hasHandlers():
+            handler = logging.StreamHandler()
+            handler.setFormatter(PlainLines(redactor))
+            logger.addHandler(handler)
 
 
 def exit_status(run: Callable[[], int]) -> int:

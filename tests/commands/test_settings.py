@@ -316,7 +316,9 @@ def test_the_help_shows_the_commands_own_defaults(
         ("serve", "env.steps_per_eval", "[25]"),
         ("serve", "openai.model_name", "DeepHermes-3-Llama-3-8B-Preview]"),
         ("serve", "env.complexity_mode", "[unset; random, curriculum, fixed]"),
-        ("serve", "env.dump_all_rollouts", "options is set. [unset]"),
+        ("serve", "env.dump_all_rollouts", "is set. [True]"),
+        ("serve", "env.max_dump_gb", "[2.0; > 0]"),
+        ("process", "env.dump_all_rollouts", "is set. [True]"),
         ("process", "env.max_dump_gb", "[no limit; > 0]"),
     ):
         own = texts[command].partition(f"  --{name}")[2].partition("\n  --")[0]

@@ -195,7 +195,7 @@ def test_a_run_without_dumps_has_nothing_to_show(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     options = ["--env.dump_all_rollouts", "false", "--env.use_wandb", "false"]
-    assert main(["process", "--watch", "0", *options]) == 2
+    assert main(["serve", "--watch", "0", *options]) == 2
     assert "set --env.dump_all_rollouts true" in capsys.readouterr().err
 
 

@@ -235,6 +235,7 @@ def test_the_class_has_the_same_command_line(
 ) -> None:
     """`cli` is how Atropos's environments are started; its own prints the key."""
     for arguments, said in (
+        ([], "type a command after the program's name: serve, process, evaluate"),
         (["srve"], "unknown command 'srve'; did you mean serve?"),
         (
             ["serve", "--env.sed", "3"],

@@ -11,15 +11,23 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from command_settings import checked
 from serve_loop import registration
 from trainer_api import until
 
-from reasoning_gym_environment import ReasoningGymEnv
+from reasoning_gym_environment import ReasoningGymEnv, ReasoningGymEnvConfig
+from reasoning_gym_environment.errors import ConfigurationError
 from reasoning_gym_environment.inference.prompts import SYSTEM_PROMPTS
 from reasoning_gym_environment.records import Completion, GroupResult, Problem
 from reasoning_gym_environment.report.live import LiveIndex
-from reasoning_gym_environment.settings import EnvironmentSettings, default_settings
-from reasoning_gym_environment.storage.dumps import read_dump
+from reasoning_gym_environment.settings import RunFlags, Settings, default_settings
+from reasoning_gym_environment.storage.dumps import (
+    FAILED,
+    PARTIAL,
+    SUCCESSFUL,
+    DumpKind,
+    read_dump,
+)
 from reasoning_gym_environment.storage.run_record import read_record, record_path
 
 BOTH = {
@@ -202,7 +210,7 @@ async def test_a_worker_cancelled_while_it_dumps_leaves_its_row(
 @pytest.mark.parametrize(
     ("settings", "kinds"),
     [
-        ({}, ["rollouts", "FAILED_rollouts"]),
+        ({}, []),
         (
             {"dump_all_rollouts": True, "dump_rollouts": False},
             ["rollouts", "FAILED_rollouts"],
@@ -213,13 +221,14 @@ async def test_a_worker_cancelled_while_it_dumps_leaves_its_row(
         ({"dump_rollouts": False}, []),
     ],
 )
-async def test_all_groups_are_dumped_unless_an_option_says_which(
+async def test_python_dumps_the_groups_that_an_option_asks_for(
     settings: dict[str, Any], kinds: list[str], bench: Any, script: Any
 ) -> None:
     async with bench.playing(script, **settings) as env:
         await collect(env, script, 0.0, 0.0)
         await collect(env, script, 1.0, 0.0)
     assert len(list(bench.folder.rglob("*.jsonl"))) == len(kinds)
+    assert (bench.folder / "dumps").exists() == bool(kinds)
     numbers = {"FAILED_rollouts": 1, "rollouts": 2}
     for kind in kinds:
         [row] = dumped(bench.folder, env, kind)
@@ -227,7 +236,7 @@ async def test_all_groups_are_dumped_unless_an_option_says_which(
 
 
 async def test_a_row_has_the_trainers_step(bench: Any, script: Any) -> None:
-    async with bench.playing(script) as env:
+    async with bench.playing(script, dump_all_rollouts=True) as env:
         await collect(env, script, 1.0, 0.0)
         await env.run.begin(registration(bench.folder, step=3))
         await collect(env, script, 1.0, 0.0)
@@ -248,10 +257,50 @@ async def test_a_run_whose_oldest_dumps_were_deleted_is_shown_as_one(
     assert ["groups", about] in run["header"]
 
 
-def test_only_dumps_that_nobody_asked_for_have_a_limit_by_default() -> None:
-    assert EnvironmentSettings().max_dump_bytes == 2e9
-    assert EnvironmentSettings(dump_rollouts=True).max_dump_bytes == math.inf
-    assert (
-        EnvironmentSettings(dump_all_rollouts=True, max_dump_gb=3).max_dump_bytes == 3e9
-    )
-    assert default_settings("process").env.max_dump_bytes == math.inf
+ALL = {SUCCESSFUL, FAILED, PARTIAL}
+
+
+@pytest.mark.parametrize(
+    ("command", "options", "kinds", "max_bytes"),
+    [
+        ("serve", [], ALL, 2e9),
+        ("process", [], ALL, math.inf),
+        ("serve", ["--env.max_dump_gb", "5"], ALL, 5e9),
+        ("serve", ["--env.dump_all_rollouts"], ALL, math.inf),
+        ("serve", ["--env.dump_rollouts"], {SUCCESSFUL}, math.inf),
+        ("process", ["--env.dump_failed_rollouts"], {FAILED}, math.inf),
+        ("serve", ["--env.dump_rollouts", "false"], set(), math.inf),
+        ("serve", ["--env.dump_all_rollouts", "false"], set(), math.inf),
+    ],
+)
+def test_a_command_dumps_all_groups_unless_an_option_says_which(
+    command: str, options: list[str], kinds: set[DumpKind], max_bytes: float
+) -> None:
+    """Only what nobody asked for has a limit."""
+    env = checked(command, "--env.use_wandb", "false", *options).env
+    assert (env.dumped_kinds, env.max_dump_bytes) == (kinds, max_bytes)
+
+
+def test_what_a_subclass_sets_about_dumps_stays_on_the_command_line() -> None:
+    for changes, kinds, max_bytes in (
+        ({"max_dump_gb": 7.0}, ALL, 7e9),
+        ({"dump_failed_rollouts": True}, {FAILED}, math.inf),
+        ({"dump_rollouts": False}, set(), math.inf),
+    ):
+        of_class = Settings(
+            env=ReasoningGymEnvConfig(**changes), servers=[], flags=RunFlags()
+        )
+        env = default_settings("serve", of_class).env
+        assert (env.dumped_kinds, env.max_dump_bytes) == (kinds, max_bytes), changes
+
+
+async def test_process_collects_nothing_that_it_would_not_store(bench: Any) -> None:
+    options = ["--env.use_wandb", "false", "--env.dump_rollouts", "false"]
+    with pytest.raises(ConfigurationError, match="data_path_to_save_groups to a file"):
+        checked("process", *options)
+    groups = ["--env.data_path_to_save_groups", str(bench.folder / "groups.jsonl")]
+    checked("process", *options, *groups)
+    async with bench.unprepared("http://127.0.0.1:1") as env:
+        env.n_groups_to_process = 1
+        with pytest.raises(ConfigurationError, match="set dump_all_rollouts"):
+            await env.process_manager()

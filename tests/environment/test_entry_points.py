@@ -176,10 +176,16 @@ def test_the_version_is_the_installed_packages(
     assert reasoning_gym_environment.__version__ == installed
 
 
-def test_no_command_shows_the_help_as_a_failure() -> None:
-    done = run(*WAYS["module"])
+@pytest.mark.parametrize(("program", "folder"), WAYS.values(), ids=WAYS)
+def test_no_command_says_what_to_type_above_the_help_and_fails(
+    program: list[str], folder: Path
+) -> None:
+    done = run(program, folder)
     assert done.returncode == 2
-    assert "usage: " in done.stdout
+    first, empty, usage, *_ = done.stdout.splitlines()
+    assert "`serve` to feed a trainer" in first
+    assert empty == ""
+    assert usage.startswith("usage: ")
 
 
 @pytest.mark.parametrize("option", ["--help", "--version"])

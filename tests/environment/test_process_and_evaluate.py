@@ -125,7 +125,7 @@ async def test_process_ends_with_a_policy_that_is_always_right(
     ("collected", "wanted", "why"),
     [
         (0, {}, "no group was collected"),
-        (3, {}, "see the log"),
+        (3, {"dump_all_rollouts": True}, "see the log"),
         (3, {"dump_rollouts": True}, "set --env.dump_all_rollouts"),
         (3, {"dump_rollouts": True, "data_path_to_save_groups": "none"}, "see the log"),
     ],
@@ -347,7 +347,12 @@ def by_level(items: Iterable[Item]) -> dict[tuple[str, int | None], list[Item]]:
 
 async def test_training_and_evaluation_ask_for_boxes_and_read_them(bench: Any) -> None:
     policy = ScriptedPolicy([r"<think>\boxed{2}</think>So $\boxed{1}$."])
-    settings = {"answer_format": "boxed", "system_prompt": "direct", "group_size": 2}
+    settings = {
+        "answer_format": "boxed",
+        "dump_all_rollouts": True,
+        "group_size": 2,
+        "system_prompt": "direct",
+    }
     async with bench.playing(policy, "vllm", **settings) as env:
         await env.collect_trajectories(await env.get_next_item())
         await env.evaluate()

@@ -236,7 +236,10 @@ async def test_items_without_a_group_and_one_that_raises_are_counted_apart(
 ) -> None:
     script.play(RIGHT)
     async with bench.playing(
-        script, of=FailsNowAndThen, ensure_scores_are_not_same=False
+        script,
+        of=FailsNowAndThen,
+        dump_all_rollouts=True,
+        ensure_scores_are_not_same=False,
     ) as env:
         env.n_groups_to_process = 1
         await env.process_manager()

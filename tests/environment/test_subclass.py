@@ -528,3 +528,57 @@ async def test_the_originals_python_example_runs_and_its_log_is_seen(
         "DEBUG reasoning_gym_environment.scoring.grading: gcd: answer '1'"
         in done.stderr
     )
+
+
+LOG_OPTIONS = """
+import asyncio, sys
+from atroposlib.envs.base import APIServerConfig
+from reasoning_gym_environment import ReasoningGymEnv, ReasoningGymEnvConfig
+
+async def main():
+    verbose = sys.argv[2] == "verbose"
+    config = ReasoningGymEnvConfig(
+        include_tasks=["gcd"], task_processes=1, use_wandb=False, data_dir_to_save_evals="evals",
+        tokenizer_name=sys.argv[3],
+    )
+    config.debug_logging, config.suppress_base_env_logs = verbose, not verbose
+    server = APIServerConfig(base_url=sys.argv[1], model_name="policy", api_key="x")
+    env = ReasoningGymEnv(config, [server])
+    await env.setup()
+    for _ in range(2):
+        print("begins", file=sys.stderr)
+        await env.get_next_item()
+        await env.evaluate_log({"solved": 1.0})  # of the base class
+        verbose = not verbose
+        config.debug_logging, config.suppress_base_env_logs = verbose, not verbose
+    await env.close()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("first", ["verbose", "quiet"])
+async def test_options_of_the_log_take_effect_before_and_after_the_environment_is_made(
+    first: str, tokenizer: Any, bench: Any, tmp_path: Path
+) -> None:
+    async with PolicyServer(HONEST, tokenizer) as server:
+        folder = bench.settings()["tokenizer_name"]
+        done = await asyncio.to_thread(
+            subprocess.run,
+            [sys.executable, "-c", LOG_OPTIONS, f"{server.url}/v1", first, folder],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+        )
+    assert done.returncode == 0, done.stderr
+    _, *rounds = done.stderr.split("begins\n")
+    seen = [
+        (
+            "DEBUG reasoning_gym_environment.problems.training: Selected gcd" in text,
+            "INFO atroposlib.envs.base: Evaluation results saved" in text,
+        )
+        for text in rounds
+    ]
+    verbose, quiet = (True, True), (False, False)
+    assert seen == ([verbose, quiet] if first == "verbose" else [quiet, verbose])

@@ -20,6 +20,8 @@ def given(*arguments: str) -> Given:
 
 
 def checked(command: str, *arguments: str) -> Settings:
-    settings = build_settings(given(*arguments), default_settings(command))
+    read = given(*arguments)
+    defaults = default_settings(command, given=read.env)
+    settings = build_settings(read, defaults)
     check_start(command, settings)
     return settings
