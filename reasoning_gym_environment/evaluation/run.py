@@ -34,6 +34,7 @@ from ..rollouts.answer_check import GROUPS, AnswerCheck, excerpt
 from ..sandbox.pool import Generate
 from ..scoring.grading import Verifier, grade
 from ..storage.rows import StoredGroup, stable_json
+from ..util.concurrency import gather_or_cancel
 from ..util.log_throttle import THROTTLE, throttled
 from ..util.progress import with_progress
 from ..util.values import group_by, table
@@ -244,6 +245,9 @@ class Evaluation:
         finished = len(items) - len(missing)
         message = "Evaluating %d items, %d already finished; after an interruption, %s"
         logger.info(message, len(items), finished, self._hint())
+        if store.attempts:
+            count = sum(map(len, store.attempts.values()))
+            logger.info("Keeping %d attempts at unfinished items", count)
         self._refused = 0
         concurrent = (
             self.settings.max_eval_workers // self.settings.options.eval_attempts
@@ -256,10 +260,12 @@ class Evaluation:
             nonlocal check_is_due
             async with slots:
                 problems = [item.problem for item in asked_alike]
-                groups = await self._sample(problems, length_limit)
+                groups = await self._sample(problems, store, length_limit)
             for item, group in zip(asked_alike, groups, strict=True):
                 row = self._row(group, identity)
                 await store.add(structs.replace(row, sampled_at=item.difficulty))
+            if all(group.scored for group in groups):
+                store.attempts.pop(problems[0].question, None)
             if check_is_due and len(store.samples) >= GROUPS:
                 check_is_due = False
                 first_samples = list(store.samples.values())[:GROUPS]
@@ -283,16 +289,12 @@ class Evaluation:
             raise
 
     async def _sample(
-        self, problems: Sequence[Problem], length_limit: int
+        self, problems: Sequence[Problem], store: EvaluationStore, length_limit: int
     ) -> list[GroupResult]:
         """Return all attempts at problems with one question; unscored where inference fails."""
-        attempts = self.settings.options.eval_attempts
         try:
-            completions = await self._client.sample(
-                problems[0].question,
-                n=attempts,
-                length_limit=length_limit,
-                sampling=self.settings.sampling,
+            completions = await self._complete(
+                problems[0].question, store, length_limit
             )
             groups = [
                 await grade(problem, completions, self._verifier, self.settings.scoring)
@@ -301,11 +303,42 @@ class Evaluation:
         except InferenceError as error:
             self._record_failure(problems[0].recipe.task, error)
             return [
-                unscored_group(problem, str(error), attempts=attempts)
+                unscored_group(
+                    problem,
+                    str(error),
+                    attempts=self.settings.options.eval_attempts,
+                )
                 for problem in problems
             ]
         self._refused = 0
         return groups
+
+    async def _complete(
+        self, question: str, store: EvaluationStore, length_limit: int
+    ) -> list[Completion]:
+        """Return the completions of all attempts at a question, and store those of each request.
+
+        Those that the store has are not requested again.
+        """
+        stored = list(store.attempts.get(question, []))
+        missing = self.settings.options.eval_attempts - len(stored)
+        part_size = self._client.part_size
+
+        async def request(n: int) -> list[Completion]:
+            completions = await self._client.sample(
+                question,
+                n=n,
+                length_limit=length_limit,
+                sampling=self.settings.sampling,
+            )
+            await store.add_attempts(question, completions)
+            return completions
+
+        parts = await gather_or_cancel(
+            request(min(part_size, missing - begun))
+            for begun in range(0, missing, part_size)
+        )
+        return [*stored, *(completion for part in parts for completion in part)]
 
     def _row(self, group: GroupResult, identity: Mapping[str, Any]) -> StoredGroup:
         messages = self._client.prompt(group.problem.question).messages

@@ -1,7 +1,8 @@
 """An evaluation's results on disk; an interrupted evaluation can resume.
 
-`run.json` holds the settings. `samples.partial.jsonl` holds every finished sample while the
-evaluation runs; `samples.jsonl`, all samples in order, and `metrics.json` follow at the end.
+`run.json` holds the settings. While the evaluation runs, `samples.partial.jsonl` holds every
+finished sample, and `attempts.partial.jsonl` the completions of unfinished ones; `samples.jsonl`,
+all samples in order, and `metrics.json` follow at the end.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any
 from msgspec import Struct, to_builtins
 
 from ..errors import ConfigurationError, FixableError
-from ..records import recipe_key
+from ..records import Completion, recipe_key
 from ..storage.dumps import read_rows, require_no_rescored
 from ..storage.rows import StoredGroup
 from ..util.concurrency import DaemonWriter
@@ -39,6 +40,7 @@ RUN = "run.json"
 SAMPLES = "samples.jsonl"
 METRICS = "metrics.json"
 PARTIAL_SAMPLES = "samples.partial.jsonl"
+PARTIAL_ATTEMPTS = "attempts.partial.jsonl"
 
 RULE_BEFORE = "seed"
 """The `split_rule` of evaluations that don't name theirs: seeds decided, and not questions."""
@@ -46,8 +48,56 @@ RULE_BEFORE = "seed"
 logger = logging.getLogger(__name__)
 
 
+class _StoredCompletion(Struct, frozen=True, kw_only=True):
+    """What grading needs of a completion.
+
+    Attributes:
+        usage: numbers of tokens of prompt and completion.
+    """
+
+    text: str
+    finish_reason: str
+    server_finish_reason: str | None
+    usage: tuple[int, int]
+
+
+class _StoredAttempts(Struct, frozen=True, kw_only=True):
+    """The completions that one request returned."""
+
+    question: str
+    completions: list[_StoredCompletion]
+
+    @classmethod
+    def of(cls, question: str, completions: Sequence[Completion]) -> _StoredAttempts:
+        stored = [
+            _StoredCompletion(
+                text=c.text,
+                finish_reason=c.finish_reason,
+                server_finish_reason=c.server_finish_reason,
+                usage=(c.length - c.completion_tokens, c.completion_tokens),
+            )
+            for c in completions
+        ]
+        return cls(question=question, completions=stored)
+
+    def line(self) -> str:
+        """Return the stored row as an ASCII line."""
+        return json.dumps(to_builtins(self)) + "\n"
+
+    def read(self) -> list[Completion]:
+        """Return the completions, without their tokens."""
+        return [
+            Completion(tokens=(), masks=(), logprobs=None, **to_builtins(stored))
+            for stored in self.completions
+        ]
+
+
 class EvaluationStore:
-    """The samples of one evaluation by `recipe_key`, stored in a folder as they finish."""
+    """The samples of one evaluation by `recipe_key`, stored in a folder as they finish.
+
+    Attributes:
+        attempts: the completions that were made for unfinished samples, by question.
+    """
 
     def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
         """Open a new evaluation, or one whose results the same settings determine.
@@ -55,13 +105,15 @@ class EvaluationStore:
         Raises ConfigurationError for other settings; FixableError if it can't be read or written.
         """
         self._partial = folder / PARTIAL_SAMPLES
+        self._partial_attempts = folder / PARTIAL_ATTEMPTS
         self.disk = DaemonWriter(folder)
         present = samples_in(folder)
+        self.attempts = _attempts_in(folder)
         stored = settings_in(folder)
         old = stored or {}
         new = dict(settings)
         names = sorted(n for n in old.keys() | new.keys() if old.get(n) != new.get(n))
-        if present and (names or stored is None):
+        if (present or self.attempts) and (names or stored is None):
             there = {name: old.get(name) for name in names}
             now = {name: new.get(name) for name in names}
             raise ConfigurationError(
@@ -73,6 +125,8 @@ class EvaluationStore:
         self.samples = {
             recipe_key(sample.recipe): sample for sample in present if sample.scored
         }
+        for sample in self.samples.values():
+            self.attempts.pop(sample.question, None)
         with self._explained_errors():
             write_whole(
                 folder / RUN, json.dumps({"settings": settings}, indent=2) + "\n"
@@ -81,6 +135,15 @@ class EvaluationStore:
                 self._partial,
                 "".join(sample.line() for sample in self.samples.values()),
             )
+            self._write_attempts()
+
+    def _write_attempts(self) -> None:
+        """Write the attempts that are left, or no file if none is."""
+        if not self.attempts:
+            self._partial_attempts.unlink(missing_ok=True)
+            return
+        rows = (_StoredAttempts.of(*attempts) for attempts in self.attempts.items())
+        write_whole(self._partial_attempts, "".join(row.line() for row in rows))
 
     @contextmanager
     def _explained_errors(self) -> Iterator[None]:
@@ -99,6 +162,16 @@ class EvaluationStore:
         with self._explained_errors():
             await self.disk.write(append, must_end=True)
 
+    async def add_attempts(
+        self, question: str, completions: Sequence[Completion]
+    ) -> None:
+        """Store completions of a sample that is not finished, as `add` stores one that is."""
+        self.attempts.setdefault(question, []).extend(completions)
+        line = _StoredAttempts.of(question, completions).line()
+        append = partial(append_whole, self._partial_attempts, line.encode())
+        with self._explained_errors():
+            await self.disk.write(append, must_end=True)
+
     def complete(
         self, samples: Iterable[StoredGroup], results: Mapping[str, Any]
     ) -> None:
@@ -108,6 +181,7 @@ class EvaluationStore:
                 self.folder / SAMPLES, "".join(sample.line() for sample in samples)
             )
             write_whole(self.folder / METRICS, json.dumps(results, indent=2))
+            self._write_attempts()
         self._partial.unlink(missing_ok=True)
 
     def close(self) -> None:
@@ -136,6 +210,26 @@ def locked(folder: Path) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+def _attempts_in(folder: Path) -> dict[str, list[Completion]]:
+    """Read the completions of a folder's unfinished samples, by question."""
+    file = folder / PARTIAL_ATTEMPTS
+    if not file.exists():
+        return {}
+    if not stays_below(file, folder):
+        raise FixableError(f"{file} is not a regular file of its folder: delete it")
+    attempts: defaultdict[str, list[Completion]] = defaultdict(list)
+    for number, row in enumerate(read_rows(file).rows, start=1):
+        try:
+            stored = convert(row, _StoredAttempts)
+        except ValueError as error:
+            raise FixableError(
+                f"{file}: row {number} is not an evaluation's attempts ({error}): delete the "
+                "file, and they are made again"
+            ) from error
+        attempts[stored.question] += stored.read()
+    return dict(attempts)
 
 
 def samples_in(folder: Path) -> list[StoredGroup]:

@@ -130,6 +130,11 @@ class InferenceClient:
             for name in form.left_out
         }
 
+    @property
+    def part_size(self) -> int:
+        """How many completions a request has: a server may take fewer than a group has."""
+        return int(min(self._max_n, *(server.max_n for server in self._servers)))
+
     def give_up_after(self, seconds: float) -> None:
         """Retry failing requests until none has succeeded for that long; then fail all."""
         rounds = replace(THREE_ROUNDS, seconds=seconds)
@@ -342,8 +347,7 @@ class InferenceClient:
                     empty_replies += 1
             return results[:size]
 
-        # A server may take fewer completions in a request than a group has.
-        part_size = int(min(self._max_n, *(server.max_n for server in self._servers)))
+        part_size = self.part_size
         try:
             parts = await gather_or_cancel(
                 part(min(part_size, n - begun)) for begun in range(0, n, part_size)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import signal
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,15 @@ class Counting:
         return [Sample(text="<answer>1</answer>")] * n
 
 
+class Numbering(Counting):
+    """Answers each time another number, so that no two completions are alike."""
+
+    def sample(self, question: str, n: int) -> list[Sample]:
+        super().sample(question, n)
+        number = sum(self.asked.values())
+        return [Sample(text=f"<answer>{number}</answer>")] * n
+
+
 class Fragile(Counting):
     """Can't answer any question but the first at its first two times."""
 
@@ -56,6 +66,10 @@ def lines(file: Path) -> list[dict[str, Any]]:
         if file.exists()
         else []
     )
+
+
+def question_of(sample: dict[str, Any]) -> str:
+    return str(sample["rollouts"][0]["conversation"][1]["content"])
 
 
 def metrics_of(folder: Path) -> dict[str, float]:
@@ -106,6 +120,46 @@ async def test_an_evaluation_that_is_killed_goes_on_where_it_was(
     assert sum(policy.asked.values()) <= ITEMS + 1
     assert metrics_of(folder)["eval/items"] == ITEMS
     assert metrics_of(folder)["eval/pass@2"] == metrics_of(folder)["eval/solved"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+async def test_attempts_that_were_finished_are_not_asked_again(
+    number: signal.Signals, bench: Any, tokenizer: Any
+) -> None:
+    folder, policy, attempts = bench.folder / "results", Numbering(), 8
+    settings = {
+        "num_eval_samples_per_task": 1,
+        "eval_attempts": attempts,
+        "max_eval_workers": attempts,
+        "data_dir_to_save_evals": str(folder),
+    }
+    async with ScriptedServer(policy, tokenizer, ignores_n=True, latency=0.2) as server:
+        options = [*bench.options(server.url, **settings)]
+        options += ["--openai.num_requests_for_eval", "1"]
+        async with bench.command("evaluate", *options) as command:
+            await command.until(
+                lambda: len(lines(folder / "attempts.partial.jsonl")) >= 3
+            )
+            command.process.send_signal(number)
+            await command.process.wait()
+        stored = lines(folder / "attempts.partial.jsonl")
+        kept = [row["completions"][0]["text"] for row in stored]
+        assert 3 <= len(kept) < attempts
+        assert lines(folder / "samples.partial.jsonl") == []
+        async with bench.command("evaluate", *options) as command:
+            assert await command.exit_code() == 0, command.said()
+    samples = lines(folder / "samples.jsonl")
+    assert len(samples) == len(policy.asked)
+    for sample in samples:
+        assert len(sample["rollouts"]) == attempts
+        assert all(rollout["completion_tokens"] for rollout in sample["rollouts"])
+    [first] = (s for s in samples if question_of(s) == stored[0]["question"])
+    texts = [rollout["conversation"][-1]["content"] for rollout in first["rollouts"]]
+    assert texts[: len(kept)] == kept
+    assert len(set(texts)) == attempts
+    # One was in flight at the signal.
+    assert attempts <= policy.asked[stored[0]["question"]] <= attempts + 1
+    assert not (folder / "attempts.partial.jsonl").exists()
 
 
 @pytest.mark.nightly

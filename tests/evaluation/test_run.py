@@ -96,6 +96,7 @@ class Policy:
     """
 
     refused: frozenset[str] = frozenset()
+    part_size = 8
 
     def __init__(
         self,

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from group_values import completion
 
 from reasoning_gym_environment.errors import ConfigurationError, FixableError
 from reasoning_gym_environment.evaluation.store import (
+    PARTIAL_ATTEMPTS,
     PARTIAL_SAMPLES,
     SAMPLES,
     EvaluationStore,
@@ -27,7 +29,10 @@ SETTINGS = {"eval_seed": 1, "model_name": "a"}
 
 def row(seed: int, score: float | None = 1.0) -> dict[str, Any]:
     rollout = {
-        "conversation": [{"role": "user", "content": f"{seed}?"}],
+        "conversation": [
+            {"role": "user", "content": f"{seed}?"},
+            {"role": "assistant", "content": "1"},
+        ],
         "score": score or 0.0,
         "answer": None,
         "status": "unscored" if score is None else "solved",
@@ -98,6 +103,57 @@ async def test_a_torn_line_loses_only_its_own_sample(tmp_path: Path) -> None:
 async def test_samples_without_any_score_are_retried(tmp_path: Path) -> None:
     await begun(tmp_path, sample(1, score=None), sample(2))
     assert seeds(EvaluationStore(tmp_path, SETTINGS)) == [2]
+
+
+async def test_attempts_are_kept_until_their_sample_is_finished(tmp_path: Path) -> None:
+    store = EvaluationStore(tmp_path, SETTINGS)
+    for question in ("1?", "2?"):
+        await store.add_attempts(question, [completion("a"), completion("b")])
+    await store.add_attempts("2?", [completion("c")])
+    await store.add(sample(1))
+    again = EvaluationStore(tmp_path, SETTINGS)
+    assert {q: [c.text for c in made] for q, made in again.attempts.items()} == {
+        "2?": ["a", "b", "c"]
+    }
+    before, after = completion("a"), again.attempts["2?"][0]
+    for field in ("finish_reason", "length", "completion_tokens"):
+        assert getattr(after, field) == getattr(before, field)
+    again.complete([sample(1)], RESULTS)
+    assert list(EvaluationStore(tmp_path, SETTINGS).attempts) == ["2?"]
+    await again.add(sample(2))
+    again = EvaluationStore(tmp_path, SETTINGS)
+    assert not again.attempts
+    assert not (tmp_path / PARTIAL_ATTEMPTS).exists()
+
+
+async def test_attempts_of_other_settings_are_refused(tmp_path: Path) -> None:
+    store = EvaluationStore(tmp_path, SETTINGS)
+    await store.add_attempts("1?", [completion("a")])
+    with pytest.raises(ConfigurationError, match="another model_name"):
+        EvaluationStore(tmp_path, {**SETTINGS, "model_name": "b"})
+
+
+async def test_an_attempt_that_is_torn_is_made_again(tmp_path: Path) -> None:
+    store = EvaluationStore(tmp_path, SETTINGS)
+    await store.add_attempts("1?", [completion("a")])
+    await store.add_attempts("1?", [completion("b")])
+    file = tmp_path / PARTIAL_ATTEMPTS
+    file.write_bytes(file.read_bytes()[:-5])
+    [kept] = EvaluationStore(tmp_path, SETTINGS).attempts["1?"]
+    assert kept.text == "a"
+
+
+async def test_attempts_that_cannot_be_read_are_refused_with_their_row(
+    tmp_path: Path,
+) -> None:
+    store = EvaluationStore(tmp_path, SETTINGS)
+    await store.add_attempts("1?", [completion("a")])
+    file = tmp_path / PARTIAL_ATTEMPTS
+    file.write_text(file.read_text().replace('"a"', "7"))
+    with pytest.raises(
+        FixableError, match=r"row 1 .*must be str, got 7.*delete the file"
+    ):
+        EvaluationStore(tmp_path, SETTINGS)
 
 
 async def test_a_complete_evaluation_needs_no_other_file(tmp_path: Path) -> None:
