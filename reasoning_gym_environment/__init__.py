@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from .atropos.config import ReasoningGymEnvConfig as ReasoningGymEnvConfig
     from .errors import ConfigurationError as ConfigurationError
     from .evaluation.comparison import compare as compare
+    from .evaluation.evaluate import evaluate as evaluate
+    from .evaluation.evaluate import evaluate_async as evaluate_async
     from .evaluation.store import read_results as read_results
     from .gym.asynchronous import AsyncReasoningGym as AsyncReasoningGym
     from .gym.blocking import ProblemStream as ProblemStream
@@ -56,6 +58,7 @@ _HOMES = {
     ".atropos.config": "ReasoningGymEnvConfig",
     ".errors": "ConfigurationError",
     ".evaluation.comparison": "compare",
+    ".evaluation.evaluate": "evaluate evaluate_async",
     ".evaluation.store": "read_results",
     ".gym.asynchronous": "AsyncReasoningGym",
     ".gym.blocking": "ProblemStream ReasoningGym",

@@ -14,7 +14,7 @@ FOLDER = ROOT / "reasoning_gym_environment"
 
 NAMES = """
 AsyncReasoningGym ConfigurationError Problem ProblemStream ReasoningGym ReasoningGymEnv
-ReasoningGymEnvConfig Recipe Score Status compare contain read_results task
+ReasoningGymEnvConfig Recipe Score Status compare contain evaluate evaluate_async read_results task
 """
 MODULES = {
     "demo.policy": ["SimulatedPolicy"],
@@ -33,7 +33,8 @@ MODULES = {
         "comparison_table",
     ],
     "evaluation.estimators": ["Estimate", "share"],
-    "evaluation.store": ["EvaluationResults"],
+    "evaluation.metrics": ["EvaluationReport"],
+    "evaluation.store": ["EvaluationResults", "FinishedEvaluation"],
     "gym.asynchronous": ["TaskSummary"],
     "gym.containment": ["ContainedFunction"],
     "gym.streams": ["AsyncProblemStream", "TaskLevel"],
@@ -49,7 +50,9 @@ NEW = [
     "ComparedEvaluation",
     "Comparison",
     "Estimate",
+    "EvaluationReport",
     "EvaluationResults",
+    "FinishedEvaluation",
     "TaskLevel",
 ]
 """Of these, what release 0.4 did not have in the package."""

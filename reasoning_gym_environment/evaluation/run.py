@@ -8,17 +8,18 @@ import logging
 import shlex
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
-from typing import Any, TextIO
+from typing import Any, Protocol, TextIO
 
 from msgspec import structs
 
 from ..errors import INCOMPLETE
-from ..inference.client import InferenceClient
+from ..inference.dialects import SamplingParams
 from ..inference.errors import NO_ROOM, InferenceError
+from ..inference.prompts import Prompt
 from ..problems.suites import require_same_questions
 from ..records import (
     Attempt,
@@ -62,6 +63,35 @@ class IncompleteEvaluationError(InferenceError):
     exit_status = INCOMPLETE
 
 
+class CompletionSource(Protocol):
+    """What gives an evaluation its completions: inference servers, or a user's function."""
+
+    @property
+    def refused(self) -> Collection[str]:
+        """The parameters that it samples without."""
+
+    @property
+    def waiting(self) -> str:
+        """Why nothing is asked for at the moment; usually empty."""
+
+    @property
+    def part_size(self) -> int:
+        """How many completions a request has at most."""
+
+    def prompt(self, question: str) -> Prompt:
+        """Return a question's prompt."""
+
+    async def sample(
+        self,
+        question: str,
+        *,
+        n: int,
+        length_limit: int,
+        sampling: SamplingParams,
+    ) -> list[Completion]:
+        """Return `n` completions of at most `length_limit` tokens, or raise InferenceError."""
+
+
 class Evaluation:
     """The fixed evaluation set and its runs, in the `evaluate` command or while serving.
 
@@ -81,7 +111,7 @@ class Evaluation:
     def __init__(
         self,
         settings: EvaluationSettings,
-        client: InferenceClient,
+        client: CompletionSource,
         verifier: Verifier,
         counts: Counter[str],
     ) -> None:
@@ -173,10 +203,13 @@ class Evaluation:
         if self.has_run or not self._resumable:
             self.folder = next_free_folder(self.folder)
         self.has_run = True
+        folder_option = self.settings.caller.folder_option
         at = {"step": self.settings.options.eval_step if step is None else step}
         with (
-            locked(self.folder),
-            closing(EvaluationStore(self.folder, {**settings, **at})) as store,
+            locked(self.folder, folder_option),
+            closing(
+                EvaluationStore(self.folder, {**settings, **at}, folder_option)
+            ) as store,
         ):
             await self._sample_missing(items, store, length_limit, {**identity, **at})
             await self._report(items, store, time.monotonic() - begin)
@@ -278,7 +311,7 @@ class Evaluation:
                 jobs,
                 "evaluation",
                 done=finished,
-                note=lambda: self._client.failover.waiting,
+                note=lambda: self._client.waiting,
             )
         except asyncio.CancelledError:
             logger.warning(
@@ -403,7 +436,8 @@ class Evaluation:
             return "raise --env.max_token_length, or choose tasks and levels with shorter prompts"
         if not self._resumable:
             return "serving again starts the evaluation anew"
-        return f"repeat the command with --env.data_dir_to_save_evals {self.folder} to complete it"
+        call, folder_option = self.settings.caller
+        return f"repeat {call} with {folder_option} {self.folder} to complete it"
 
     def show(self, terminal: TextIO) -> None:
         """Write the last evaluation's table, headline, a wrong answer and how to see the others."""

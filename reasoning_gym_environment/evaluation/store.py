@@ -33,8 +33,9 @@ from ..util.files import (
     write_whole,
 )
 from ..util.values import convert
+from .evaluation_settings import COMMAND
 from .metrics import EvaluationReport
-from .tables import headline
+from .tables import evaluation_table, headline
 
 RUN = "run.json"
 SAMPLES = "samples.jsonl"
@@ -99,7 +100,12 @@ class EvaluationStore:
         attempts: the completions that were made for unfinished samples, by question.
     """
 
-    def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        settings: Mapping[str, Any],
+        folder_option: str = COMMAND.folder_option,
+    ) -> None:
         """Open a new evaluation, or one whose results the same settings determine.
 
         Raises ConfigurationError for other settings; FixableError if it can't be read or written.
@@ -118,10 +124,10 @@ class EvaluationStore:
             now = {name: new.get(name) for name in names}
             raise ConfigurationError(
                 f"{folder} holds an evaluation with another {', '.join(names)} (there: {there}, "
-                f"now: {now}): use the same settings to continue it, or another "
-                "data_dir_to_save_evals"
+                f"now: {now}): use the same settings to continue it, or another {folder_option}"
             )
         self.folder = folder
+        self._folder_option = folder_option
         self.samples = {
             recipe_key(sample.recipe): sample for sample in present if sample.scored
         }
@@ -152,7 +158,7 @@ class EvaluationStore:
         except OSError as error:
             raise FixableError(
                 f"evaluation results can't be written to {self.folder} ({error}): free space, or "
-                "set another --env.data_dir_to_save_evals"
+                f"set another {self._folder_option}"
             ) from error
 
     async def add(self, sample: StoredGroup) -> None:
@@ -194,14 +200,14 @@ class EvaluationStore:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path, folder_option: str = COMMAND.folder_option) -> Iterator[None]:
     """Hold a folder while this process lives; raise FixableError if another evaluates into it."""
     lock = LockFile(folder / "evaluate.lock")
     try:
         if not lock.acquire():
             raise FixableError(
                 f"{folder} is in use: {lock.holder or 'another process'} evaluates into it; wait "
-                "until it ends, or set another --env.data_dir_to_save_evals"
+                f"until it ends, or set another {folder_option}"
             )
         lock.sign()
     except OSError as error:
@@ -328,6 +334,21 @@ class EvaluationResults:
             if values[0] != values[1]:
                 differing[name] = values
         return differing
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FinishedEvaluation(EvaluationResults):
+    """The results of an evaluation that has just ended, which are on disk, too.
+
+    Attributes:
+        report: its metrics; `report.numbers()` are those of `metrics.json`.
+    """
+
+    report: EvaluationReport
+
+    def table(self) -> str:
+        """Return the table that the command prints."""
+        return evaluation_table(self.report)
 
 
 def read_results(path: str | Path) -> EvaluationResults:

@@ -35,7 +35,6 @@ from ..tasks.ladders import TaskLadder
 from ..tasks.modules import find_modules
 from ..util.command_line import build
 from ..util.values import shorten
-from ._background import LazyPool
 from .arguments import (
     AS_DICT,
     AS_LIST,
@@ -55,6 +54,7 @@ from .arguments import (
     to_recipe,
     to_scorable,
 )
+from .background import LazyPool
 from .streams import AsyncProblemStream, fed_streams
 
 logger = logging.getLogger(__name__)

@@ -14,9 +14,9 @@ from ..problems.options import StreamKeywords
 from ..problems.split import Split
 from ..records import Problem, Recipe, Score
 from ..scoring.extraction import AnswerFormat
-from ._background import Background
 from .arguments import Scorable, shows_stream_options, takes_parameters_of
 from .asynchronous import AsyncReasoningGym, TaskSummary
+from .background import Background
 from .streams import STREAM_IS_NOT_PICKLED, AsyncProblemStream, TaskLevel
 
 Result = TypeVar("Result")

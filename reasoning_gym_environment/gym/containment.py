@@ -29,7 +29,6 @@ from ..sandbox.pool import default_processes
 from ..util.concurrency import gather_or_cancel
 from ..util.modules import ModuleSource, find_module
 from ..util.values import shorten
-from ._background import Background, LazyPool
 from .arguments import (
     AS_LIST,
     Number,
@@ -38,6 +37,7 @@ from .arguments import (
     TextWithData,
     checked,
 )
+from .background import Background, LazyPool
 
 
 def _bytes(value: Any) -> int:

@@ -135,6 +135,11 @@ class InferenceClient:
         """How many completions a request has: a server may take fewer than a group has."""
         return int(min(self._max_n, *(server.max_n for server in self._servers)))
 
+    @property
+    def waiting(self) -> str:
+        """Why no server is asked at the moment; usually empty."""
+        return self.failover.waiting
+
     def give_up_after(self, seconds: float) -> None:
         """Retry failing requests until none has succeeded for that long; then fail all."""
         rounds = replace(THREE_ROUNDS, seconds=seconds)

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -97,6 +96,7 @@ class Policy:
 
     refused: frozenset[str] = frozenset()
     part_size = 8
+    waiting = ""
 
     def __init__(
         self,
@@ -111,7 +111,6 @@ class Policy:
         self._running = 0
         self.most = 0
         self.ended = 0
-        self.failover = SimpleNamespace(waiting="")
 
     async def sample(
         self, question: str, *, n: int, length_limit: int, sampling: SamplingParams
