@@ -299,6 +299,10 @@ def probes_for(
     return [*oracle_probes(oracle), *probes, *near, *listing_probes(oracle, others)]
 
 
+FindingVerdict = Literal["failed", "not_checked", "warning"]
+"""What a finding makes of its check."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
     """What speaks against a task.
@@ -319,7 +323,7 @@ class Finding:
     level: int | None = None
     items: int = 1
     explanation: str = ""
-    verdict: Literal["failed", "not_checked", "warning"] = "failed"
+    verdict: FindingVerdict = "failed"
 
     @property
     def name(self) -> str:

@@ -22,7 +22,7 @@ from ..tasks.ladders import TaskLadder
 from ..tasks.modules import Declaration
 from ..tasks.recipes import read_recipe
 from ..util.values import shorten
-from .findings import Finding, shown_example, shown_verdict
+from .findings import Finding, FindingVerdict, shown_example, shown_verdict
 from .labels import odd_character, written_forms
 
 DRAWS = 200
@@ -84,6 +84,7 @@ class LevelProof:
         kind: str,
         detail: str,
         example: str = "",
+        verdict: FindingVerdict = "failed",
     ) -> None:
         """Note what one more item shows; one finding stands for all items of its kind."""
         for place, finding in enumerate(self.findings):
@@ -97,6 +98,7 @@ class LevelProof:
                 detail=detail,
                 example=example,
                 level=self.level,
+                verdict=verdict,
             )
         )
 
@@ -259,8 +261,9 @@ async def _score_own_answer(
         proof.note(
             "solvable",
             "no oracle",
-            "an item has no answer of its own",
+            "an item has no answer of its own: nothing shows that it can be solved",
             shorten(problem.question),
+            verdict="not_checked",
         )
         return False
     if not answer.strip():

@@ -104,6 +104,7 @@ class Pool:
     """A pool whose items, entries and verdicts are given."""
 
     question: str = "?"
+    oracle: str | None = "1"
     entry: bytes = b""
     content: str = ""
     score: float = 1.0
@@ -115,7 +116,9 @@ class Pool:
         if self.error:
             raise self.error
         question = f"{self.question} {recipe.seed}"
-        return Problem(recipe=recipe, question=question, oracle="1", entry=self.entry)
+        return Problem(
+            recipe=recipe, question=question, oracle=self.oracle, entry=self.entry
+        )
 
     async def inspect(self, recipe: Recipe) -> Inspection:
         return Inspection(content=self.content, json_changes="", memory=0)
@@ -157,6 +160,15 @@ async def test_what_an_item_shows(pool: Pool, other: Pool, kinds: list[str]) -> 
     assert [f"{one.check} {one.kind}" for one in found.findings] == kinds
     assert found.tried == 3
     assert len(found.training) == (0 if pool.error else 2)
+
+
+async def test_an_item_that_only_its_verifier_knows_is_not_checked() -> None:
+    found = LevelProof(task="gcd", level=None, parameters={})
+    pool = Pool(oracle=None)
+    await prove_level(pool, found, items=2, compared=2, second_pool=pool)
+    [finding] = found.weighty
+    assert (finding.check, finding.verdict) == ("solvable", "not_checked")
+    assert finding.items == 2
 
 
 async def test_drawing_ends_at_the_deadline_and_goes_on_from_there() -> None:
