@@ -70,6 +70,9 @@ PROBED_SHARE = 0.15
 EXECUTED_SHARE = PROBED_SHARE / 4
 """The same, where each answer has a process of its own."""
 
+ANSWERS_SEED = 2
+"""Seed of the items on which answers are tried."""
+
 BATCH = 8
 """Probes that are scored before looking whether most of them cost their process."""
 
@@ -209,6 +212,7 @@ async def sample_problems(
     level: int | None = None,
     skip: bool = True,
     is_over: Callable[[], bool] = lambda: False,
+    seed: int = ANSWERS_SEED,
 ) -> list[Problem]:
     """Generate problems, with others in place of those that fail.
 
@@ -216,10 +220,11 @@ async def sample_problems(
         level: whose parameters these are; None for those of no level.
         skip: whether to redraw faulty items.
         is_over: whether the time for it has run out.
+        seed: of the evaluation items.
     """
     problems: list[Problem] = []
     generate = skip_faulty(pool.generate, Counter(), skip=skip)
-    for recipe in evaluation_recipes(2, [task], 2 * count):
+    for recipe in evaluation_recipes(seed, [task], 2 * count):
         if len(problems) >= count or is_over():
             break
         with contextlib.suppress(GenerationError):

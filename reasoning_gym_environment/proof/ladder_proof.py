@@ -28,6 +28,9 @@ from .labels import odd_character, written_forms
 DRAWS = 200
 """Draws of a level that show whether it is degenerate."""
 
+DRAWS_SEED = 7
+"""Seed of the items that are drawn."""
+
 FEWEST_LATE = 5
 MOST_LATE = 0.2
 """A level is given up when at least FEWEST_LATE items, more than MOST_LATE of all, are late."""
@@ -169,7 +172,7 @@ async def prove_level(
     declared: Declaration | None = None,
     deadline: float = math.inf,
     now: Callable[[], float] = time.monotonic,
-    seed: int = 7,
+    seed: int = DRAWS_SEED,
 ) -> None:
     """Draw the evaluation items up to number `items`, in sequence, and score their own answers.
 
@@ -179,6 +182,7 @@ async def prove_level(
         shared: scores own answers in one process, for a verifier that keeps nothing.
         declared: what an own task says of itself; None for the library's.
         deadline: time after which no other item is drawn, by the clock `now`.
+        seed: of the evaluation items.
     """
     # The faults of the library's items are known; those of an own task are to be found.
     generate = skip_faulty(pool.generate, Counter(), skip=declared is None)

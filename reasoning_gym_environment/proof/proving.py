@@ -27,6 +27,7 @@ from ..util.files import read_regular, write_whole
 from ..util.progress import Progress
 from ..util.values import shorten
 from .answers import (
+    ANSWERS_SEED,
     COMPARED_ITEMS,
     COMPARED_LEVEL_ITEMS,
     DOUBTED_LEVEL_ITEMS,
@@ -38,7 +39,14 @@ from .answers import (
 from .checks import Result, TaskProof, explained, judge, keeps_nothing
 from .clock import ProcessorClock
 from .findings import WAIVABLE, Finding, KnownFindings
-from .ladder_proof import DRAWS, LevelProof, level_items, level_proofs, prove_level
+from .ladder_proof import (
+    DRAWS,
+    DRAWS_SEED,
+    LevelProof,
+    level_items,
+    level_proofs,
+    prove_level,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -117,6 +125,8 @@ async def prove_tasks(
     seconds: float,
     known_findings: KnownFindings,
     files: Sequence[Path] = (),
+    seed: int = 0,
+    keep: Callable[[Result], None] = lambda _: None,
 ) -> Proofs:
     """Prove the named tasks, or all of the modules, else of the library, with a progress bar.
 
@@ -124,6 +134,8 @@ async def prove_tasks(
         items: of the default configuration; a tenth of them of each level, besides its draws.
         seconds: of processor time, for each task.
         files: where proofs go on from, and are kept.
+        seed: another one proves on other items.
+        keep: takes each result as it comes.
 
     Raises UnknownTaskError, ConfigurationError, and WorkerStartError if workers don't start.
     """
@@ -174,7 +186,14 @@ async def prove_tasks(
                     clock.at_work += 1
                     try:
                         await prove_task(
-                            pool, second_pool, proof, items, seconds, clock, report
+                            pool,
+                            second_pool,
+                            proof,
+                            items,
+                            seconds,
+                            clock,
+                            report,
+                            seed=seed,
                         )
                     finally:
                         clock.at_work -= 1
@@ -183,6 +202,7 @@ async def prove_tasks(
                 proofs.keep(proof, result)
                 for file in files:
                     proofs.write(file)
+                keep(result)
 
             async with progress.shown():
                 jobs = [asyncio.ensure_future(prove_one(proof)) for proof in started]
@@ -316,6 +336,8 @@ async def prove_task(
     seconds: float,
     clock: ProcessorClock,
     report: Report = _report_nothing,
+    *,
+    seed: int = 0,
 ) -> None:
     """Try what is left to try of a task, as long as the seconds last.
 
@@ -325,9 +347,10 @@ async def prove_task(
     Args:
         second_pool: starts its processes with another hash seed.
         clock: counts the seconds.
+        seed: another one tries other items.
     """
     deadline = clock.now() + seconds
-    proving = _TaskProving(pool, second_pool, proof, items, clock)
+    proving = _TaskProving(pool, second_pool, proof, items, clock, seed)
     all_levels = [proof.default, *proof.levels]
     steps: list[tuple[Step, LevelProof]] = []
     for place in all_levels:
@@ -354,12 +377,16 @@ class _TaskProving:
         proof: TaskProof,
         items: int,
         clock: ProcessorClock,
+        seed: int,
     ) -> None:
         self._pool = pool
         self._second_pool = second_pool
         self._proof = proof
         self._items = items
         self._clock = clock
+        # The two seeds differ in their last digit, so no other seed makes one of them the other.
+        self._draws_seed = DRAWS_SEED + 10 * seed
+        self._answers_seed = ANSWERS_SEED + 10 * seed
 
     async def draw_items(self, place: LevelProof, deadline: float) -> bool:
         """Draw items, make each again in the second pool, and score their own answers."""
@@ -392,6 +419,7 @@ class _TaskProving:
             declared=self._proof.declared,
             deadline=deadline,
             now=self._clock.now,
+            seed=self._draws_seed,
         )
         return place.tried >= items or place.is_given_up
 
@@ -422,6 +450,7 @@ class _TaskProving:
             level=place.level,
             skip=proof.declared is None,
             is_over=is_over,
+            seed=self._answers_seed,
         )
         killing = [text for answers in proof.all_answers for text in answers.killing]
         answers = await prove_answers(
