@@ -99,6 +99,7 @@ def test_every_script_can_be_loaded(folder: str) -> None:
         "-m research.teaching_levels --ladders 20",
         "-m research.reproducibility --help",
         "-m research.leaderboard --help",
+        "-m research.field --help",
     ],
 )
 def test_a_quick_command_runs(command: str) -> None:
