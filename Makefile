@@ -54,7 +54,7 @@ test-llama: $(VENV)/.installed-dev $(REAL_VENV)/.installed $(LLAMA_VENV)/.instal
 test-load: $(VENV)/.installed-dev  # beside twelve busy processes: takes the whole machine for ten minutes
 	$(VENV)/bin/python -m pytest -m load tests/load --durations=1
 
-test-integrations:  # Inspect, Math-Verify, OpenEnv, Ray, reasoning-core, SkyRL, Tinker, TRL, verifiers, verl
+test-integrations:  # Inspect, Math-Verify, OpenEnv, Ray, reasoning-core, RLVE, SkyRL, Tinker, TRL, verifiers, verl
 	PYTHON=$(PYTHON) tests/integrations/run
 
 falsepass: $(FALSEPASS_VENV)/.installed  # an independent auditor probes the reward: two minutes

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
 from aiohttp import web
-from model import CONTEXT, Policy, Sample
+from model import Policy, Sample
 
 WAIT_SECONDS = 0.02
 """Time that the first request of a batch waits for others."""
@@ -60,7 +60,7 @@ class Endpoint:
 
     async def models(self, _: web.Request) -> web.Response:
         return web.json_response(
-            {"data": [{"id": "learner", "max_model_len": CONTEXT}]}
+            {"data": [{"id": "learner", "max_model_len": self.policy.context}]}
         )
 
     async def tokenize(self, request: web.Request) -> web.Response:
@@ -87,7 +87,7 @@ class Endpoint:
         asked = Request(
             prompt=prompt,
             n=body["n"],
-            max_tokens=min(body["max_tokens"], CONTEXT - len(prompt)),
+            max_tokens=min(body["max_tokens"], self.policy.context - len(prompt)),
             temperature=body["temperature"],
             top_p=body.get("top_p", 1.0),
             done=done,

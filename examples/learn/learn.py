@@ -19,7 +19,7 @@ import cold_start
 import torch
 from endpoint import served
 from loop import Loop
-from model import Policy, build_model, build_tokenizer
+from model import CONTEXT, Policy, build_model, build_tokenizer
 from options import option, parser_of
 from results import plot, table
 
@@ -35,7 +35,9 @@ class Options:
 
     folder: Path = option(Path("learned"), "of all output")
     tasks: str = option(TASKS, "names of tasks, with commas between")
+    task_modules: str = option("", "files of more tasks, with commas between")
     demonstrations: int = option(300, "of each task")
+    context: int = option(CONTEXT, "tokens of prompt and completion")
     passes: int = option(3, "over all demonstrations")
     steps: int = option(200, "of reinforcement, each with one batch")
     items: int = option(60, "held out of each task")
@@ -54,8 +56,10 @@ class Run:
             folder=options.folder,
             tokenizer=options.folder / "tokenizer",
             tasks=options.tasks,
+            task_modules=options.task_modules,
             items=options.items,
             seed=options.seed,
+            context=options.context,
         )
 
     def say(self, text: str) -> None:
@@ -107,7 +111,8 @@ async def learn(options: Options) -> None:
     messages = await run.loop.demonstrations(options.demonstrations, levels="0")
     texts = [message["content"] for each in messages for message in each]
     tokenizer = build_tokenizer(texts, options.folder / "tokenizer")
-    policy = Policy(build_model(len(tokenizer), options.seed), tokenizer)
+    model = build_model(len(tokenizer), options.seed, options.context)
+    policy = Policy(model, tokenizer, options.context)
     async with served(policy) as endpoint:
         await run.evaluate(endpoint.url, STAGES[0])
         run.say(f"cold start on {len(messages)} demonstrations")

@@ -27,6 +27,7 @@ class Loop:
         folder: of all that is written.
         tokenizer: the folder of the model's.
         tasks: separated by commas.
+        task_modules: the files of tasks that aren't the library's, separated by commas.
         items: held out of each task, at the default and at each of `eval_difficulties`.
         context: tokens of prompt and completion.
         program: Python's arguments that start the environment's commands.
@@ -37,6 +38,7 @@ class Loop:
     tasks: str
     items: int
     seed: int
+    task_modules: str = ""
     eval_difficulties: str = "0"
     system_prompt: str = ""
     context: int = CONTEXT
@@ -46,6 +48,7 @@ class Loop:
         """Return the environment's settings as options, the same for every command."""
         settings = {
             "include_tasks": self.tasks,
+            "task_modules": self.task_modules,
             "system_prompt": self.system_prompt,
             "seed": self.seed,
             **more,
@@ -150,7 +153,10 @@ class Loop:
 
         def train(api_url: str) -> Steps:
             return reinforce.train(
-                policy, reinforce.settings(api_url, self.folder, steps=steps)
+                policy,
+                reinforce.settings(
+                    api_url, self.folder, steps=steps, context=policy.context
+                ),
             )
 
         await self.train(train, url, goes_on, steps=steps, **settings)

@@ -20,7 +20,7 @@ from transformers.utils.logging import disable_progress_bar
 disable_progress_bar()  # of every file that is read or written
 
 CONTEXT = 64
-"""Tokens of prompt and completion."""
+"""Tokens of prompt and completion, unless a run has longer questions."""
 
 PAD, START, END = "<|pad|>", "<|im_start|>", "<|im_end|>"
 CHAT_TEMPLATE = (
@@ -64,7 +64,7 @@ def build_tokenizer(texts: Sequence[str], folder: Path) -> Any:
     return AutoTokenizer.from_pretrained(folder)
 
 
-def build_model(vocabulary: int, seed: int) -> LlamaForCausalLM:
+def build_model(vocabulary: int, seed: int, context: int = CONTEXT) -> LlamaForCausalLM:
     """Return a Llama of half a million random weights."""
     torch.manual_seed(seed)
     config = LlamaConfig(
@@ -75,7 +75,7 @@ def build_model(vocabulary: int, seed: int) -> LlamaForCausalLM:
         num_attention_heads=4,
         num_key_value_heads=4,
         # Prompts of a batch are padded to the longest.
-        max_position_embeddings=2 * CONTEXT,
+        max_position_embeddings=2 * context,
         tie_word_embeddings=True,
         # About the root of 1 / hidden_size; 0.02 is meant for large models.
         initializer_range=0.08,
@@ -96,11 +96,18 @@ class Sample(NamedTuple):
 
 
 class Policy:
-    """The weights under training, with a lock between sampling and updates."""
+    """The weights under training, with a lock between sampling and updates.
 
-    def __init__(self, model: LlamaForCausalLM, tokenizer: Any) -> None:
+    Attributes:
+        context: tokens of prompt and completion.
+    """
+
+    def __init__(
+        self, model: LlamaForCausalLM, tokenizer: Any, context: int = CONTEXT
+    ) -> None:
         self.model = model
         self.tokenizer = tokenizer
+        self.context = context
         self.lock = threading.Lock()
 
     def sample(

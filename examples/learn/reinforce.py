@@ -11,7 +11,7 @@ from example_trainer.api import get_batch, register_trainer
 from example_trainer.config import TrainingConfig
 from example_trainer.data import pad_data_to_good_offset
 from example_trainer.training import run_training_step
-from model import CONTEXT, Policy
+from model import Policy
 
 GROUP_SIZE = 8
 ROWS = 128
@@ -23,7 +23,7 @@ Steps = Iterator[dict[str, float] | None]
 """The metrics of each step; None while no batch is available."""
 
 
-def settings(api_url: str, folder: Path, *, steps: int) -> TrainingConfig:
+def settings(api_url: str, folder: Path, *, steps: int, context: int) -> TrainingConfig:
     """Return the trainer's configuration."""
     return TrainingConfig(
         model_name="learner",
@@ -32,7 +32,7 @@ def settings(api_url: str, folder: Path, *, steps: int) -> TrainingConfig:
         warmup_steps=5,
         batch_size=ROWS,
         gradient_accumulation_steps=1,
-        seq_len=CONTEXT,
+        seq_len=context,
         optimizer="adamw",
         device="cpu",
         save_path=str(folder),

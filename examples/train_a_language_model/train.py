@@ -162,12 +162,11 @@ class Run:
 
         def train(api_url: str) -> reinforce.Steps:
             config = reinforce.settings(
-                api_url, self.folder.resolve(), steps=steps
+                api_url, self.folder.resolve(), steps=steps, context=CONTEXT + 1
             ).model_copy(
                 update={
                     "lr": LEARNING_RATE,
                     "batch_size": ROWS,
-                    "seq_len": CONTEXT + 1,
                     "checkpoint_interval": CHECKPOINT_EVERY,
                 }
             )
