@@ -17,7 +17,9 @@ from ..errors import (
 from ..records import Ladder, Recipe
 from ..sandbox.pool import Generate, TaskPool
 from ..tasks.catalogue import proven_tasks, require_known, select_tasks, task_weights
+from ..tasks.facts import LIBRARY, NOT_A_TASK
 from ..tasks.ladders import TaskLadder
+from ..tasks.library import way_out
 from ..util.concurrency import gather_or_cancel
 from .levels import Curriculum, DefaultLevels, FixedLevels, LevelPolicy, RandomLevels
 from .options import TaskOptions
@@ -68,6 +70,8 @@ async def select(
     discovery = await pool.discover(proven=proven_tasks())
     if discovery.warning:
         logger.warning("%s", discovery.warning)
+    if discovery.categories.keys() <= discovery.failures.keys() | NOT_A_TASK.keys():
+        raise ConfigurationError(f"no task of {LIBRARY} loads: {way_out()}")
     selected = select_tasks(discovery, include=tasks, exclude=options.exclude_tasks)
     reasons = Counter(task.reason for task in selected if not task.used)
     left_out = "".join(

@@ -44,11 +44,13 @@ def main() -> None:
 def _task_roles() -> Roles:
     # The event loop's process loads none of these.
     from ..tasks.datasets import Datasets
+    from ..tasks.library import import_library
     from ..tasks.modules import load_module
     from . import _generator as generator
     from . import _verifier_host as verifier_host
 
     _import_cellpylib()
+    import_library()
     module = None
     if len(sys.argv) > 1:
         module = load_module(msgspec.json.decode(sys.argv[1], type=ModuleSource))

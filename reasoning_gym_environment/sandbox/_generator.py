@@ -11,14 +11,15 @@ import queue
 import resource
 import tempfile
 import threading
+from functools import partial
 from typing import Any, BinaryIO
 
 import msgspec
 
 from ..records import Recipe
-from ..tasks.catalogue import discover, read_registry
+from ..tasks.catalogue import discover
 from ..tasks.datasets import Datasets, json_changes, text_of
-from ..tasks.facts import NOT_A_TASK
+from ..tasks.facts import NOT_A_TASK, known_categories
 from ..tasks.item_checks import item_fault
 from ..tasks.ladders import build_ladders
 from ..tasks.modules import ModuleTasks
@@ -52,11 +53,14 @@ def answer(
     """Return the reply to one request; raise MemoryError if the memory is used up."""
     message: Any = module
     entry = b""
+    build = partial(datasets.get, parameters={})
     try:
         if request == "ladders":
-            message = build_ladders(read_registry().keys() - NOT_A_TASK.keys())
+            found = discover(build, proven=known_categories().keys())
+            loaded = found.categories.keys() - found.failures.keys()
+            message = build_ladders(loaded - NOT_A_TASK.keys())
         elif isinstance(request, frozenset):
-            message = discover(lambda name: datasets.get(name, {}), proven=request)
+            message = discover(build, proven=request)
         elif isinstance(request, Recipe):
             problem = datasets.problem(request)
             message = MadeProblem(

@@ -12,6 +12,7 @@ from importlib.metadata import version
 from typing import Any, NamedTuple
 
 from ..errors import ConfigurationError, did_you_mean
+from ..util.values import describe_error
 from .facts import (
     NOT_A_TASK,
     ONLY_IF_NAMED,
@@ -20,6 +21,7 @@ from .facts import (
     stored_snapshot,
 )
 from .ladders import TaskLadder
+from .library import require_whole
 
 NOT_INCLUDED = "not among include_tasks"
 
@@ -93,7 +95,9 @@ def read_registry() -> dict[str, str]:
     """Return the category of every dataset that the installed library registers, by name.
 
     The category is the second part of the module's path, as in `reasoning_gym.games.sudoku`.
+    Raises what a module of the library raised at the import.
     """
+    require_whole()
     from reasoning_gym.factory import DATASETS  # heavy: only worker processes call this
 
     return {
@@ -110,23 +114,29 @@ def discover(
 ) -> Discovery:
     """List the library's tasks and try to build each that is not `proven`: all take a second.
 
-    Falls back to the snapshot's tasks if the registry can't be read.
+    If the registry can't be read, tries each task of the snapshot.
     """
-    warning = None
+    reason = ""
     try:
         categories = registry()
-    except (ImportError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except Exception as error:  # noqa: BLE001 - a broken library may raise anything: it is reported
+        reason = describe_error(error)
         categories = known_categories()
-        warning = (
-            f"reasoning-gym's registry can't be read ({type(error).__name__}: {error}); "
-            f"using the built-in list of {len(categories)} known tasks"
-        )
+        proven = ()
     failures = {}
     for name in sorted(categories.keys() - NOT_A_TASK.keys() - set(proven)):
         try:
             build(name)
+        except UnknownTaskError:
+            failures[name] = "reasoning-gym did not load it"
         except Exception as error:  # noqa: BLE001 - any dataset may raise anything: it is reported, not hidden
-            failures[name] = f"can't be built: {type(error).__name__}: {error}"
+            failures[name] = f"can't be built: {describe_error(error)}"
+    warning = None
+    if reason:
+        warning = (
+            f"The tasks of reasoning-gym can't be listed ({reason}): of {len(categories)} known "
+            f"tasks, the {len(categories) - len(failures)} that load are used"
+        )
     return Discovery(categories, failures, warning)
 
 
