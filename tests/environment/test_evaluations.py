@@ -14,6 +14,8 @@ from aiohttp import web
 from scripted_server import ScriptedServer
 from serve_loop import registration
 
+from reasoning_gym_environment import compare as compare_results
+from reasoning_gym_environment import evaluate_async
 from reasoning_gym_environment.atropos.output import redact_api_keys
 from reasoning_gym_environment.commands import compare, problems
 from reasoning_gym_environment.demo.policy import Sample, ScriptedPolicy
@@ -354,6 +356,49 @@ async def test_two_evaluations_are_compared(
         FixableError, match=r"no scored item in common.*eval_seed \(123, 7\)"
     ):
         compare.main([str(before), str(other)])
+
+
+async def test_a_function_is_evaluated_as_a_served_model_is(
+    bench: Any, tokenizer: Any, script: Any
+) -> None:
+    tasks = ["coin_flip", "gcd"]
+    settings: dict[str, Any] = {
+        "num_eval_samples_per_task": 2,
+        "eval_attempts": 2,
+        "eval_difficulties": [0.5],
+    }
+    reply = "<answer>1</answer>"
+    script.play(reply)
+    async with PolicyServer(script, tokenizer) as server:
+        folder = await evaluated(
+            bench, server.url, "served", include_tasks=tasks, **settings
+        )
+    served = read_results(folder)
+    results = await evaluate_async(
+        lambda messages: reply,
+        folder=bench.folder / "function",
+        tasks=tasks,
+        **settings,
+    )
+    [change] = compare_results(served, results)
+    assert (change.only_before, change.only_after, change.unscored) == (0, 0, 0)
+    assert change.by_items.difference.value == 0
+    for one, other in zip(served.samples, results.samples, strict=True):
+        assert one.recipe == other.recipe
+        assert one.sampled_at == other.sampled_at
+        for mine, theirs in zip(one.rollouts, other.rollouts, strict=True):
+            assert mine.conversation == theirs.conversation
+            assert (mine.status, mine.raw_score) == (theirs.status, theirs.raw_score)
+    counted = ("completion_tokens", "truncated", "reward")
+    numbers = {
+        name: number
+        for name, number in results.report.numbers().items()
+        if not name.endswith(counted)
+    }
+    assert numbers.items() <= metrics_of(folder).items()
+    assert {file.name for file in folder.iterdir()} >= {
+        file.name for file in results.path.iterdir()
+    }
 
 
 async def test_training_does_not_meet_the_evaluation_questions_of_the_tasks_it_draws(
