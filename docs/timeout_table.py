@@ -99,6 +99,10 @@ TIMEOUTS: dict[Key, tuple[str, str]] = {
         WALL,
         "an inference server's sign of life",
     ),
+    ("inference/early_check.py", "EARLY_SECONDS"): (
+        WALL,
+        "an inference server's first answers, about its key, models and context",
+    ),
     ("inference/servers.py", "PROBE_SECONDS"): (
         WALL,
         "an inference server's reply to a probe at the start",
@@ -131,10 +135,6 @@ TIMEOUTS: dict[Key, tuple[str, str]] = {
     ("atropos/trainer_api.py", "CLOSE_SECONDS"): (
         WALL,
         "farewell to the Atropos API, and deliveries at the end",
-    ),
-    ("atropos/launch.py", "urlopen(timeout)"): (
-        WALL,
-        "the Atropos API's answer before the start",
     ),
     ("service/client.py", "patience"): (
         WALL,

@@ -11,11 +11,9 @@ import traceback
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
-from http.client import HTTPException
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.request import Request, urlopen
+from typing import TYPE_CHECKING, NamedTuple
 
 import yaml
 
@@ -34,7 +32,7 @@ from ..settings import (
     list_options,
     sections,
 )
-from ..util.command_line import ENV, KEY_VARIABLE, SERVER, Parser, number
+from ..util.command_line import ENV, SERVER, Parser, number
 from ..util.concurrency import SWITCH_SECONDS
 from ..util.files import replacing
 from ..util.logs import SecretRedactor, configure_logging
@@ -148,7 +146,7 @@ def run(
 
 
 def _require_startable(command: str, settings: Settings, *, watched: bool) -> None:
-    """Check what needs neither the library nor a server, then ask the servers for keys."""
+    """Check what needs neither the library nor a server, then ask the servers."""
     check_start(command, settings)
     if command != "evaluate" and settings.env.use_wandb:
         from .output import require_wandb_login
@@ -158,28 +156,10 @@ def _require_startable(command: str, settings: Settings, *, watched: bool) -> No
         raise ConfigurationError(
             "--watch shows groups on disk, and no group is dumped: set --env.dump_all_rollouts true"
         )
-    require_keys(settings.servers)
+    from ..inference.early_check import require_served  # slow, not for help
 
-
-def require_keys(servers: Sequence[Any]) -> None:
-    """Raise ConfigurationError for a missing API key, found by an empty request."""
-    from ..inference.servers import api_key
-
-    for server in servers:
-        if server.base_url and not api_key(server):
-            url = f"{server.base_url.rstrip('/')}/chat/completions"
-            request = Request(url, b"{}", {"Content-Type": "application/json"})
-            try:
-                urlopen(request, timeout=3.0).close()
-            except (OSError, HTTPException) as error:
-                # The negotiation waits for a server that does not answer.
-                if getattr(error, "code", 0) == 401:
-                    of_openai = server.server_type == "openai"  # else it isn't read
-                    name = KEY_VARIABLE if of_openai else "--openai.api_key_var"
-                    raise ConfigurationError(
-                        f"the inference server at {server.base_url} wants an API key (401): set "
-                        f"{name} or --openai.api_key to one that it accepts"
-                    ) from None
+    limit = settings.env.max_token_length
+    asyncio.run(require_served(settings.servers, length_limit=limit))
 
 
 def build_parser(

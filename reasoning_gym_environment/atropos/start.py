@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 async def start_parts(
     parts: Parts, patience: Patience, *, run_id: str, length_limit: int
 ) -> None:
-    """Start the worker processes, check the servers, plan the evaluation set.
+    """Check the servers, start the worker processes, plan the evaluation set.
 
     Args:
         length_limit: tokens of prompt and completion.
@@ -32,14 +32,6 @@ async def start_parts(
     _require_tokens_and_signal(parts)
     settings = parts.settings
     config = settings.env
-    if (
-        not parts.problems.selection.categories
-    ):  # else they run since an attempt that failed
-        logger.info("Starting the task processes")
-        await parts.pool.start()
-        await parts.problems.prepare(with_ladders=bool(config.eval_difficulties))
-    selected = parts.problems.selection
-    parts.statistics.use_categories(selected.categories)
     if not settings.serves:
         parts.inference.give_up_after(patience.failing_seconds)
     if settings.command == "serve":
@@ -60,6 +52,14 @@ async def start_parts(
         evaluation=evaluation.settings.sampling if evaluates else None,
         serves=settings.serves,
     )
+    if (
+        not parts.problems.selection.categories
+    ):  # else they run since an attempt that failed
+        logger.info("Starting the task processes")
+        await parts.pool.start()
+        await parts.problems.prepare(with_ladders=bool(config.eval_difficulties))
+    selected = parts.problems.selection
+    parts.statistics.use_categories(selected.categories)
     split = parts.split
     make = split.make if settings.suite is None else split.make_as_it_is
     evaluation.prepare(make, selected.categories, selected.ladders)

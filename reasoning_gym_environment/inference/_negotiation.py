@@ -28,7 +28,16 @@ from .dialects import (
     TextSample,
     parse,
 )
-from .errors import SEPARATE_THOUGHT, ReplyError, describe, hint_for, is_transient
+from .early_check import context_blocker, listed_models, shown_models
+from .errors import (
+    MODEL_HINT,
+    SEPARATE_THOUGHT,
+    ReplyError,
+    describe,
+    hint_for,
+    is_transient,
+    refusal,
+)
 from .servers import PROBE_SECONDS, ServerClient
 
 logger = logging.getLogger(__name__)
@@ -184,7 +193,9 @@ async def probe(server: ServerClient, requirements: Requirements) -> Capabilitie
     try:
         dialect, body = await _first_dialect(server, request, requirements)
         capabilities = Capabilities(
-            url=url, dialect=dialect, context=await _context(server)
+            url=url,
+            dialect=dialect,
+            context=(await listed_models(server)).get(server.config.model_name),
         )
         if isinstance(dialect, ChatText):
             samples = dialect.samples(body, request)
@@ -211,11 +222,13 @@ async def probe(server: ServerClient, requirements: Requirements) -> Capabilitie
     except aiohttp.ClientResponseError as error:
         if is_transient(error):
             raise
-        hint = hint_for(error) or "if it names a parameter, check --openai.server_type"
-        raise ConfigurationError(
-            f"the inference server at {url} refuses requests with status {error.status} "
-            f"({error.message.rstrip('.')}): {hint}"
-        ) from error
+        hint = hint_for(error)
+        if hint == MODEL_HINT:
+            models = await listed_models(server)
+            if models:
+                name = server.config.model_name
+                hint = f"set --openai.model_name to {shown_models(name, models)}"
+        raise refusal(url, error, hint) from error
     except (ReplyError, aiohttp.ClientSSLError) as error:
         raise ConfigurationError(
             f"the inference server at {url} is unusable: {error}"
@@ -301,18 +314,6 @@ async def _first_text(
     return form, body
 
 
-async def _context(server: ServerClient) -> int | None:
-    """Return the model's context as vLLM and SGLang list it."""
-    try:
-        models = (await server.json("GET", "/v1/models"))["data"]
-        [length] = [
-            m["max_model_len"] for m in models if m["id"] == server.config.model_name
-        ]
-    except (aiohttp.ClientResponseError, KeyError, ReplyError, TypeError, ValueError):
-        return None
-    return length if isinstance(length, int) else None
-
-
 def blocker(found: Capabilities, requirements: Requirements) -> str | None:
     """Return why a run can't start with this server and what to do; None if it can."""
     at = f"the inference server at {found.url}"
@@ -326,12 +327,9 @@ def blocker(found: Capabilities, requirements: Requirements) -> str | None:
             f"{at} has another tokenizer: its token ids of a text begin {theirs}, ours {ours}; set "
             "--env.tokenizer_name to its model's tokenizer"
         )
-    if found.context is not None and found.context < requirements.length_limit:
-        return (
-            f"{at} takes {found.context} tokens and max_token_length is "
-            f"{requirements.length_limit}: lower --env.max_token_length, or start the server with "
-            "a longer context"
-        )
+    too_short = context_blocker(found.url, found.context, requirements.length_limit)
+    if too_short:
+        return too_short
     if isinstance(found.dialect, ChatText):
         refused = _ineffective(found.dialect, sampling)
         if refused:

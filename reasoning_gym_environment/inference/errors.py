@@ -11,7 +11,7 @@ from typing import Any
 
 import aiohttp
 
-from ..errors import FixableError
+from ..errors import ConfigurationError, FixableError
 from ..util.values import escape_control_characters
 
 CONNECT_SECONDS = 10
@@ -26,6 +26,8 @@ SEPARATE_THOUGHT = (
     "tokens than were sampled: start it without a reasoning parser (vLLM and SGLang: without "
     "--reasoning-parser, llama.cpp: --reasoning-format none), or use vLLM 0.10.2 or newer"
 )
+
+MODEL_HINT = "set --openai.model_name to a model that the server lists at /v1/models"
 
 NO_ROOM = "the prompt leaves no room"
 """How the reason begins for which nothing is asked: asking again would not help."""
@@ -82,7 +84,7 @@ def hint_for(error: aiohttp.ClientResponseError) -> str:
         (
             {400, 404, 422},
             r"\bmodels?\b",
-            "set --openai.model_name to a model that the server lists at /v1/models",
+            MODEL_HINT,
         ),
         (
             {301, 302, 303, 307, 308},
@@ -100,6 +102,23 @@ def hint_for(error: aiohttp.ClientResponseError) -> str:
         if error.status in statuses and re.search(words, message, re.IGNORECASE):
             return hint
     return ""
+
+
+def refusal(
+    url: str | None, error: aiohttp.ClientResponseError, hint: str = ""
+) -> ConfigurationError:
+    """Return what a run can't start with, since a server refuses its requests for good.
+
+    Args:
+        hint: what to do; by default what the refusal tells.
+    """
+    hint = (
+        hint or hint_for(error) or "if it names a parameter, check --openai.server_type"
+    )
+    return ConfigurationError(
+        f"the inference server at {url} refuses requests with status {error.status} "
+        f"({error.message.rstrip('.')}): {hint}"
+    )
 
 
 def describe(error: BaseException) -> str:

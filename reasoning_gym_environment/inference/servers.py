@@ -118,6 +118,10 @@ class ServerClient:
         return ChatText().without("n") if self.config.n_kwarg_is_ignored else ChatText()
 
     @property
+    def has_key(self) -> bool:
+        return bool(self._key)
+
+    @property
     def max_n(self) -> float:
         """The most completions that one request returns."""
         takes_one = isinstance(self.dialect, ChatText) and "n" in self.dialect.left_out

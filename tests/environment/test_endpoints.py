@@ -15,11 +15,11 @@ from scripted_server import ScriptedServer
 from transformers import AutoTokenizer
 
 from reasoning_gym_environment import ReasoningGymEnv
-from reasoning_gym_environment.atropos.launch import require_keys
 from reasoning_gym_environment.demo.policy import Policy, ScriptedPolicy
 from reasoning_gym_environment.demo.server import TURN_END, Generation, PolicyServer
 from reasoning_gym_environment.demo.trainer import ApiServer
 from reasoning_gym_environment.errors import ConfigurationError
+from reasoning_gym_environment.inference.early_check import require_served
 from reasoning_gym_environment.inference.errors import InferenceError
 from reasoning_gym_environment.storage.dumps import read_dump
 
@@ -237,10 +237,10 @@ def command_lines() -> set[bytes]:
     return found
 
 
-def test_a_variable_that_is_not_set_is_named() -> None:
+async def test_a_variable_that_is_not_set_is_named() -> None:
     settings = checked("evaluate", *VARIABLE, "--openai.base_url", "http://127.0.0.1:1")
     with pytest.raises(ConfigurationError) as raised:
-        require_keys(settings.servers)
+        await require_served(settings.servers, length_limit=100)
     assert str(raised.value) == (
         "--openai.api_key_var names the environment variable ANOTHER_KEY, which is not set: set it "
         "to the server's API key"

@@ -199,8 +199,8 @@ async def test_an_unknown_model_is_named_in_the_servers_message(kind: str) -> No
             await probe(server, requirements())
     assert str(raised.value) == (
         f"the inference server at {server.config.base_url} refuses requests with status 404 (The "
-        "model `unknown` does not exist. Valid aliases: <path>): set --openai.model_name to a "
-        "model that the server lists at /v1/models"
+        "model `unknown` does not exist. Valid aliases: <path>): set --openai.model_name to one "
+        "that it lists: SmolLM2-135M-Instruct"
     )
 
 
