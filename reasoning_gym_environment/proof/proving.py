@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -279,6 +279,12 @@ def new_proof(
     return proof
 
 
+DRAWING_SHARE = 0.2
+ANSWERS_SHARE = 0.4
+"""Of the seconds, how much may go into default items, and into answers to them. Answers are
+dearest, and in the equal share of a step among many, few seconds would not reach a single item."""
+
+
 class Report(Protocol):
     """Hears of a level that a step has tried, and whether nothing is left of the step."""
 
@@ -341,8 +347,8 @@ async def prove_task(
 ) -> None:
     """Try what is left to try of a task, as long as the seconds last.
 
-    Each level has its share of them. What one level leaves goes to those after it, and what all
-    leave to those that did not end.
+    The default configuration has most of them, and each level its share of the rest. What one
+    leaves goes to those after it, and what all leave to those that did not end.
 
     Args:
         second_pool: starts its processes with another hash seed.
@@ -351,20 +357,41 @@ async def prove_task(
     """
     deadline = clock.now() + seconds
     proving = _TaskProving(pool, second_pool, proof, items, clock, seed)
-    all_levels = [proof.default, *proof.levels]
-    steps: list[tuple[Step, LevelProof]] = []
-    for place in all_levels:
-        steps += [(proving.draw_items, place), (proving.try_answers, place)]
-    steps += [(proving.draw_more, level) for level in proof.levels]
+    level_weight = (1 - DRAWING_SHARE - ANSWERS_SHARE) / (3 * len(proof.levels))
+    steps = [
+        _WeightedStep(proving.draw_items, proof.default, DRAWING_SHARE),
+        _WeightedStep(proving.try_answers, proof.default, ANSWERS_SHARE),
+    ]
+    for level in proof.levels:
+        steps += [
+            _WeightedStep(proving.draw_items, level, level_weight),
+            _WeightedStep(proving.try_answers, level, level_weight),
+        ]
+    steps += [
+        _WeightedStep(proving.draw_more, level, level_weight) for level in proof.levels
+    ]
     while steps and clock.now() < deadline:
         unfinished = []
-        for index, (step, place) in enumerate(steps):
-            share = (deadline - clock.now()) / (len(steps) - index)
-            ended = await step(place, clock.now() + share)
+        for index, weighted in enumerate(steps):
+            weight_left = sum(step.weight for step in steps[index:])
+            share = (deadline - clock.now()) * weighted.weight / weight_left
+            ended = await weighted.step(weighted.place, clock.now() + share)
             if not ended:
-                unfinished.append((step, place))
-            report(place, ended=ended)
+                unfinished.append(weighted)
+            report(weighted.place, ended=ended)
         steps = unfinished
+
+
+Step = Callable[[LevelProof, float], Awaitable[bool]]
+"""Tries something of a level until a deadline; returns whether nothing is left of it."""
+
+
+class _WeightedStep(NamedTuple):
+    """A step for a level, and its weight in sharing the time."""
+
+    step: Step
+    place: LevelProof
+    weight: float
 
 
 class _TaskProving:
@@ -442,6 +469,13 @@ class _TaskProving:
         def is_over() -> bool:
             return self._clock.now() >= deadline
 
+        # Without time for answers, items are of no use.
+        now = self._clock.now()
+        sampling_deadline = now + (deadline - now) / 2
+
+        def is_sampling_over() -> bool:
+            return self._clock.now() >= sampling_deadline
+
         problems = await sample_problems(
             self._pool,
             task,
@@ -449,9 +483,10 @@ class _TaskProving:
             place.parameters,
             level=place.level,
             skip=proof.declared is None,
-            is_over=is_over,
+            is_over=is_sampling_over,
             seed=self._answers_seed,
         )
+        has_sampled_few = is_sampling_over() and len(problems) < 2 * wanted
         killing = [text for answers in proof.all_answers for text in answers.killing]
         answers = await prove_answers(
             self._pool,
@@ -468,11 +503,7 @@ class _TaskProving:
         needs_more = (
             not is_default and answers.is_doubtful and wanted < DOUBTED_LEVEL_ITEMS
         )
-        return not (is_over() or needs_more)
-
-
-Step = Callable[[LevelProof, float], Awaitable[bool]]
-"""Tries something of a level until a deadline; returns whether nothing is left of it."""
+        return not (is_over() or needs_more or has_sampled_few)
 
 
 async def _inspect(pool: TaskPool, proof: TaskProof) -> None:
