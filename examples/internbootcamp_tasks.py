@@ -101,7 +101,8 @@ def instance(bootcamp_class, parameters):
 
 def make_case(bootcamp_class, parameters, random):
     """Return an item's question and what the verifier needs of it."""
-    takes_seed = "seed" in signature(bootcamp_class).parameters
+    # Some lists of parameters have a seed, with which each new bootcamp would make the same item.
+    takes_seed = "seed" in {*parameters, *signature(bootcamp_class).parameters}
     for attempts_left in reversed(range(ATTEMPTS)):
         seed = random.randrange(2**32)
         global_random.seed(seed)
