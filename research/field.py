@@ -235,12 +235,8 @@ def fault(findings: Sequence[Finding]) -> dict[str, Any]:
 
 
 async def check_wheels(wheels: Sequence[Path], file: Path) -> None:
-    """Check the JSON lines in packages, each of whose files has a result of its own."""
-    done = {
-        (result["package"], result["file"])
-        for result in read_results(file)
-        if "file" in result
-    }
+    """Check the JSON lines in packages that the file has no result of."""
+    done = {result["package"] for result in read_results(file) if "package" in result}
     settings = pool_settings(EnvironmentSettings(task_processes=1))
     async with TaskPool(settings, Counter()) as pool:
         ladders = {
@@ -248,27 +244,39 @@ async def check_wheels(wheels: Sequence[Path], file: Path) -> None:
         }
         for wheel in wheels:
             package = "-".join(wheel.name.split("-")[:2])
+            if package in done:
+                continue
+            checked = {}
             with ZipFile(wheel) as content:
                 for name in content.namelist():
-                    if not name.endswith(".jsonl") or (package, name) in done:
-                        continue
-                    text = content.read(name).decode(errors="replace")
-                    checked = await check_rows(text.splitlines(), pool, ladders)
-                    append(file, rows_result(package, name, checked))
+                    if name.endswith(".jsonl"):
+                        text = content.read(name).decode(errors="replace")
+                        lines = text.splitlines()
+                        checked[name] = await check_rows(lines, pool, ladders)
+            append(file, rows_result(package, checked))
 
 
-def rows_result(package: str, name: str, checked: CheckedRows) -> dict[str, Any]:
-    """Return what is known of a file of rows, with the first example of each finding."""
-    findings = group_by(_fault_of_row, checked.findings)
+def rows_result(package: str, checked: Mapping[str, CheckedRows]) -> dict[str, Any]:
+    """Return what is known of a package's rows, by file, with an example of each finding."""
+    findings = [
+        (name, finding) for name, rows in checked.items() for finding in rows.findings
+    ]
+    unchecked = [row.reason for rows in checked.values() for row in rows.unchecked]
     return {
         "package": package,
-        "file": name,
-        "rows": checked.rows,
+        "files": len(checked),
+        "rows": sum(rows.rows for rows in checked.values()),
         "findings": {
-            kind: {"rows": len(of_kind), "first": of_kind[0]._asdict()}
-            for kind, of_kind in findings.items()
+            kind: {
+                "rows": len(of_kind),
+                "files": len({name for name, _ in of_kind}),
+                "first": {"file": of_kind[0][0], **of_kind[0][1]._asdict()},
+            }
+            for kind, of_kind in group_by(
+                lambda found: _fault_of_row(found[1]), findings
+            ).items()
         },
-        "not_checked": Counter(row.reason for row in checked.unchecked),
+        "not_checked": Counter(unchecked),
     }
 
 
@@ -350,7 +358,7 @@ def as_markdown(
         _ROWS_HEAD,
         *_table(
             ("package", "files", "rows", "not of reasoning-gym", "findings"),
-            _package_rows([result for result in results if "file" in result]),
+            _package_rows([result for result in results if "package" in result]),
         ),
         "",
         "## Every task",
@@ -477,19 +485,26 @@ def _task_rows(proofs: Sequence[Mapping[str, Any]]) -> Iterator[Sequence[object]
 
 
 def _package_rows(
-    files: Sequence[Mapping[str, Any]],
+    packages: Sequence[Mapping[str, Any]],
 ) -> Iterator[Sequence[object]]:
-    for package, own in group_by(lambda one: one["package"], files).items():
-        counts = Counter[str]()
-        for one in own:
-            for kind, found in one["findings"].items():
-                counts[kind] += found["rows"]
-            counts.update(
-                {f"not checked: {why}": n for why, n in one["not_checked"].items()}
-            )
-        unreadable = counts.pop("unreadable", 0)
-        findings = "; ".join(f"{count} {kind}" for kind, count in counts.items())
-        yield package, len(own), sum(one["rows"] for one in own), unreadable, findings
+    for package in packages:
+        parts = [
+            f"{found['rows']} {kind}, in {found['files']} files"
+            for kind, found in package["findings"].items()
+            if kind != "unreadable"
+        ]
+        parts += [
+            f"{count} not checked: {why}"
+            for why, count in package["not_checked"].items()
+        ]
+        unreadable = package["findings"].get("unreadable", {"rows": 0})["rows"]
+        yield (
+            package["package"],
+            package["files"],
+            package["rows"],
+            unreadable,
+            "; ".join(parts),
+        )
 
 
 if __name__ == "__main__":

@@ -77,7 +77,7 @@ ENTRY = {
 
 @pytest.mark.processes
 @pytest.mark.asyncio(loop_scope="session")
-async def test_each_file_of_rows_in_a_wheel_has_a_result(tmp_path: Path) -> None:
+async def test_the_rows_of_a_wheel_are_checked_once(tmp_path: Path) -> None:
     wheel = tmp_path / "some_rows-1.2-py3-none-any.whl"
     with ZipFile(wheel, "w") as content:
         content.writestr("some_rows/data/rows.jsonl", f"{json.dumps(ENTRY)}\n{{}}\n")
@@ -87,8 +87,9 @@ async def test_each_file_of_rows_in_a_wheel_has_a_result(tmp_path: Path) -> None
         await check_wheels([wheel], file)
     [result] = read_results(file)
     assert (result["package"], result["rows"]) == ("some_rows-1.2", 2)
-    assert result["findings"]["unreadable"]["rows"] == 2
-    assert "no_such_task" in result["findings"]["unreadable"]["first"]["detail"]
+    unreadable = result["findings"]["unreadable"]
+    assert (unreadable["rows"], unreadable["files"]) == (2, 1)
+    assert "no_such_task" in unreadable["first"]["detail"]
 
 
 def proof(task: str, *kinds: str, seed: int = 0) -> dict[str, object]:
