@@ -69,7 +69,7 @@ class ReasoningGymObservation(Observation):
         None, description="The answer's score in [0, 1], after step"
     )
     correct_answer: str | None = Field(
-        None, description="The task's own answer, after step; null if several are right"
+        None, description="A right answer, after step; null where the library has none"
     )
     dataset_metadata: dict[str, Any] | None = Field(
         None, description="The task and the recipe of the problem, after step"

@@ -267,7 +267,7 @@ def probes_for(
     others: Sequence[str],
     tolerance: float = 0.0,
 ) -> list[Probe]:
-    """Return all probes of one item; `oracle` is None where several answers are right.
+    """Return all probes of one item; `oracle` is None where the task has none.
 
     Args:
         tolerance: how far from the oracle, relative to it, a number is right.

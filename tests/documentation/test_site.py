@@ -76,6 +76,35 @@ def test_the_search_works_from_disk_and_finds_the_words_of_the_field(
         assert (site / "glossary.html").as_uri() in pages, word
 
 
+def violations(page: Path, scheme: str, browser: Any) -> list[tuple[str, str]]:
+    """What axe finds in a page, with the elements that have it."""
+    axe = pytest.importorskip("axe_core_python.selenium")
+    browser.get(page.as_uri())
+    browser.execute_script(f"document.body.dataset.mdColorScheme = '{scheme}'")
+    browser.execute_script(axe.Axe().axe_script)
+    found = browser.execute_async_script(
+        "const [options, done] = arguments; axe.run(document, options).then(done)",
+        {"rules": {"link-in-text-block": {"enabled": True}}},  # off by default
+    )
+    return [
+        (violation["id"], node["html"])
+        for violation in found["violations"]
+        for node in violation["nodes"]
+    ]
+
+
+@needs_chromium
+@pytest.mark.parametrize("scheme", ["default", "slate"])
+@pytest.mark.parametrize(
+    "page", ["index", "data", "first-model", "leaderboard", "python", "tasks"]
+)
+def test_axe_finds_nothing_in_light_and_dark(
+    page: str, scheme: str, site: Path, browser: Any
+) -> None:
+    """Pages with code, output, wide tables and links in text."""
+    assert violations(site / f"{page}.html", scheme, browser) == []
+
+
 @needs_chromium
 def test_the_leaderboard_sorts_by_the_column_that_is_clicked(
     site: Path, browser: Any
