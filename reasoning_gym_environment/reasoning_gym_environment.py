@@ -50,6 +50,7 @@ from reasoning_gym_environment.inference.reply_memory import ReplyMemory
 from reasoning_gym_environment.atropos.parts import make_parts
 from reasoning_gym_environment.atropos.run import Run
 from reasoning_gym_environment.errors import ConfigurationError
+from reasoning_gym_environment.evaluation.options import AmongModels
 from reasoning_gym_environment.evaluation.run import Evaluation
 from reasoning_gym_environment.inference.client import InferenceClient
 from reasoning_gym_environment.problems.suites import Suite
@@ -144,7 +145,8 @@ class ReasoningGymEnv(BaseEnv):
         self._start_worker = start_worker
         self._command = ""
         self._suite: Suite | None = None
-        self._limit: int | None = None
+        self._flags = RunFlags()
+        self._among: AmongModels | None = None
         self._log_pauses = LOG_PAUSES
         self._run: Run | None = None
         for option in LIVE_OPTIONS:
@@ -228,10 +230,23 @@ class ReasoningGymEnv(BaseEnv):
         else:
             await gather_or_cancel(s.client.close() for s in self.server.servers)
 
-    def choose_evaluation(self, *, suite: Suite | None, limit: int | None) -> None:
-        """Evaluate the items of a suite, or at most `limit` of the planned ones; before `setup`."""
+    def choose_evaluation(
+        self,
+        *,
+        suite: Suite | None,
+        limit: int | None,
+        price: list[float] | None = None,
+        among: AmongModels | None = None,
+    ) -> None:
+        """Evaluate the items of a suite, or at most `limit` of the planned ones; before `setup`.
+
+        Args:
+            price: dollars per million tokens of prompt and of completion.
+            among: the other models that are evaluated.
+        """
         self._suite = suite
-        self._limit = limit
+        self._flags = RunFlags(limit=limit, price=price)
+        self._among = among
 
     def log_progress_every(self, seconds: float) -> None:
         """Log a progress line at this interval, even while nothing happens; before `setup`."""
@@ -248,8 +263,9 @@ class ReasoningGymEnv(BaseEnv):
             command=self._command,
             env=config,
             servers=[server.config for server in self.server.servers],
-            flags=RunFlags(limit=self._limit),
+            flags=self._flags,
             suite=self._suite,
+            among=self._among,
         )
         parts = make_parts(
             settings,

@@ -28,7 +28,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 
 from .errors import ConfigurationError
-from .evaluation.options import EvaluationOptions
+from .evaluation.options import AmongModels, EvaluationOptions
 from .inference.prompts import CHAT_TEMPLATES, SYSTEM_PROMPTS, resolve_system_prompt
 from .problems.levels import require_difficulty_where_fixed
 from .problems.options import Names, TaskOptions, option
@@ -39,6 +39,7 @@ from .scoring.grading import ANY_FORM_IS_PAID, ScoreMode, ScoringSettings
 from .util.command_line import (
     ENV,
     SERVER,
+    Each,
     Given,
     RetiredOption,
     Section,
@@ -123,10 +124,17 @@ SHORT_HELP: Mapping[str, frozenset[str]] = {
             "env.eval_attempts",
             "suite",
             "limit",
+            "price",
         )
     ),
 }
 """The options that most runs set, by command; `--help-all` has all."""
+
+
+MODEL = f"{SERVER}.model_name"
+PRICE = "price"
+REPEATABLE = (MODEL, PRICE)
+"""The options that `evaluate` takes once for each model."""
 
 
 RETIRED_OPTIONS: Mapping[str, Mapping[str, RetiredOption]] = {
@@ -498,6 +506,12 @@ class RunFlags(Section):
     limit: int | None = option(
         None, "Maximum items to evaluate, spread over the tasks.", ge=1
     )
+    price: list[Annotated[float, Field(ge=0)]] | None = option(
+        None,
+        "Dollars per million tokens of prompt and of completion, for what an evaluation costs.",
+        min_length=2,
+        max_length=2,
+    )
     slurm: bool = option(False, "Find the servers in Slurm's list of nodes.")
     testing: bool = option(
         False, "Must be false: Atropos's mock server completes no prompt."
@@ -510,6 +524,7 @@ class Settings:
 
     Attributes:
         command: `serve`, `process` or `evaluate`; empty for an environment without one.
+        among: the other models that `evaluate` asks.
     """
 
     env: Any
@@ -517,6 +532,7 @@ class Settings:
     flags: RunFlags
     suite: Suite | None = None
     command: str = ""
+    among: AmongModels | None = None
 
     @property
     def serves(self) -> bool:
@@ -597,14 +613,18 @@ def add_option(
     """Let a command take an option; its value is checked later, with those of the file."""
     is_flag = bool in types_of(option.field.annotation)
     text = more.pop("help", option.help())
+    settings: dict[str, Any] = {"nargs": "?", "const": True} if is_flag else {}
+    if option.name in REPEATABLE:
+        settings["action"] = Each
+    if option.name == PRICE:
+        settings["nargs"] = 2
+        more["metavar"] = ("IN", "OUT")
     parser.add_argument(
         *filter(None, (f"--{option.name}", option.alias)),
         default=SUPPRESS,
-        nargs="?" if is_flag else None,
-        const=True if is_flag else None,
         type=lambda text: None if text == "None" else text,
         help=text.replace("%", "%%"),
-        **{"metavar": "VALUE", **more},
+        **{"metavar": "VALUE", **settings, **more},
     )
 
 
@@ -759,7 +779,7 @@ def check_start(command: str, settings: Settings) -> None:
     if command == "process":
         env.require_number_of_groups()
         env.require_stored_groups()
-    for name in ("suite", "limit"):
+    for name in ("suite", "limit", "price"):
         value = getattr(settings.flags, name)
         if value and command != "evaluate":
             raise ConfigurationError(

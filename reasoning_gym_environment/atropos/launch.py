@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import shlex
 import sys
 import textwrap
 import traceback
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import yaml
 
 from ..errors import ConfigurationError, FixableError, did_you_mean
+from ..evaluation.store import SAMPLES
 from ..settings import (
     HEADINGS,
     SHORT_HELP,
@@ -37,7 +39,8 @@ from ..util.concurrency import SWITCH_SECONDS
 from ..util.files import replacing
 from ..util.logs import SecretRedactor, configure_logging
 from ..util.settings_file import read_given
-from ..util.values import WITHHELD
+from ..util.values import WITHHELD, describe_error
+from .models import settings_of_models
 
 if TYPE_CHECKING:
     from atroposlib.envs.base import BaseEnv
@@ -116,7 +119,12 @@ def run(
     sys.argv[1:] = [*map(redactor.clean, sys.argv[1:])]  # wandb uploads them
     try:
         settings = build_settings(settings_given, defaults)
-        _require_startable(command, settings, watched=options.watch is not None)
+        settings_of_each = settings_of_models(command, options, settings)
+        for each in settings_of_each:
+            check_start(command, each)
+        settings = settings_of_each[0]
+        _require_logins(command, settings, watched=options.watch is not None)
+        _require_served(settings_of_each)
         with ExitStack() as stack:
             watch = None
             if options.watch is not None:
@@ -124,7 +132,9 @@ def run(
 
                 given_folders = (
                     settings.env.data_dumps_dir,
-                    settings.env.data_dir_to_save_evals,
+                    settings.among.folder
+                    if settings.among
+                    else settings.env.data_dir_to_save_evals,
                 )
                 folders = [Path(folder) for folder in given_folders if folder]
                 watch = stack.enter_context(
@@ -135,6 +145,8 @@ def run(
             if watch is not None:
                 logger.info("Watch the run at %s", watch.url())
             live = sys.stderr.isatty() and not options.json_logs
+            if settings.among is not None:
+                return _evaluate_each(loaded, settings_of_each, redactor, live=live)
             launch(loaded, command, settings, live=live)
     except FixableError as error:
         error.args = (redactor.clean(str(error)),)
@@ -145,9 +157,60 @@ def run(
     return 0
 
 
-def _require_startable(command: str, settings: Settings, *, watched: bool) -> None:
-    """Check what needs neither the library nor a server, then ask the servers."""
-    check_start(command, settings)
+def _evaluate_each(
+    env_class: type[BaseEnv],
+    settings_of_each: Sequence[Settings],
+    redactor: SecretRedactor,
+    *,
+    live: bool,
+) -> int:
+    """Evaluate models one after another; the failure of one doesn't end the others.
+
+    Returns:
+        The exit status of the first that failed; 0 if none did.
+    """
+    statuses = []
+    lines = ["", "evaluated models"]
+    with_results = []
+    for place, settings in enumerate(settings_of_each, start=1):
+        model = settings.servers[0].model_name
+        folder = settings.env.data_dir_to_save_evals
+        of_all = f"{model}, model {place} of {len(settings_of_each)}"
+        logger.info("Evaluating %s, results in %s", of_all, folder)
+        status, reason = _evaluate(env_class, settings, redactor, live=live)
+        if status:
+            logger.error("Evaluating %s failed: %s", of_all, reason)
+        statuses.append(status)
+        lines.append(f"{model}: {folder}{f', FAILED: {reason}' if status else ''}")
+        if Path(folder, SAMPLES).exists():
+            with_results.append(folder)
+    if len(with_results) > 1:
+        compare = shlex.join(["reasoning-gym-environment", "compare", *with_results])
+        lines += ["", f"Compare them: {compare}"]
+    sys.stdout.write("\n".join([*lines, ""]))
+    return next(filter(None, statuses), 0)
+
+
+def _evaluate(
+    env_class: type[BaseEnv],
+    settings: Settings,
+    redactor: SecretRedactor,
+    *,
+    live: bool,
+) -> tuple[int, str]:
+    """Evaluate a model; return the exit status, and why it failed."""
+    try:
+        launch(env_class, "evaluate", settings, live=live)
+    except FixableError as error:
+        return error.exit_status, redactor.clean(str(error))
+    except Exception as error:  # noqa: BLE001 - printed whole, but for the keys
+        sys.stderr.write(redactor.clean(traceback.format_exc()))
+        return 1, redactor.clean(describe_error(error))
+    return 0, ""
+
+
+def _require_logins(command: str, settings: Settings, *, watched: bool) -> None:
+    """Check the login of wandb, and what is watched."""
     if command != "evaluate" and settings.env.use_wandb:
         from .output import require_wandb_login
 
@@ -156,10 +219,15 @@ def _require_startable(command: str, settings: Settings, *, watched: bool) -> No
         raise ConfigurationError(
             "--watch shows groups on disk, and no group is dumped: set --env.dump_all_rollouts true"
         )
+
+
+def _require_served(settings_of_each: Sequence[Settings]) -> None:
+    """Ask the servers of all models."""
     from ..inference.early_check import require_served  # slow, not for help
 
-    limit = settings.env.max_token_length
-    asyncio.run(require_served(settings.servers, length_limit=limit))
+    limit = settings_of_each[0].env.max_token_length
+    servers = [server for each in settings_of_each for server in each.servers]
+    asyncio.run(require_served(servers, length_limit=limit))
 
 
 def build_parser(
@@ -289,6 +357,11 @@ def launch(
     env = env_class(config, servers, slurm=flags.slurm, testing=flags.testing)
     if live:
         env.log_progress_every(1.0)
-    env.choose_evaluation(suite=settings.suite, limit=flags.limit)
+    env.choose_evaluation(
+        suite=settings.suite,
+        limit=flags.limit,
+        price=flags.price,
+        among=settings.among,
+    )
     sys.setswitchinterval(SWITCH_SECONDS)
     asyncio.run(getattr(env, COMMANDS[command].method)())

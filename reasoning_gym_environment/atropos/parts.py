@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..evaluation.evaluation_settings import EvaluationSettings
+from ..evaluation.options import Price
 from ..evaluation.run import Evaluation
 from ..inference.client import InferenceClient
 from ..inference.dialects import SamplingParams
@@ -266,4 +267,6 @@ def evaluation_settings(
         model=model,
         suite=settings.suite,
         limit=settings.flags.limit,
+        price=Price(*settings.flags.price) if settings.flags.price else None,
+        among=settings.among,
     )

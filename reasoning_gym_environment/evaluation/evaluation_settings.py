@@ -11,7 +11,7 @@ from ..inference.dialects import SamplingParams
 from ..problems.split import SPLIT_RULE
 from ..problems.suites import Suite
 from ..scoring.grading import ScoringSettings
-from .options import EvaluationOptions
+from .options import AmongModels, EvaluationOptions, Price
 
 
 class Caller(NamedTuple):
@@ -42,6 +42,8 @@ class EvaluationSettings:
         folder: of the results.
         suite: the items; None plans them from the options.
         limit: the most items, spread over the planned ones.
+        price: of the model's tokens, for what the evaluation costs.
+        among: the other models that are evaluated.
     """
 
     options: EvaluationOptions
@@ -54,6 +56,8 @@ class EvaluationSettings:
     suite: Suite | None = None
     limit: int | None = None
     caller: Caller = COMMAND
+    price: Price | None = None
+    among: AmongModels | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the options that determine the results."""

@@ -14,6 +14,7 @@ from ..inference.dialects import SamplingParams
 from ..inference.errors import InferenceError
 from ..inference.finish_reasons import STOP
 from ..inference.prompts import Prompt, build_messages
+from ..inference.usage import RequestUsage
 from ..records import Completion
 from ..util.values import describe_origin, shorten
 
@@ -66,6 +67,7 @@ class FunctionClient:
         n: int,
         length_limit: int,
         sampling: SamplingParams,
+        record: Callable[[RequestUsage], None],
     ) -> list[Completion]:
         """Return `n` completions, or raise InferenceError after all calls, if one fails.
 
@@ -88,6 +90,13 @@ class FunctionClient:
             )
             completions.append(completion)
         return completions
+
+    def plan(self, question: str, *, n: int, length_limit: int) -> None:
+        """Return None: only the function knows what it requests."""
+
+    def take_probe_usage(self) -> list[RequestUsage]:
+        """Return nothing: a function isn't probed."""
+        return []
 
     async def _reply(self, question: str) -> str:
         async with self._slots:

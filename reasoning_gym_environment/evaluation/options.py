@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import BeforeValidator
 
@@ -31,6 +34,36 @@ def parse_difficulties(value: Any) -> list[float]:
 
 
 Difficulties = Annotated[list[float], BeforeValidator(parse_difficulties)]
+
+
+class Price(NamedTuple):
+    """Dollars per million tokens."""
+
+    prompt: float
+    completion: float
+
+    def cost(self, prompt_tokens: int, completion_tokens: int) -> float:
+        """Return the dollars that some tokens cost.
+
+        Example:
+            >>> Price(0.5, 2.0).cost(1_000_000, 500_000)
+            1.5
+        """
+        dollars = self.prompt * prompt_tokens + self.completion * completion_tokens
+        return dollars / 1e6
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AmongModels:
+    """That a model is one of several, which are asked the same one after another.
+
+    Attributes:
+        folder: of the results of all, with a folder for each.
+        prices: of all.
+    """
+
+    folder: Path
+    prices: Sequence[Price | None]
 
 
 class EvaluationOptions(Section):

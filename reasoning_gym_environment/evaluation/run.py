@@ -8,7 +8,7 @@ import logging
 import shlex
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -20,6 +20,7 @@ from ..errors import INCOMPLETE
 from ..inference.dialects import SamplingParams
 from ..inference.errors import NO_ROOM, InferenceError
 from ..inference.prompts import Prompt
+from ..inference.usage import RequestPlan, RequestUsage
 from ..problems.suites import require_same_questions
 from ..records import (
     Attempt,
@@ -48,6 +49,7 @@ from .metrics import (
 from .planning import EvaluationItem, EvaluationSet, planned_recipes
 from .store import EvaluationStore, locked, next_free_folder
 from .tables import evaluation_table, headline
+from .usage import UsageLog, describe_plan, usage_table
 
 logger = logging.getLogger(__name__)
 logger.addFilter(THROTTLE)
@@ -88,8 +90,19 @@ class CompletionSource(Protocol):
         n: int,
         length_limit: int,
         sampling: SamplingParams,
+        record: Callable[[RequestUsage], None],
     ) -> list[Completion]:
-        """Return `n` completions of at most `length_limit` tokens, or raise InferenceError."""
+        """Return `n` completions of at most `length_limit` tokens, or raise InferenceError.
+
+        Args:
+            record: gets the tokens of each answered request.
+        """
+
+    def plan(self, question: str, *, n: int, length_limit: int) -> RequestPlan | None:
+        """Return what `sample` will request; None if it can't tell."""
+
+    def take_probe_usage(self) -> list[RequestUsage]:
+        """Return the tokens of what was asked since the last call, but by `sample`."""
 
 
 class Evaluation:
@@ -126,6 +139,7 @@ class Evaluation:
         self.has_run = False
         self._wrong: list[StoredGroup] = []
         self._reasons: Counter[str] = Counter()
+        self._usage: UsageLog | None = None
         self._resumable = True
         self._refused = 0
 
@@ -211,6 +225,10 @@ class Evaluation:
                 EvaluationStore(self.folder, {**settings, **at}, folder_option)
             ) as store,
         ):
+            usage = UsageLog(self.folder, store.disk)
+            for tokens in self._client.take_probe_usage():
+                usage.add(tokens)
+            self._usage = usage
             await self._sample_missing(items, store, length_limit, {**identity, **at})
             await self._report(items, store, time.monotonic() - begin)
         self._unlogged = self.report.curves()
@@ -282,6 +300,7 @@ class Evaluation:
             count = sum(map(len, store.attempts.values()))
             logger.info("Keeping %d attempts at unfinished items", count)
         self._refused = 0
+        await self._log_plan(missing, store, length_limit)
         concurrent = (
             self.settings.max_eval_workers // self.settings.options.eval_attempts
         )
@@ -326,9 +345,7 @@ class Evaluation:
     ) -> list[GroupResult]:
         """Return all attempts at problems with one question; unscored where inference fails."""
         try:
-            completions = await self._complete(
-                problems[0].question, store, length_limit
-            )
+            completions = await self._complete(problems[0], store, length_limit)
             groups = [
                 await grade(problem, completions, self._verifier, self.settings.scoring)
                 for problem in problems
@@ -347,12 +364,13 @@ class Evaluation:
         return groups
 
     async def _complete(
-        self, question: str, store: EvaluationStore, length_limit: int
+        self, problem: Problem, store: EvaluationStore, length_limit: int
     ) -> list[Completion]:
         """Return the completions of all attempts at a question, and store those of each request.
 
         Those that the store has are not requested again.
         """
+        question = problem.question
         stored = list(store.attempts.get(question, []))
         missing = self.settings.options.eval_attempts - len(stored)
         part_size = self._client.part_size
@@ -363,6 +381,7 @@ class Evaluation:
                 n=n,
                 length_limit=length_limit,
                 sampling=self.settings.sampling,
+                record=partial(self._record_usage, problem.recipe.task),
             )
             await store.add_attempts(question, completions)
             return completions
@@ -372,6 +391,35 @@ class Evaluation:
             for begun in range(0, missing, part_size)
         )
         return [*stored, *(completion for part in parts for completion in part)]
+
+    async def _log_plan(
+        self,
+        items: Sequence[EvaluationItem],
+        store: EvaluationStore,
+        length_limit: int,
+    ) -> None:
+        """Log what asking items will cost."""
+        attempts = self.settings.options.eval_attempts
+        missing = {
+            item.problem.question: attempts
+            - len(store.attempts.get(item.problem.question, []))
+            for item in items
+        }
+
+        def all_plans() -> list[RequestPlan]:
+            plans = (
+                self._client.plan(question, n=n, length_limit=length_limit)
+                for question, n in missing.items()
+            )
+            return [plan for plan in plans if plan is not None]
+
+        plans = await asyncio.to_thread(all_plans)
+        if plans:
+            logger.info("%s", describe_plan(plans, self.settings))
+
+    def _record_usage(self, task: str, tokens: RequestUsage) -> None:
+        if self._usage is not None:
+            self._usage.add(tokens, task)
 
     def _row(self, group: GroupResult, identity: Mapping[str, Any]) -> StoredGroup:
         messages = self._client.prompt(group.problem.question).messages
@@ -406,6 +454,7 @@ class Evaluation:
                 "total_evaluation_time_seconds": str(seconds),
                 "generation_parameters": sampling,
             },
+            "usage": self._usage.to_json(self.settings.price) if self._usage else None,
             "results": {"atropos|reasoning_gym_eval|0": numbers, "all": numbers},
         }
 
@@ -437,7 +486,9 @@ class Evaluation:
         if not self._resumable:
             return "serving again starts the evaluation anew"
         call, folder_option = self.settings.caller
-        return f"repeat {call} with {folder_option} {self.folder} to complete it"
+        among = self.settings.among
+        folder = self.folder if among is None else among.folder
+        return f"repeat {call} with {folder_option} {folder} to complete it"
 
     def show(self, terminal: TextIO) -> None:
         """Write the last evaluation's table, headline, a wrong answer and how to see the others."""
@@ -449,7 +500,12 @@ class Evaluation:
             parts += [f"A wrong answer, in {sample.task}: {excerpt(sample.question)}"]
             parts += [f"answered: {answer}", f"oracle: {oracle}", ""]
         see = f"See all answers: reasoning-gym-environment report {shlex.quote(str(self.folder))}"
-        terminal.write(f"\n{evaluation_table(self.report)}\n\n{table(parts)}\n{see}\n")
+        tables = [evaluation_table(self.report)]
+        if self._usage is not None:
+            price = self.settings.price
+            tables.append(usage_table(self._usage, self.settings.model, price))
+        shown = "\n\n".join([*filter(None, tables), table(parts)])
+        terminal.write(f"\n{shown}\n{see}\n")
 
 
 def unscored_group(problem: Problem, reason: str, *, attempts: int) -> GroupResult:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import math
 import threading
 from array import array
 from collections import Counter
@@ -46,6 +47,12 @@ from .prompts import (
 from .servers import ServerClient, api_key
 from .text_check import TextCheck
 from .thoughts import ThoughtFormat
+from .usage import (
+    BYTES_PER_TOKEN,
+    TOKENS_PER_MESSAGE,
+    RequestPlan,
+    RequestUsage,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -273,8 +280,13 @@ class InferenceClient:
         n: int,
         length_limit: int,
         sampling: SamplingParams,
+        record: Callable[[RequestUsage], None] | None = None,
     ) -> list[Completion]:
-        """Return `n` completions of at most `length_limit` tokens, or raise InferenceError."""
+        """Return `n` completions of at most `length_limit` tokens, or raise InferenceError.
+
+        Args:
+            record: gets the tokens of each request that is answered, those that are repeated too.
+        """
         prompt = self.prompt(question)
         room = self._room(question, length_limit)
         if room < 1:
@@ -283,10 +295,58 @@ class InferenceClient:
 
         async def ask(server: ServerClient, n: int) -> list[Completion]:
             of_server = replace(request, n=n, model=server.config.model_name)
-            samples = await server.sample(of_server)
-            return await self._completions(server, prompt, samples, length_limit)
+            if record is None:
+                samples = await server.sample(of_server)
+                return await self._completions(server, prompt, samples, length_limit)
+            told: list[RequestUsage] = []
+            try:
+                samples = await server.sample(of_server, told.append)
+            finally:  # a reply that is then refused has its cost, too
+                for usage in told:
+                    record(usage)
+            completions = await self._completions(server, prompt, samples, length_limit)
+            if not told:
+                record(self._counted(prompt, completions))
+            return completions
 
         return await self._gather(ask, n, sampling.split)
+
+    def _counted(
+        self, prompt: Prompt, completions: Sequence[Completion]
+    ) -> RequestUsage:
+        """Return the tokens of a request as the tokenizer counts them, if there is one."""
+        if self._tokenizer is None:
+            return RequestUsage()
+        return RequestUsage(
+            prompt_tokens=len(prompt.tokens),
+            completion_tokens=sum(c.completion_tokens for c in completions),
+            counted_by="tokenizer",
+        )
+
+    def plan(self, question: str, *, n: int, length_limit: int) -> RequestPlan:
+        """Return what `sample` will request; nothing for a prompt without room."""
+        prompt = self.prompt(question)
+        room = max(0, self._room(question, length_limit))
+        requests = math.ceil(n / self.part_size) if room else 0
+        tokens = len(prompt.tokens)
+        if self._tokenizer is None:
+            size = sum(len(message["content"].encode()) for message in prompt.messages)
+            tokens = round(size / BYTES_PER_TOKEN)
+            tokens += TOKENS_PER_MESSAGE * len(prompt.messages)
+        return RequestPlan(
+            requests=requests,
+            prompt_tokens=requests * tokens,
+            max_completion_tokens=n * room,
+            is_estimate=self._tokenizer is None,
+        )
+
+    def take_probe_usage(self) -> list[RequestUsage]:
+        """Return the tokens of the probes since the last call, as far as servers tell."""
+        usages: list[RequestUsage] = []
+        for server in self._servers:
+            usages += server.probe_usage
+            server.probe_usage.clear()
+        return usages
 
     async def sample_tokens(
         self, request: GenerationRequest, split: str

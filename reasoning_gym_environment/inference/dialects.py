@@ -13,13 +13,14 @@ from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
 
 from .errors import ReplyError, error_message
 from .finish_reasons import INVALID_TOKEN, Ending, read_ending
+from .usage import WireUsage
 
 _UNCHANGED = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
 """Explicit, because servers take defaults from the model's `generation_config.json`."""
@@ -489,17 +490,9 @@ class _TextChoice(msgspec.Struct):
     finish_reason: str | None = None
 
 
-_Count = Annotated[int, msgspec.Meta(ge=0, le=2**31)]
-
-
-class _Usage(msgspec.Struct):
-    prompt_tokens: _Count | None = None
-    completion_tokens: _Count | None = None
-
-
 class _TextChat(msgspec.Struct):
     choices: list[_TextChoice] = []
-    usage: _Usage | None = None
+    usage: WireUsage | None = None
     error: Any = None
 
     def is_at_limit(self, max_tokens: int) -> bool:
@@ -507,13 +500,13 @@ class _TextChat(msgspec.Struct):
 
         `usage` has the sum: of several choices it does not tell which one is at the limit.
         """
-        tokens = (self.usage or _Usage()).completion_tokens
+        tokens = (self.usage or WireUsage()).completion_tokens
         return tokens is not None and tokens >= max_tokens * len(self.choices)
 
     @property
     def counts(self) -> list[tuple[int, int] | None]:
         """Tokens by choice: `usage` has their sum, which is divided in proportion to the texts."""
-        usage = self.usage or _Usage()
+        usage = self.usage or WireUsage()
         if usage.prompt_tokens is None or usage.completion_tokens is None:
             return [None] * len(self.choices)
         if len(self.choices) == 1:

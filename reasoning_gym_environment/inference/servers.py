@@ -33,6 +33,7 @@ from .errors import CONNECT_SECONDS, ReplyError, require_ok
 from .finish_reasons import UnknownWords
 from .rate_limit import RateLimit
 from .reply_memory import ReplyMemory
+from .usage import RequestUsage, read_usage
 
 logger = logging.getLogger(__name__)
 
@@ -86,6 +87,7 @@ class ServerClient:
         tokens: how token ids are requested.
         dialect: how completions are requested; set by negotiation.
         rate_limit: holds the requests back that `sample` sends; `probe` and `json` keep to it.
+        probe_usage: what the replies to probes say about their tokens.
     """
 
     def __init__(
@@ -106,6 +108,7 @@ class ServerClient:
             "eval": asyncio.Semaphore(config.num_requests_for_eval),
         }
         self.admit = admit or semaphores.__getitem__
+        self.probe_usage: list[RequestUsage] = []
         self._adjust = adjust
         self._memory = memory or ReplyMemory()
         self._unknown_words = UnknownWords()
@@ -128,9 +131,15 @@ class ServerClient:
         return 1 if takes_one else math.inf
 
     async def sample(
-        self, request: GenerationRequest
+        self,
+        request: GenerationRequest,
+        tell: Callable[[RequestUsage], None] | None = None,
     ) -> list[TokenSample] | list[TextSample]:
-        """Return completions, perhaps fewer or more than requested; raise what `json` raises."""
+        """Return completions, perhaps fewer or more than requested; raise what `json` raises.
+
+        Args:
+            tell: gets what a reply of text says about its tokens, whether or not it is valid.
+        """
         dialect = self.dialect
         async with self._generated(dialect, request) as body:
             if not isinstance(dialect, ChatText):
@@ -139,6 +148,9 @@ class ServerClient:
                 of_tokens = await run_in_thread_if_large(decode, tokens=len(body) // 32)
                 self._tell_unknown_words(of_tokens)
                 return of_tokens
+            usage = read_usage(body) if tell is not None else None
+            if tell is not None and usage is not None:
+                tell(usage)
             samples = dialect.samples(body, request)
         self._tell_unknown_words(samples)
         self._tell_unknown_parts(samples)
@@ -192,7 +204,11 @@ class ServerClient:
         self, dialect: Dialect | ChatText, request: GenerationRequest
     ) -> bytes:
         """Return the bytes of a small reply, requested outside of admission."""
-        return await self._small(lambda: self._generated(dialect, request))
+        body = await self._small(lambda: self._generated(dialect, request))
+        usage = read_usage(body)
+        if usage is not None:
+            self.probe_usage.append(usage)
+        return body
 
     async def json(self, method: str, path: str, body: Any = None) -> Any:
         """Send a small request and return the reply's JSON.

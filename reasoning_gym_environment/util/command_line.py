@@ -202,6 +202,7 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise ConfigurationError; argparse's own messages become sentences."""
         for pattern, sentence in (
+            (r"(\S+) expected (\d+) arguments", r"\1 needs \2 values"),
             (r"(\S+) expected .*", r"\1 needs a value"),
             (r"(\S+) ignored explicit .*", r"\1 takes no value"),
             (r"the following arguments are required: (.*)", r"missing \1; see --help"),
@@ -214,6 +215,27 @@ class Parser(argparse.ArgumentParser):
             choices = choice[3].replace("'", "")
             message = f"{choice[1]} must be one of {choices}, got {choice[2]}"
         raise ConfigurationError(message)
+
+
+class Each(argparse.Action):
+    """Keeps an option's last value, and all of them for `each_value`."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        each = [*each_value(namespace, self.dest), values]
+        setattr(namespace, self.dest, values)
+        setattr(namespace, f"each {self.dest}", each)
+
+
+def each_value(options: argparse.Namespace, name: str) -> list[Any]:
+    """Return the values of an option that may be repeated, in their order."""
+    values: list[Any] = getattr(options, f"each {name}", [])
+    return values
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):

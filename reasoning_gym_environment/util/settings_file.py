@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from ..errors import ConfigurationError, did_you_mean
-from .command_line import ENV, SERVER, Given, Section, Sections
+from .command_line import ENV, SERVER, Given, Section, Sections, each_value
 from .files import read_regular
 from .modules import named_in_file
 
@@ -30,6 +30,7 @@ def read_given(options: argparse.Namespace, sections: Sections) -> Given:
         _options_of(section, model, values) for section, model in sections.items()
     )
     if len(content.servers) > 1:
+        _require_one_model(options, content.servers, file)
         _check_options_of_all(server, content.servers, file)
     return Given(
         env={**content.env, **env},
@@ -39,6 +40,20 @@ def read_given(options: argparse.Namespace, sections: Sections) -> Given:
         else content.servers,
         flags={**content.flags, **flags},
     )
+
+
+def _require_one_model(
+    options: argparse.Namespace, servers: Sequence[Mapping[str, Any]], file: Path
+) -> None:
+    """Raise ConfigurationError for several models at servers that have a model each."""
+    models = each_value(options, f"{SERVER}.model_name")
+    of_servers = {str(server.get("model_name")) for server in servers}
+    if len(models) > 1 and len(of_servers) > 1:
+        raise ConfigurationError(
+            f"--model is given {len(models)} times, which asks all servers for each model, but "
+            f"those of {file} have models of their own ({', '.join(sorted(of_servers))}): give "
+            "each model a file of its own, and evaluate them by two commands"
+        )
 
 
 def _check_options_of_all(

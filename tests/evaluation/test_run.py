@@ -33,6 +33,7 @@ from reasoning_gym_environment.evaluation.tables import evaluation_table
 from reasoning_gym_environment.inference.dialects import SamplingParams
 from reasoning_gym_environment.inference.errors import NO_ROOM, InferenceError
 from reasoning_gym_environment.inference.prompts import Prompt, build_messages
+from reasoning_gym_environment.inference.usage import RequestPlan, RequestUsage
 from reasoning_gym_environment.problems.seeds import evaluation_recipes
 from reasoning_gym_environment.records import (
     Completion,
@@ -113,7 +114,13 @@ class Policy:
         self.ended = 0
 
     async def sample(
-        self, question: str, *, n: int, length_limit: int, sampling: SamplingParams
+        self,
+        question: str,
+        *,
+        n: int,
+        length_limit: int,
+        sampling: SamplingParams,
+        record: Callable[[RequestUsage], None],
     ) -> list[Completion]:
         self._running += 1
         self.most = max(self.most, self._running)
@@ -127,6 +134,12 @@ class Policy:
         finally:
             self._running -= 1
             self.ended += 1
+
+    def plan(self, question: str, *, n: int, length_limit: int) -> RequestPlan:
+        return RequestPlan(1, 0, n * length_limit, is_estimate=True)
+
+    def take_probe_usage(self) -> list[RequestUsage]:
+        return []
 
     def prompt(self, question: str) -> Prompt:
         return Prompt(messages=build_messages("", question), text="", tokens=array("i"))
@@ -523,7 +536,7 @@ async def test_jobs_end_when_their_caller_is_cancelled(tmp_path: Path) -> None:
     policy = Policy()
     evaluation = await prepared(policy, tmp_path, 5, concurrency=5)
     waiting = asyncio.create_task(samples(evaluation))
-    for _ in range(3):
+    while policy.most < 5:
         await asyncio.sleep(0)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
