@@ -89,7 +89,7 @@ HEADINGS = (
 )
 """Of the options, in the order of the help."""
 
-_EVERY_COMMAND = (
+_TRAINING = (
     "env.tokenizer_name",
     "env.max_token_length",
     "env.system_prompt",
@@ -104,9 +104,6 @@ _EVERY_COMMAND = (
     "openai.model_name",
     "openai.api_key_var",
     "openai.num_max_requests_at_once",
-)
-_TRAINING = (
-    *_EVERY_COMMAND,
     "env.group_size",
     "env.total_steps",
     "env.use_wandb",
@@ -119,16 +116,53 @@ SHORT_HELP: Mapping[str, frozenset[str]] = {
     "process": frozenset((*_TRAINING, "env.data_path_to_save_groups")),
     "evaluate": frozenset(
         (
-            *_EVERY_COMMAND,
-            "env.num_eval_samples_per_task",
-            "env.eval_attempts",
-            "suite",
-            "limit",
-            "price",
+            *("openai.model_name", "openai.base_url", "openai.api_key_var"),
+            *("openai.server_type", "env.tokenizer_name"),
+            *("env.num_eval_samples_per_task", "env.eval_difficulties"),
+            *("env.include_tasks", "env.task_modules", "suite", "limit"),
+            *("env.eval_temperature", "env.eval_attempts", "env.max_token_length"),
+            *("env.system_prompt", "env.max_eval_workers", "env.answer_format"),
+            *("env.data_dir_to_save_evals", "price"),
         )
     ),
 }
 """The options that most runs set, by command; `--help-all` has all."""
+
+ONLY_TRAINING = "Only in training"
+EVALUATION_HEADINGS: Mapping[str, Sequence[str]] = {
+    "Model and server": (
+        *("openai.model_name", "openai.base_url", "openai.api_key_var"),
+        *("openai.api_key", "openai.server_type", "env.tokenizer_name"),
+        *("openai.tokenizer_name", "openai.timeout", "openai.num_requests_for_eval"),
+        "openai.n_kwarg_is_ignored",
+    ),
+    "Items": (
+        *("env.num_eval_samples_per_task", "env.eval_difficulties"),
+        *("env.include_tasks", "env.exclude_tasks", "suite", "limit"),
+        *("env.task_modules", "env.task_environment", "env.eval_seed"),
+        "env.skip_faulty_items",
+    ),
+    "Sampling and prompt": (
+        *("env.eval_temperature", "env.eval_attempts", "env.max_token_length"),
+        *("env.system_prompt", "env.max_eval_workers", "env.chat_template"),
+        *("env.chat_template_kwargs", "env.thought_markers", "env.thinking_mode"),
+        *("env.reasoning_effort", "env.max_reasoning_tokens"),
+    ),
+    "Results and costs": (
+        *("env.data_dir_to_save_evals", "price", "env.data_dumps_dir"),
+        "env.eval_step",
+    ),
+    "Scoring": (
+        *("env.answer_format", "env.solved_threshold", "env.score_mode"),
+        *("env.length_penalty_start", "env.verify_timeout"),
+    ),
+    "Processes and logs": (
+        *("env.task_processes", "env.generation_timeout", "env.require_containment"),
+        *("env.debug_logging", "env.suppress_base_env_logs"),
+    ),
+    HEADINGS[-1]: ("slurm", "testing"),
+}
+"""The options of `evaluate` by purpose, in the order of its help; all others are ONLY_TRAINING."""
 
 
 MODEL = f"{SERVER}.model_name"
@@ -282,7 +316,7 @@ class EnvironmentSettings(EvaluationOptions, AtroposEnvironment, TaskOptions):
     seed: int = option(42, "Seed of the training stream.")
     include_tasks: Names = option(
         [],
-        "Tasks and categories to train on, separated by commas; empty means all.",
+        "Tasks and categories to use, separated by commas; empty means all.",
         heading="Tasks and difficulty",
     )
     task_modules: Names = option(
@@ -607,6 +641,26 @@ def list_options(defaults: Settings | None = None) -> list[Option]:
     return sorted(options, key=lambda option: HEADINGS.index(option.heading))
 
 
+def evaluation_options(options: Sequence[Option]) -> list[Option]:
+    """Return options under the headings of evaluation, in the order of its help.
+
+    Options of a subclass keep their heading, and come before what only training uses.
+    """
+    by_name = {option.name: option for option in options}
+    ordered = []
+    for heading, names in EVALUATION_HEADINGS.items():
+        for name in names:
+            ordered.append(by_name.pop(name)._replace(heading=heading))
+    own_names = {option.name for option in list_options()}
+    of_subclass = [option for name, option in by_name.items() if name not in own_names]
+    of_training = [
+        option._replace(heading=ONLY_TRAINING)
+        for name, option in by_name.items()
+        if name in own_names
+    ]
+    return [*ordered, *of_subclass, *of_training]
+
+
 def add_option(
     parser: ArgumentParser | _ArgumentGroup, option: Option, **more: Any
 ) -> None:
@@ -698,7 +752,6 @@ def build_settings(given: Given, defaults: Settings) -> Settings:
 SELECTING_ITEMS = (
     "include_tasks",
     "exclude_tasks",
-    "task_parameters",
     "num_eval_samples_per_task",
     "eval_difficulties",
     "eval_seed",

@@ -31,6 +31,7 @@ from ..settings import (
     build_settings,
     check_start,
     default_settings,
+    evaluation_options,
     list_options,
     sections,
 )
@@ -74,7 +75,8 @@ COMMANDS = {
     ),
     "evaluate": Command(
         "_run_evaluate",
-        "Run the fixed evaluation set and write its samples and metrics.",
+        "Ask a model the fixed evaluation set, and write its samples and metrics. Repeat --model, "
+        "and --price, to evaluate several models.",
         _ONE_SERVER.format("evaluate") + " --limit 20",
     ),
 }
@@ -240,13 +242,13 @@ def build_parser(
         description=f"{about.about}\n\nFor example:\n{textwrap.indent(about.example, '    ')}",
         add_help=False,
     )
-    heading = ""
+    groups = {}
     for heading, members in groupby(options, lambda option: option.heading):
-        group = parser.add_argument_group(heading)
+        groups[heading] = parser.add_argument_group(heading)
         for option in members:
-            add_option(group, option, help=option.help(brief=brief), metavar="")
-    if heading != HEADINGS[-1]:
-        group = parser.add_argument_group(HEADINGS[-1])
+            text = option.help(brief=brief)
+            add_option(groups[heading], option, help=text, metavar="")
+    group = groups.get(HEADINGS[-1]) or parser.add_argument_group(HEADINGS[-1])
     group.add_argument(
         "--config",
         metavar="FILE.yaml",
@@ -276,6 +278,8 @@ def build_parser(
 def print_help(command: str, defaults: Settings, *, everything: bool) -> None:
     """Print the help: the options that most runs set on a line each, or everything in full."""
     options = list_options(defaults)
+    if command == "evaluate":
+        options = evaluation_options(options)
     own = {option.name for option in list_options()}
     omitted = own - SHORT_HELP[command]  # a subclass's own options are all shown
     shown = [option for option in options if everything or option.name not in omitted]

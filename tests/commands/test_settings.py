@@ -303,6 +303,27 @@ def test_the_short_help_has_a_line_for_each_option_and_counts_the_omitted_ones(
     ]
 
 
+def test_the_help_of_evaluate_is_about_evaluation(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    short, whole = (
+        help_of("evaluate", name, capsys) for name in ("--help", "--help-all")
+    )
+    in_short, in_whole = (
+        re.findall(r"^  --([\w.]+)", text, re.M) for text in (short, whole)
+    )
+    for name in ("env.eval_temperature", "env.eval_difficulties"):
+        assert name in in_short[:15]
+    assert "env.data_dir_to_save_evals" in in_short[:20]
+    assert "in training" not in short
+    of_evaluation, of_training = whole.split("\nOnly in training:\n")
+    names = re.findall(r"^  --([\w.]+)", of_training, re.M)
+    assert {"env.group_size", "env.total_steps", "env.complexity_mode"} <= {*names}
+    assert not {*names} & {*in_short}
+    assert "--help-all" in of_evaluation
+    assert {option.name for option in OPTIONS} <= {*in_whole}
+
+
 def test_the_help_shows_the_commands_own_defaults(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -84,7 +84,6 @@ def test_a_suite_takes_answers_in_tags_alone(answer_format: str) -> None:
     [
         ("include_tasks", "gcd"),
         ("exclude_tasks", "gcd"),
-        ("task_parameters", '{"gcd": {"min_numbers": 3}}'),
         ("num_eval_samples_per_task", "2"),
         ("eval_difficulties", "0.5"),
         ("eval_seed", "7"),
