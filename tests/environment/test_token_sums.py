@@ -1,8 +1,11 @@
 """What an evaluation of hosted models costs: said before it, and summed as the endpoint counts."""
 
+import asyncio
 import json
+import math
 import random
 import re
+import signal
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -37,6 +40,8 @@ class Counted(PolicyServer):
         usable: the share of the replies that have choices.
         unknown: a model that it doesn't have.
         lost: a model whose requests fail after the first one.
+        answers: so many requests get a reply; the others wait for `released`, and then fail.
+        waiting: how many wait.
     """
 
     def __init__(self, tokenizer: Any, *, usable: float = 0.7) -> None:
@@ -45,6 +50,9 @@ class Counted(PolicyServer):
         self.asked: dict[str, set[str]] = {model: set() for model in MODELS}
         self.usable = usable
         self.unknown = self.lost = ""
+        self.answers = math.inf
+        self.released = asyncio.Event()
+        self.waiting = 0
         self._rng = random.Random(5)
 
     async def _chat(self, request: web.Request) -> web.Response:
@@ -54,6 +62,11 @@ class Counted(PolicyServer):
             raise web.HTTPNotFound(text="no such model")
         if model == self.lost and self.tokens[model]["requests"]:
             raise web.HTTPForbidden(text="the account is closed")
+        self.answers -= 1
+        if self.answers < 0:
+            self.waiting += 1
+            await self.released.wait()
+            raise web.HTTPServiceUnavailable(text="too late")
         return await super()._chat(request)
 
     def _chat_reply(
@@ -125,6 +138,7 @@ async def test_the_sums_of_three_models_are_those_of_the_endpoint(
     assert server.tokens["tiny"]["requests"] > 12
 
 
+@pytest.mark.nightly
 async def test_one_models_failure_leaves_the_others_and_a_restart_completes_it(
     bench: Any, tokenizer: Any
 ) -> None:
@@ -161,6 +175,35 @@ async def test_one_models_failure_leaves_the_others_and_a_restart_completes_it(
         f"{folder}/{name}" for name in ("org_large", "org_small", "tiny")
     )
     assert compare in command.printed()
+
+
+@pytest.mark.nightly
+async def test_replies_before_an_interruption_are_counted_after_it(
+    bench: Any, tokenizer: Any
+) -> None:
+    folder = bench.folder / "evals"
+    async with Counted(tokenizer, usable=0.8) as server:
+        options = options_of(
+            bench,
+            server.url,
+            "tiny",
+            data_dir_to_save_evals=str(folder),
+            max_eval_workers=6,
+        )
+        # The check, four items, and a few replies without choices: the rest waits.
+        server.answers = 8
+        async with bench.command("evaluate", *options) as command:
+            await command.until(lambda: server.waiting)
+            command.process.send_signal(signal.SIGINT)
+            assert await command.exit_code() == 128 + signal.SIGINT, command.said()
+        server.answers = math.inf
+        server.released.set()
+        async with bench.command("evaluate", *options) as command:
+            assert await command.exit_code() in (0, INCOMPLETE), command.said()
+    assert "Evaluating 12 items, 0 already" not in command.said()
+    usage = usage_of(folder)
+    told = server.tokens["tiny"]
+    assert {name: usage[name] for name in (*NAMES, "requests")} == told
 
 
 async def test_the_command_says_what_it_will_request(
