@@ -1,5 +1,6 @@
 """RLVE: its environments are tasks, its rewards are scores, and a run has them at its levels."""
 
+import asyncio
 import json
 import re
 import subprocess
@@ -11,12 +12,30 @@ import pytest
 from page_blocks import ROOT
 
 from reasoning_gym_environment import Problem, ReasoningGym, Score, Status
+from reasoning_gym_environment.storage.dumps import read_dump
 
 identifier2controller = pytest.importorskip(
     "Gym.parameter_controllers"
 ).identifier2controller
 
 MODULE = str(ROOT / "examples" / "rlve_tasks.py")
+
+PROVED = [
+    "rlve_FixedModK_Selection_Counting",
+    "rlve_LCM",
+    "rlve_MinNoSolutionLinearDiophantineEquation",
+    "rlve_Multiplication",
+    "rlve_PairMoreOneCounting",
+    "rlve_PrefixConcatenation",
+    "rlve_SharedSubstringCounting",
+    "rlve_Sorting",
+    "rlve_SumGCD",
+    "rlve_SumPHIInterval",
+]
+"""Tasks that `prove` proves, with short questions."""
+
+STEPS = 1
+"""Of the trainer, with a batch of 16 groups that have signal: about 1 in 20 has."""
 
 pytestmark = [pytest.mark.integration, pytest.mark.processes]
 
@@ -91,3 +110,52 @@ def test_prove_refuses_an_environment_that_pays_nobody(tmp_path: Path) -> None:
     [task] = json.loads(file.read_bytes())["tasks"].values()
     assert task["checks"]["solvable"]["verdict"] == "failed"
     assert task["oracle"] == 0
+
+
+async def test_serve_trains_a_small_model_on_ten_proved_ones_at_several_levels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Problems, scores and rows arrive. Nothing is asked of what the model learns."""
+    torch = pytest.importorskip("torch", reason="the small model needs PyTorch")
+    torch.set_num_threads(1)  # the other core is the environment's
+    monkeypatch.syspath_prepend(ROOT / "examples" / "learn")
+    import cold_start
+    from endpoint import served
+    from loop import Loop
+    from model import Policy, build_model, build_tokenizer
+
+    context = 128
+    loop = Loop(
+        folder=tmp_path,
+        tokenizer=tmp_path / "tokenizer",
+        tasks=",".join(PROVED),
+        task_modules=MODULE,
+        items=1,
+        seed=0,
+        context=context,
+    )
+    messages = await loop.demonstrations(40, levels="0,3")
+    texts = [message["content"] for each in messages for message in each]
+    tokenizer = build_tokenizer(texts, loop.tokenizer)
+    policy = Policy(build_model(len(tokenizer), 0, context), tokenizer, context)
+    examples = [cold_start.encode(each, tokenizer) for each in messages]
+    await asyncio.to_thread(cold_start.train, policy, examples, passes=3, seed=0)
+    async with served(policy) as endpoint:
+        batches = []
+        await loop.reinforce(
+            policy,
+            endpoint.url,
+            lambda metrics: batches.append(metrics) is None,
+            steps=STEPS,
+            complexity_mode="curriculum",
+        )
+    assert len([metrics for metrics in batches if metrics]) == STEPS
+    rows = [
+        row
+        for dump in (tmp_path / "dumps").glob("*.jsonl")
+        for row in read_dump(dump).rows
+    ]
+    assert {row["recipe"]["task"] for row in rows} == {*PROVED}
+    assert len({row["recipe"]["level"] for row in rows}) > 1
+    statuses = {rollout["status"] for row in rows for rollout in row["rollouts"]}
+    assert {Status.SOLVED, Status.WRONG} <= statuses
