@@ -25,7 +25,7 @@ Complete = Callable[[list[dict[str, str]]], str | Awaitable[str]]
 class FunctionClient:
     """Asks a function for completions. What it does wrong is an InferenceError.
 
-    Nothing that it does wrong may succeed later until it has returned a text: see `is_transient`.
+    Until it has returned a text, its failures are final, so that a few end an evaluation.
 
     Args:
         concurrency: calls at once.
@@ -100,9 +100,8 @@ class FunctionClient:
 
     async def _reply(self, question: str) -> str:
         async with self._slots:
-            # The function may change the messages.
-            messages = [dict(message) for message in self.prompt(question).messages]
-            calling = asyncio.ensure_future(self._call(messages))
+            # Each call has messages of its own, which it may change.
+            calling = asyncio.ensure_future(self._call(self.prompt(question).messages))
             calling.add_done_callback(_ignore)
             try:
                 await asyncio.wait([calling], timeout=self._timeout)
@@ -123,8 +122,10 @@ class FunctionClient:
         return reply
 
     def _failure(self, reason: str) -> InferenceError:
-        name = name_of(self._complete)
-        return InferenceError(f"{name}: {reason}", is_transient=self._has_replied)
+        one_line = " ".join(reason.split())
+        return InferenceError(
+            f"{name_of(self._complete)}: {one_line}", is_transient=self._has_replied
+        )
 
     async def _call(self, messages: list[dict[str, str]]) -> Any:
         try:
@@ -134,7 +135,7 @@ class FunctionClient:
                 reply = await _in_own_thread(lambda: self._complete(messages))
             return await reply if inspect.isawaitable(reply) else reply
         except SystemExit as error:  # which would end the event loop
-            raise RuntimeError(f"it called sys.exit({error.code!r})") from error
+            raise RuntimeError(f"it raised {error!r}") from error
 
 
 def name_of(function: Callable[..., Any]) -> str:
@@ -168,10 +169,11 @@ async def _in_own_thread(work: Callable[[], Any]) -> Any:
         error: BaseException | None = None
         try:
             result = work()
-        except StopIteration as stop:  # which no future takes
-            error = RuntimeError(f"it raised {stop!r}")
         except BaseException as raised:  # noqa: BLE001 - it is raised in the event loop
             error = raised
+            # A future takes no StopIteration, and others would end the event loop.
+            if isinstance(raised, StopIteration) or not isinstance(raised, Exception):
+                error = RuntimeError(f"it raised {raised!r}")
         if not loop.is_closed():
             loop.call_soon_threadsafe(settle, result, error)
 

@@ -122,25 +122,35 @@ def test_bad_replies_leave_items_without_a_score_and_a_second_call_asks_them_aga
         asked.append(messages[-1]["content"])
         number = len(asked)
         if number == 2:
-            raise ValueError("a limit of the rate")
+            raise ValueError("a limit\nof the rate")
         if number == 3:
             sys.exit("it leaves")
-        return bad[number - 4] if 4 <= number < 8 else "<answer>0</answer>"
+        if number == 4:
+            raise KeyboardInterrupt("it stops")
+        return bad[number - 5] if 5 <= number < 9 else "<answer>0</answer>"
 
     options: dict[str, Any] = {**FEW, "num_eval_samples_per_task": 10}
     results = evaluate(complete, folder=tmp_path, **options)
-    assert results.report.coverage == (4, 10)
+    assert results.report.coverage == (3, 10)
     details = [s.rollouts[0].detail for s in results.samples if not s.scored]
-    assert [d.startswith("complete: ") for d in details] == [True] * 6
+    assert [d.startswith("complete: ") for d in details] == [True] * 7
     for reason, detail in zip(
-        ("ValueError: a limit", "it leaves", "None", "3.5", "'content'", "b'4'"),
+        (
+            "ValueError: a limit of the rate (",
+            "it leaves",
+            "it stops",
+            "None",
+            "3.5",
+            "'content'",
+            "b'4'",
+        ),
         details,
         strict=True,
     ):
         assert reason in detail
     assert __file__ in details[0]
     assert any("complete: " in r.message for r in caplog.records)
-    [incomplete] = [m for m in caplog.messages if "6 of 10 items" in m]
+    [incomplete] = [m for m in caplog.messages if "7 of 10 items" in m]
     assert f"repeat the call with folder {tmp_path}" in incomplete
 
     again: list[str] = []
@@ -151,7 +161,7 @@ def test_bad_replies_leave_items_without_a_score_and_a_second_call_asks_them_aga
 
     completed = evaluate(better, folder=tmp_path, model="complete", **options)
     assert completed.report.coverage == (10, 10)
-    assert again == asked[1:7]
+    assert again == asked[1:8]
 
 
 @pytest.mark.parametrize("is_async", [True, False])
@@ -234,6 +244,7 @@ def test_a_plain_function_is_called_once_at_a_time_unless_told_otherwise(
         assert most == (limit or 1)
 
 
+@pytest.mark.nightly
 def test_an_interrupted_evaluation_goes_on_in_its_folder(tmp_path: Path) -> None:
     """Also after the end of the process, without one answer asked for twice."""
     program = """
