@@ -49,7 +49,7 @@ def test_the_pages_of_the_audits_are_those_of_their_data(
 
 def test_the_gate_begins_with_the_commands_that_the_readme_offers() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    [offered] = re.findall(r"^`(.+)` and `(.+)` install what they need", readme, re.M)
+    [offered] = re.findall(r"^`(.+)` and `(.+)` make an environment", readme, re.M)
     gate = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     assert tuple(re.findall(r"^make .+", gate, re.M)[:2]) == offered
 
