@@ -7,7 +7,8 @@ between processes that they crossed.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 TRY_AGAIN = 75
 """Exit status if the same command may succeed later: EX_TEMPFAIL of sysexits.h."""
@@ -28,6 +29,45 @@ class FixableError(Exception):
 
 class ConfigurationError(FixableError, ValueError):
     """An invalid setting."""
+
+
+class Mistakes:
+    """Mistakes that are told at once.
+
+    Example:
+        >>> mistakes = Mistakes()
+        >>> for name in ("a", "b"):
+        ...     with mistakes.collected():
+        ...         raise ConfigurationError(f"{name} must be set")
+        >>> mistakes.require_none()
+        Traceback (most recent call last):
+        reasoning_gym_environment.errors.ConfigurationError: 2 mistakes:
+          a must be set
+          b must be set
+    """
+
+    def __init__(self) -> None:
+        self._errors: list[FixableError] = []
+
+    def __bool__(self) -> bool:
+        """Return whether there are any."""
+        return bool(self._errors)
+
+    @contextmanager
+    def collected(self) -> Iterator[None]:
+        """Keep an error that the user can fix for `require_none`."""
+        try:
+            yield
+        except FixableError as error:
+            self._errors.append(error)
+
+    def require_none(self) -> None:
+        """Raise the only mistake, or ConfigurationError with the sentences of all."""
+        if len(self._errors) == 1:
+            raise self._errors[0]
+        if self._errors:
+            sentences = "".join(f"\n  {error}" for error in self._errors)
+            raise ConfigurationError(f"{len(self._errors)} mistakes:{sentences}")
 
 
 class WorkerStartError(FixableError):

@@ -27,7 +27,7 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
-from .errors import ConfigurationError
+from .errors import ConfigurationError, Mistakes
 from .evaluation.options import AmongModels, EvaluationOptions
 from .inference.prompts import CHAT_TEMPLATES, SYSTEM_PROMPTS, resolve_system_prompt
 from .problems.levels import require_difficulty_where_fixed
@@ -180,6 +180,13 @@ RETIRED_OPTIONS: Mapping[str, Mapping[str, RetiredOption]] = {
         ),
         "custom_thinking_prompt": RetiredOption("set system_prompt", ignored=True),
         "answer_tolerance": RetiredOption(ANY_FORM_IS_PAID, ignored=True),
+        "dataset": RetiredOption(
+            "name tasks or categories in include_tasks", ignored=False
+        ),
+        "max_eval_samples": RetiredOption(
+            "set num_eval_samples_per_task, or limit for all tasks together",
+            ignored=False,
+        ),
     },
     SERVER: {
         "health_check": RetiredOption("servers are checked at the start", ignored=True),
@@ -729,24 +736,27 @@ def build_settings(given: Given, defaults: Settings) -> Settings:
         known = ServerSettings.model_fields  # Atropos's own class has more
         default = {name: value for name, value in defaults.servers[0] if name in known}
         servers = [{**default, **(servers[0] if servers else {})}]
-    flags = build(RunFlags, given.flags)
+    settings = defaults
     env = given.env
     suite = None
-    if flags.suite:
-        from .problems.suites import load_suite  # slow, not for help
+    mistakes = Mistakes()
+    with mistakes.collected():
+        settings = replace(settings, flags=build(RunFlags, given.flags))
+        if settings.flags.suite:
+            from .problems.suites import load_suite  # slow, not for help
 
-        _require_all_items(given.env_options)
-        suite = load_suite(flags.suite)
-        env = with_suite(env, suite)
-    return Settings(
-        env=build(type(defaults.env), {**dict(defaults.env), **env}),
-        servers=[
-            build(ServerSettings, server, prefix=f"{SERVER}.") for server in servers
-        ]
-        or defaults.servers,
-        flags=flags,
-        suite=suite,
-    )
+            _require_all_items(given.env_options)
+            suite = load_suite(settings.flags.suite)
+            env = with_suite(env, suite)
+    with mistakes.collected():
+        built = build(type(defaults.env), {**dict(defaults.env), **env})
+        settings = replace(settings, env=built)
+    built_servers = []
+    for server in servers:
+        with mistakes.collected():
+            built_servers.append(build(ServerSettings, server, prefix=f"{SERVER}."))
+    mistakes.require_none()
+    return replace(settings, servers=built_servers or defaults.servers, suite=suite)
 
 
 SELECTING_ITEMS = (
@@ -818,34 +828,45 @@ def check_start(command: str, settings: Settings) -> None:
     from .tasks.modules import find_modules
 
     env = settings.env
+    mistakes = Mistakes()
     find_modules(env.task_modules)
     # the worker processes check for other versions of the library, and with tasks of modules
     snapshot = bundled_snapshot()
     if snapshot and not env.task_modules:
-        tasks = select_tasks(
-            snapshot.discovery, include=env.include_tasks, exclude=env.exclude_tasks
-        )
-        task_weights(tasks, env.task_weights)
-        require_names(env.task_parameters, snapshot.ladders)
+        with mistakes.collected():
+            tasks = select_tasks(
+                snapshot.discovery, include=env.include_tasks, exclude=env.exclude_tasks
+            )
+            task_weights(tasks, env.task_weights)
+        with mistakes.collected():
+            require_names(env.task_parameters, snapshot.ladders)
     if command != "evaluate":
-        env.require_groups_that_differ()
+        with mistakes.collected():
+            env.require_groups_that_differ()
     if command == "process":
-        env.require_number_of_groups()
-        env.require_stored_groups()
+        with mistakes.collected():
+            env.require_number_of_groups()
+        with mistakes.collected():
+            env.require_stored_groups()
     for name in ("suite", "limit", "price"):
         value = getattr(settings.flags, name)
         if value and command != "evaluate":
-            raise ConfigurationError(
-                f"--{name} is for `evaluate` alone, got {value!r} for `{command}`: leave it out"
-            )
+            with mistakes.collected():
+                raise ConfigurationError(
+                    f"--{name} is for `evaluate` alone, got {value!r} for `{command}`: leave it "
+                    "out"
+                )
     if settings.flags.suite and settings.flags.limit:
         raise ConfigurationError(
             "--limit: results on a --suite need all its items; leave it out"
         )
     evaluates = command == "evaluate" or (command == "serve" and env.steps_per_eval > 0)
     if evaluates and not env.data_dir_to_save_evals:
-        require_place(Path(env.data_dumps_dir), "data_dumps_dir")
-    env.require_places()
+        with mistakes.collected():
+            require_place(Path(env.data_dumps_dir), "data_dumps_dir")
+    with mistakes.collected():
+        env.require_places()
+    mistakes.require_none()
 
 
 def shown(value: Any) -> str:

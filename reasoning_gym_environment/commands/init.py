@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..errors import ConfigurationError
 from ..util.command_line import Parser
 from ..util.files import require_free, write_whole
 
@@ -27,7 +28,7 @@ def main(arguments: Sequence[str]) -> int:
         epilog="For example: reasoning-gym-environment init vllm -o vllm.yaml",
     )
     engines = "; ".join(f"{name}: {about}" for name, about in ENGINES.items())
-    parser.option("engine", engines, choices=ENGINES, metavar="ENGINE")
+    parser.option("engine", engines, choices=ENGINES, metavar="ENGINE", nargs="?")
     parser.option(
         "-o/--output",
         "file to write (default: print it)",
@@ -36,6 +37,9 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.flag("--force", "replace an existing file")
     options = parser.parse(arguments)
+    if options.engine is None:
+        lines = "".join(f"\n  {name:10} {about}" for name, about in ENGINES.items())
+        raise ConfigurationError(f"missing ENGINE, the inference server; one of{lines}")
     text = (FOLDER / f"{options.engine}.yaml").read_text(encoding="utf-8")
     if options.output is None:
         print(text, end="")

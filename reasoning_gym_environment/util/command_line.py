@@ -37,7 +37,7 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
-from ..errors import ConfigurationError, did_you_mean
+from ..errors import ConfigurationError, Mistakes, did_you_mean
 from .values import WITHHELD, shorten
 
 logger = logging.getLogger(__name__)
@@ -116,19 +116,26 @@ class Section(BaseModel):
 
     @classmethod
     def require_known(cls, names: Iterable[Any], *, prefix: str = "") -> None:
-        """Raise ConfigurationError for the first name that is unknown or retired."""
+        """Raise ConfigurationError for names that are unknown or retired."""
+        mistakes = Mistakes()
         for name in names:
-            if name in cls.model_fields:
-                continue
-            retired = cls.retired_options.get(name)
-            if retired:
-                raise ConfigurationError(
-                    f"{prefix}{name} is no longer a setting: {retired.instead}"
-                )
-            hint = did_you_mean(
-                str(name), cls.model_fields, otherwise=cls.unknown_name_hint
+            with mistakes.collected():
+                cls._require_known(name, prefix)
+        mistakes.require_none()
+
+    @classmethod
+    def _require_known(cls, name: Any, prefix: str) -> None:
+        if name in cls.model_fields:
+            return
+        retired = cls.retired_options.get(name)
+        if retired:
+            raise ConfigurationError(
+                f"{prefix}{name} is no longer a setting: {retired.instead}"
             )
-            raise ConfigurationError(f"{prefix}unknown setting {name!r}; {hint}")
+        hint = did_you_mean(
+            str(name), cls.model_fields, otherwise=cls.unknown_name_hint
+        )
+        raise ConfigurationError(f"{prefix}unknown setting {name!r}; {hint}")
 
 
 Sections = Mapping[str, type[Section]]

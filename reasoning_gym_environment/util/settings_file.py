@@ -1,20 +1,30 @@
 """Settings as given: by options, on top of a file of YAML. Their values are checked later.
 
-Every mistake is a ConfigurationError of one sentence.
+Every mistake is a ConfigurationError of one sentence; those of a file are told at once.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
+from pydantic import ValidationError
 
-from ..errors import ConfigurationError, did_you_mean
-from .command_line import ENV, SERVER, Given, Section, Sections, each_value
+from ..errors import ConfigurationError, Mistakes, did_you_mean
+from .command_line import (
+    ENV,
+    SERVER,
+    Given,
+    Section,
+    Sections,
+    describe_validation,
+    each_value,
+)
 from .files import read_regular
 from .modules import named_in_file
 
@@ -114,20 +124,11 @@ def _without_ignored(
 
 
 def read_file(path: Path, sections: Sections) -> Given:
-    """Read a YAML file of settings; ConfigurationError for an unknown section or setting."""
+    """Read a YAML file of settings; ConfigurationError for all its unknown sections and settings.
+
+    Beside those it names the values that are invalid by themselves.
+    """
     content = _mapping(_load(path), path, "the file")
-    section_names = (ENV, SERVER, *sections[""].model_fields)
-    for name in content:
-        if name not in section_names:
-            hint = did_you_mean(
-                str(name),
-                section_names,
-                otherwise=f"the sections are {', '.join(section_names)}",
-            )
-            place = _section_of(name, sections)
-            if place:
-                hint = f"it belongs below `{place}:`"
-            raise ConfigurationError(f"{path}: unknown section {name!r}; {hint}")
     servers = content.get(SERVER, {})
     if servers == []:
         raise ConfigurationError(
@@ -145,12 +146,10 @@ def read_file(path: Path, sections: Sections) -> Given:
         ],
     }
     for section, settings_list in settings_by_section.items():
-        model = sections[section]
-        settings_list = _without_ignored(settings_list, model, prefix=f"{path}: ")
-        settings_by_section[section] = settings_list
-        for settings in settings_list:
-            _require_in_section(settings, section, sections, path)
-            model.require_known(settings, prefix=f"{path}: ")
+        settings_by_section[section] = _without_ignored(
+            settings_list, sections[section], prefix=f"{path}: "
+        )
+    _require_known(content, settings_by_section, sections, path)
     [env] = settings_by_section[ENV]
     for name in env:
         extra: Any = sections[ENV].model_fields[name].json_schema_extra or {}
@@ -166,17 +165,74 @@ def read_file(path: Path, sections: Sections) -> Given:
     )
 
 
-def _require_in_section(
-    settings: Mapping[str, Any], section: str, sections: Sections, path: Path
+def _require_known(
+    content: Mapping[str, Any],
+    settings_by_section: Mapping[str, Sequence[Mapping[str, Any]]],
+    sections: Sections,
+    path: Path,
 ) -> None:
-    """Raise ConfigurationError for the first setting of another section."""
-    for name in settings:
-        place = _section_of(name, sections)
-        if name not in sections[section].model_fields and place:
-            raise ConfigurationError(
-                f"{path}: unknown setting {name!r} below `{section}:`; it belongs below "
-                f"`{place}:`"
-            )
+    """Raise ConfigurationError for all sections and settings of a file that are unknown."""
+    mistakes = Mistakes()
+    for name in content:
+        with mistakes.collected():
+            _require_section(name, sections, path)
+    for section, settings_list in settings_by_section.items():
+        for name in itertools.chain.from_iterable(settings_list):
+            with mistakes.collected():
+                _require_in_section(name, section, sections, path)
+    if mistakes:
+        for section, settings_list in settings_by_section.items():
+            for settings in settings_list:
+                with mistakes.collected():
+                    _require_values(settings, section, sections[section], path)
+    mistakes.require_none()
+
+
+def _require_section(name: Any, sections: Sections, path: Path) -> None:
+    section_names = (ENV, SERVER, *sections[""].model_fields)
+    if name in section_names:
+        return
+    hint = did_you_mean(
+        str(name),
+        section_names,
+        otherwise=f"the sections are {', '.join(section_names)}",
+    )
+    place = _section_of(name, sections)
+    retired = sections[ENV].retired_options.get(name)
+    if place:
+        hint = f"it belongs below `{place}:`"
+    elif retired:
+        hint = f"it is no longer a setting: {retired.instead}"
+    raise ConfigurationError(f"{path}: unknown section {name!r}; {hint}")
+
+
+def _require_in_section(
+    name: Any, section: str, sections: Sections, path: Path
+) -> None:
+    """Raise ConfigurationError for a setting that is unknown, or of another section."""
+    place = _section_of(name, sections)
+    if name not in sections[section].model_fields and place:
+        raise ConfigurationError(
+            f"{path}: unknown setting {name!r} below `{section}:`; it belongs below "
+            f"`{place}:`"
+        )
+    sections[section].require_known([name], prefix=f"{path}: ")
+
+
+def _require_values(
+    settings: Mapping[str, Any], section: str, model: type[Section], path: Path
+) -> None:
+    """Raise ConfigurationError for known settings with values that no other could mend."""
+    known = {name: settings[name] for name in settings if name in model.model_fields}
+    try:
+        model(**known)
+    except ValidationError as error:
+        if not all(problem["loc"] for problem in error.errors()):
+            return
+        place = "" if section == ENV else f"{section}."
+        raise ConfigurationError(
+            describe_validation(error, model.model_fields, prefix=f"{path}: {place}")
+        ) from None
 
 
 def _section_of(name: Any, sections: Sections) -> str | None:

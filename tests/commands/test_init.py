@@ -47,3 +47,10 @@ def test_it_is_printed_where_no_file_is_named(
 
 def test_every_configuration_can_be_asked_for() -> None:
     assert {path.stem for path in FOLDER.iterdir()} == set(ENGINES)
+
+
+def test_without_an_engine_all_are_listed() -> None:
+    with pytest.raises(FixableError) as raised:
+        main([])
+    _, *lines = str(raised.value).splitlines()
+    assert [line.split()[0] for line in lines] == list(ENGINES)

@@ -107,6 +107,39 @@ def test_no_groups_to_collect_are_refused_by_process_alone(steps: str) -> None:
     checked("serve", "--env.total_steps", steps)  # -1 takes the trainer's
 
 
+def test_all_mistakes_of_a_file_are_told_at_once(tmp_path: Path) -> None:
+    names = (
+        "dataset: gsm\nenviroment: {}\n"
+        "env: {group_sise: 4, temperature: -1, max_eval_samples: 9, model_name: m}\n"
+        "openai: [{base_ulr: x, timeout: 0}, {}]"
+    )
+    values = "env: {temperature: -1}\nopenai: {timeout: 0}\nlimit: 0"
+    tasks = "env: {include_tasks: gdc, task_parameters: {lmc: {a: 1}}}\nlimit: 3"
+    file = tmp_path / "file.yaml"
+    for content, parts in (
+        (
+            names,
+            [
+                "'dataset'; it is no longer a setting: name tasks or",
+                "'enviroment'",
+                "'group_sise'; did you mean group_size",
+                "max_eval_samples is no longer a setting: set num_eval_samples_per_task",
+                "'model_name' below `env:`; it belongs below `openai:`",
+                "'base_ulr'; did you mean base_url",
+                "temperature must be a number ≥ 0, got -1",
+                "openai.timeout must be an integer ≥ 1, got 0",
+            ],
+        ),
+        (values, ["limit must", "temperature must", "openai.timeout must"]),
+        (tasks, ["include_tasks: ", "task_parameters: ", "--limit is for `evaluate`"]),
+    ):
+        file.write_text(content)
+        first, *sentences = refused("--config", str(file)).splitlines()
+        assert first == f"{len(parts)} mistakes:"
+        for part, sentence in zip(parts, sentences, strict=True):
+            assert part in sentence
+
+
 FORM = "must be settings as `name: value`, below `env:` or `openai:`, got "
 
 
