@@ -171,6 +171,10 @@ TIMEOUTS: dict[Key, tuple[str, str]] = {
         WALL,
         "the disk, at the end of an evaluation",
     ),
+    ("proof/endpoints.py", "REPLY_SECONDS"): (
+        WALL,
+        "the reply of a scoring endpoint to `prove --url`",
+    ),
     ("report/live_server.py", "DRAIN_SECONDS"): (
         WALL,
         "open requests of a browser, at the end",
@@ -199,6 +203,7 @@ NO_TIMEOUTS: dict[Key, str] = {
     ("inference/liveness.py", "SILENT_SECONDS"): "when other servers come first",
     ("inference/liveness.py", "STEADY_SECONDS"): "when a silent server counts as back",
     ("proof/clock.py", "REFRESH_SECONDS"): "an interval",
+    ("proof/endpoint_proof.py", "SLOW_SECONDS"): "when a verdict is a finding",
     ("report/health.py", "GROUP_SECONDS"): "when a page warns",
     ("report/health.py", "PAST_SECONDS"): "when a page warns",
     ("report/health.py", "RATE_SECONDS"): "the span of a rate",

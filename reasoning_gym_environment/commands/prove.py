@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Any
 from ..errors import ConfigurationError, FixableError
 from ..proof import certificate
 from ..proof.checks import DEFAULT_ITEMS, Check, summaries
+from ..proof.endpoint_proof import EndpointResult, prove_endpoint
+from ..proof.endpoints import protocol_of
 from ..proof.findings import Finding, known_findings
 from ..proof.proving import Proofs, prove_tasks
 from ..proof.rows import CheckedRows, check_rows
@@ -26,6 +29,9 @@ from ..util.command_line import Parser, number
 from ..util.files import require_place
 from ..util.values import escape_control_characters, table
 
+MOST_LEFT_OPEN = 20
+"""Lines of what was not checked: a file may have thousands of rows that can't be sent."""
+
 
 def main(arguments: Sequence[str]) -> int:
     """Prove tasks; return 1 if a check fails for no known reason, or with --strict if one does
@@ -33,10 +39,21 @@ def main(arguments: Sequence[str]) -> int:
     """
     options = build_parser().parse(arguments)
     env = read_environment(options)
+    usual = build_parser().parse([])
+    of_tasks = ("tasks", "all", "output", "items", "seconds", "strict")
+    given = {
+        name for name in of_tasks if getattr(options, name) != getattr(usual, name)
+    }
+    if options.url is not None:
+        if options.rows is None or given & {"tasks", "all", "output"}:
+            raise ConfigurationError(
+                "--url needs --rows, and takes no tasks, --all or -o"
+            )
+        return prove_url(options)
+    if options.yes:
+        raise ConfigurationError("--yes belongs to --url")
     if options.rows is not None:
-        usual = build_parser().parse([])
-        unused = ("tasks", "all", "output", "items", "seconds", "strict")
-        if any(getattr(options, name) != getattr(usual, name) for name in unused):
+        if given:
             raise ConfigurationError(
                 "--rows takes no tasks, --all, --items, --seconds, --strict or -o"
             )
@@ -105,6 +122,12 @@ def build_parser() -> Parser:
         metavar="FILE",
         type=Path,
     )
+    parser.option(
+        "--url",
+        "check the verifier at a URL by the rows: ends in /score (this package's rewards), /verify "
+        "(NeMo Gym) or /step (OpenEnv); --items and --seconds (of the clock) limit it",
+    )
+    parser.flag("--yes", "send answers also to a --url that is not on this machine")
     add_settings(parser, "answer_format", "skip_faulty_items", "generation_timeout")
     return parser
 
@@ -156,19 +179,61 @@ def _check_lines(
             yield ["", "", text]
 
 
-def prove_rows(path: Path, config: EnvironmentSettings, *, as_json: bool) -> int:
-    """Print what is wrong with the rows of a file; return 1 if there is anything."""
+def prove_url(options: Namespace) -> int:
+    """Print what the verifier at a URL pays; return 1 if a check fails, or as --strict says."""
+    protocol = protocol_of(options.url, anywhere=options.yes)
+    result = asyncio.run(
+        prove_endpoint(
+            options.url,
+            protocol,
+            read_rows(options.rows),
+            items=options.items,
+            seconds=options.seconds,
+        )
+    )
+    if options.json:
+        print(certificate.as_json(certificate.of_endpoint(result)))
+    else:
+        print(endpoint_text(result))
+    if options.strict:
+        return 0 if result.verdict == "proved" else 1
+    return 1 if result.verdict == "failed" else 0
+
+
+def endpoint_text(result: EndpointResult) -> str:
+    """Return the checks of an endpoint, and what they have left open."""
+    verdict = result.verdict.replace("_", " ")
+    lines: list[Sequence[str]] = [f"{result.url} ({result.protocol}): {verdict}"]
+    for name, check in result.checks.items():
+        lines += _check_lines(name, check, result.findings)
+    left_open = Counter(
+        f"not checked: {one.check.replace('_', ' ')}: {one.reason}"
+        for one in result.not_checked
+    )
+    lines += [*left_open][:MOST_LEFT_OPEN]
+    if len(left_open) > MOST_LEFT_OPEN:
+        lines.append(f"not checked: {len(left_open) - MOST_LEFT_OPEN} more, see --json")
+    return escape_control_characters(table(lines))
+
+
+def read_rows(path: Path) -> list[Any]:
+    """Return the rows of a Parquet file, or the lines of another; FixableError if it can't."""
     try:
         if path.suffix == ".parquet":
             from pyarrow import parquet
 
             rows: list[Any] = parquet.read_table(path).to_pylist()
-        else:
-            rows = [
-                line.decode(errors="replace") for line in path.read_bytes().splitlines()
-            ]
+            return rows
+        return [
+            line.decode(errors="replace") for line in path.read_bytes().splitlines()
+        ]
     except (OSError, ValueError) as error:  # pyarrow's errors are ValueErrors
         raise FixableError(f"{path} can't be read: {error}") from error
+
+
+def prove_rows(path: Path, config: EnvironmentSettings, *, as_json: bool) -> int:
+    """Print what is wrong with the rows of a file; return 1 if there is anything."""
+    rows = read_rows(path)
     checked = asyncio.run(checked_rows(rows, config))
     if as_json:
         print(certificate.as_json(certificate.of_rows(checked)))

@@ -264,7 +264,7 @@ async def prove_answers(
     level = problems[0].recipe.level if problems else None
     oracles = [problem.oracle for problem in sources if problem.oracle is not None]
     constants = constants_for(oracles)
-    copies = _copies(sources) if declared else {}
+    copies = known_copies(sources) if declared else {}
     observations: list[Observation] = []
     changed: list[tuple[Observation, Verdict]] = []
     items = 0
@@ -276,9 +276,9 @@ async def prove_answers(
             others=[*oracles[index:], *oracles[:index]],
             tolerance=declared.tolerance if declared else 0.0,
         )
-        probes += _copy_probes(problem, copies)
+        probes += copy_probes(problem, copies)
         if index == 0:
-            probes += [p for p in _costly_probes() if p.answer not in killing]
+            probes += [p for p in costly_probes() if p.answer not in killing]
         # An own verifier that has kept nothing so far need not have a process for each answer.
         keeps_nothing = not (changed or executes_answers(observations))
         sharing = declared is not None and index >= compared and keeps_nothing
@@ -297,7 +297,8 @@ async def prove_answers(
     return judge_answers(observations, items=items, changed=changed, level=level)
 
 
-def _copies(problems: Sequence[Problem]) -> dict[str, Copy]:
+def known_copies(problems: Sequence[Problem]) -> dict[str, Copy]:
+    """Return the ways to copy an answer that are right on most of these problems."""
     return copies_for(
         [
             (excerpt(problem.question), problem.oracle)
@@ -307,7 +308,7 @@ def _copies(problems: Sequence[Problem]) -> dict[str, Copy]:
     )
 
 
-def _copy_probes(problem: Problem, copies: Mapping[str, Copy]) -> list[Probe]:
+def copy_probes(problem: Problem, copies: Mapping[str, Copy]) -> list[Probe]:
     """Return what the ways to copy an answer find in a question, which may well be right."""
     copied = {label: copy(excerpt(problem.question)) for label, copy in copies.items()}
     return [
@@ -317,7 +318,7 @@ def _copy_probes(problem: Problem, copies: Mapping[str, Copy]) -> list[Probe]:
     ]
 
 
-def _costly_probes() -> list[Probe]:
+def costly_probes() -> list[Probe]:
     """Return texts that may each take a verifier's whole time."""
     return [
         Probe(kind=kind, label=text, answer=text)
@@ -330,13 +331,13 @@ async def _changed_verdicts(
     second_pool: TaskPool, problem: Problem, tried: Sequence[Observation]
 ) -> list[tuple[Observation, Verdict]]:
     """Return what has another score in the second pool, with its verdict there."""
-    harmless = _harmless(tried[::-1])
+    others = harmless(tried[::-1])
     # The right answer came last: now others follow it.
-    middle = len(harmless) // 2
-    harmless = harmless[middle:] + harmless[:middle]
-    answers = [observation.probe.answer for observation in harmless]
+    middle = len(others) // 2
+    others = others[middle:] + others[:middle]
+    answers = [observation.probe.answer for observation in others]
     second_verdicts = await verify_bare(problem, answers, second_pool)
-    pairs = zip(harmless, second_verdicts, strict=True)
+    pairs = zip(others, second_verdicts, strict=True)
     return [
         (observation, verdict)
         for observation, verdict in pairs
@@ -395,12 +396,11 @@ def judge_answers(
     }
     constants = of_kind(observations, Kind.EMPTY, Kind.JUNK, Kind.CONSTANT)
     hostile = of_kind(observations, Kind.HOSTILE)
-    harmless = _harmless(observations)
     longest = _longest_seconds(observations)
     executes = executes_answers(observations)
     findings = [
         *_paid_findings(degenerate, wrong, level),
-        *_process_findings(harmless, hostile, changed),
+        *_process_findings(harmless(observations), hostile, changed),
     ]
     forms = group_by(
         lambda observation: observation.probe.label, of_kind(observations, Kind.FORM)
@@ -425,7 +425,7 @@ def judge_answers(
     )
 
 
-def _harmless(observations: Iterable[Observation]) -> list[Observation]:
+def harmless(observations: Iterable[Observation]) -> list[Observation]:
     return [
         observation
         for observation in observations
@@ -435,8 +435,7 @@ def _harmless(observations: Iterable[Observation]) -> list[Observation]:
 
 def _longest_seconds(observations: Sequence[Observation]) -> float:
     """Return the longest verdict on a text that is not hostile."""
-    harmless = _harmless(observations)
-    return max((observation.verdict.seconds for observation in harmless), default=0.0)
+    return max((o.verdict.seconds for o in harmless(observations)), default=0.0)
 
 
 def executes_answers(observations: Sequence[Observation]) -> bool:
@@ -483,14 +482,14 @@ def _paid_findings(
 
 
 def _process_findings(
-    harmless: Sequence[Observation],
+    others: Sequence[Observation],
     hostile: Sequence[Observation],
     changed: Sequence[tuple[Observation, Verdict]],
 ) -> list[Finding]:
     """Return what answers do to the process that scores them, or to other verdicts."""
     findings = []
     killed = [
-        observation for observation in harmless if observation.verdict.status in KILLED
+        observation for observation in others if observation.verdict.status in KILLED
     ]
     if killed:
         labels = sorted(

@@ -12,6 +12,7 @@ import msgspec
 
 from ..scoring.extraction import AnswerFormat
 from .checks import Result
+from .endpoint_proof import EndpointResult
 from .proving import Proofs, installed_versions
 from .rows import CheckedRows, RowFinding, Unchecked
 
@@ -53,8 +54,22 @@ class RowCertificate:
     not_checked: Sequence[Unchecked]
 
 
-Certificate = TaskCertificate | RowCertificate
-KINDS = (TaskCertificate, RowCertificate)
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EndpointCertificate:
+    """What a scoring endpoint pays for.
+
+    Attributes:
+        versions: of reasoning-gym and of this package.
+        endpoint: its proof.
+    """
+
+    schema_version: SchemaVersion = 1
+    versions: dict[str, str]
+    endpoint: EndpointResult
+
+
+Certificate = TaskCertificate | RowCertificate | EndpointCertificate
+KINDS = (TaskCertificate, RowCertificate, EndpointCertificate)
 
 
 def of_tasks(proofs: Proofs) -> TaskCertificate:
@@ -74,6 +89,11 @@ def of_rows(checked: CheckedRows) -> RowCertificate:
         findings=checked.findings,
         not_checked=checked.unchecked,
     )
+
+
+def of_endpoint(result: EndpointResult) -> EndpointCertificate:
+    """Return the certificate of an endpoint."""
+    return EndpointCertificate(versions=installed_versions(), endpoint=result)
 
 
 def as_json(certificate: Certificate) -> str:

@@ -200,38 +200,24 @@ def judge(proof: TaskProof, *, items: int, known_findings: KnownFindings) -> Res
     passing_reasons = reasons_of(proof)
     tried_items = items_of(proof)
     checks = {}
-    not_checked = []
+    not_checked: list[NotChecked] = []
     for name in CHECKS:
         of_check = [finding for finding in findings if finding.check == name]
-        check = _check(
+        check = check_of(
             of_check,
             untried_items[name],
             passing_reasons[name],
             explained="waived" if is_own else "known",
         )
         checks[name] = replace(check, items=tried_items[name])
-        open_reasons = [untried_items[name]] if untried_items[name] else []
-        open_reasons += [
-            finding.detail
-            for finding in of_check
-            if finding.verdict == "not_checked" and not finding.explanation
-        ]
-        not_checked += [
-            NotChecked(check=name, reason=reason) for reason in open_reasons
-        ]
-    verdicts = {check.verdict for check in checks.values()}
-    verdict_of_all: TaskVerdict = "proved"
-    for verdict in UNPROVED:
-        if verdict in verdicts:
-            verdict_of_all = verdict
-            break
+        not_checked += left_open(name, of_check, untried_items[name])
     answers = proof.answers or AnswersProof(items=0)
     seconds = [second for level in all_levels for second in level.verdict_seconds]
     rated = sum(answer is not None for answer in proof.default.answers.values())
     return Result(
         task=proof.task,
         category=proof.category,
-        verdict=verdict_of_all,
+        verdict=verdict_of_all(checks.values()),
         checks=checks,
         stateless=checks["contained"].verdict == "passed" and keeps_nothing(proof),
         oracle=1 - proof.default.without_credit / rated if rated else None,
@@ -246,6 +232,26 @@ def judge(proof: TaskProof, *, items: int, known_findings: KnownFindings) -> Res
         module=proof.module,
         not_checked=not_checked,
     )
+
+
+def left_open(
+    check: str, findings: Iterable[Finding], untried: str
+) -> Iterator[NotChecked]:
+    """Yield what a check has left open: what it has not tried, and what it can't know."""
+    if untried:
+        yield NotChecked(check=check, reason=untried)
+    for finding in findings:
+        if finding.verdict == "not_checked" and not finding.explanation:
+            yield NotChecked(check=check, reason=finding.detail)
+
+
+def verdict_of_all(checks: Iterable[Check]) -> TaskVerdict:
+    """Return the worst verdict of checks, "proved" if none of them is against it."""
+    verdicts = {check.verdict for check in checks}
+    for verdict in UNPROVED:
+        if verdict in verdicts:
+            return verdict
+    return "proved"
 
 
 def reasons_for(proof: TaskProof, known_findings: KnownFindings) -> Mapping[str, str]:
@@ -274,7 +280,7 @@ def explained(
     return with_reasons
 
 
-def _check(
+def check_of(
     findings: Sequence[Finding],
     untried: str,
     reason: str,

@@ -12,7 +12,7 @@ from ..records import Recipe
 from ..tasks.recipes import read_recipe
 from ..util.values import replace_surrogates
 
-ANSWER_KEYS = ("answer", "oracle", "ground_truth")
+ANSWER_KEYS = ("answer", "oracle", "ground_truth", "expected_answer")
 """Where frameworks keep the right answer, as text; a ground truth may be a recipe instead."""
 
 

@@ -225,7 +225,10 @@ class _Source:
                 return await self._known_by_entry(content, content.entry)
         except (GenerationError, ValueError) as error:
             return str(error)
-        return "it has neither a recipe nor an entry of reasoning-gym"
+        return (
+            "it has neither a recipe nor an entry of reasoning-gym, so that nothing here knows a "
+            "right answer; --url asks your verifier"
+        )
 
     async def _known_by_recipe(
         self, content: RowContent, recipe: Recipe
