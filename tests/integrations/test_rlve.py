@@ -134,12 +134,12 @@ async def test_serve_trains_a_small_model_on_ten_proved_ones_at_several_levels(
         seed=0,
         context=context,
     )
-    messages = await loop.demonstrations(40, levels="0,3")
+    messages = await loop.demonstrations(100, levels="0")
     texts = [message["content"] for each in messages for message in each]
     tokenizer = build_tokenizer(texts, loop.tokenizer)
     policy = Policy(build_model(len(tokenizer), 0, context), tokenizer, context)
     examples = [cold_start.encode(each, tokenizer) for each in messages]
-    await asyncio.to_thread(cold_start.train, policy, examples, passes=3, seed=0)
+    await asyncio.to_thread(cold_start.train, policy, examples, passes=4, seed=0)
     async with served(policy) as endpoint:
         batches = []
         await loop.reinforce(
