@@ -19,6 +19,7 @@ from ..tasks.catalogue import (
     LibrarySnapshot,
     TaskInfo,
     bundled_snapshot,
+    count_used,
     proven_tasks,
     require_known,
     select_tasks,
@@ -111,8 +112,7 @@ def _table(tasks: Sequence[TaskInfo], ladders: Mapping[str, TaskLadder]) -> str:
         levels = len(ladders[task.name].levels) if task.name in ladders else 0
         use = "used" if task.used else str(task.reason)
         rows.append([task.name, task.category, str(levels), use])
-    used = f"{sum(task.used for task in tasks)} of {len(tasks)} are used"
-    return table([*rows, used])
+    return table([*rows, count_used(tasks)])
 
 
 async def _levels(pool: TaskPool, task: str, ladder: TaskLadder) -> str:

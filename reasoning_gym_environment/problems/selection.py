@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +15,14 @@ from ..errors import (
 )
 from ..records import Ladder, Recipe
 from ..sandbox.pool import Generate, TaskPool
-from ..tasks.catalogue import proven_tasks, require_known, select_tasks, task_weights
+from ..tasks.catalogue import (
+    count_used,
+    describe_left_out,
+    proven_tasks,
+    require_known,
+    select_tasks,
+    task_weights,
+)
 from ..tasks.facts import LIBRARY, NOT_A_TASK
 from ..tasks.ladders import TaskLadder
 from ..tasks.library import way_out
@@ -73,16 +79,7 @@ async def select(
     if discovery.categories.keys() <= discovery.failures.keys() | NOT_A_TASK.keys():
         raise ConfigurationError(f"no task of {LIBRARY} loads: {way_out()}")
     selected = select_tasks(discovery, include=tasks, exclude=options.exclude_tasks)
-    reasons = Counter(task.reason for task in selected if not task.used)
-    left_out = "".join(
-        f"; {number} left out: {reason}" for reason, number in reasons.items()
-    )
-    logger.info(
-        "%d of %d tasks are used%s",
-        sum(t.used for t in selected),
-        len(selected),
-        left_out,
-    )
+    logger.info("%s%s", count_used(selected), describe_left_out(selected))
     weights = task_weights(selected, options.task_weights)
     ladders: dict[str, Ladder] = {}
     drawn: dict[str, Ladder] = {}

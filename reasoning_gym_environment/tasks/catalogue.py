@@ -6,6 +6,7 @@ reasoning-gym, so that they are known without importing it.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -24,6 +25,9 @@ from .ladders import TaskLadder
 from .library import require_whole
 
 NOT_INCLUDED = "not among include_tasks"
+
+MOST_NAMED = 5
+"""Tasks that are named where they are left out for one reason; more are counted."""
 
 
 class Discovery(NamedTuple):
@@ -195,6 +199,33 @@ def select_tasks(
         )
         for name, category in sorted(discovery.categories.items())
     ]
+
+
+def count_used(tasks: Sequence[TaskInfo]) -> str:
+    """Say how many of the tasks are used; registered names that are no tasks don't count."""
+    counted = [task for task in tasks if task.name not in NOT_A_TASK]
+    used = sum(task.used for task in counted)
+    return f"{used} of {len(counted)} tasks are used"
+
+
+def describe_left_out(tasks: Sequence[TaskInfo]) -> str:
+    """Say which tasks are left out and why; of many with one reason, how many.
+
+    Example:
+        >>> tasks = [TaskInfo(name="gcd", category="arithmetic", reason="it is too easy")]
+        >>> describe_left_out(tasks)
+        '; left out: gcd, it is too easy'
+    """
+    names_by_reason = defaultdict[str, list[str]](list)
+    for task in tasks:
+        if not task.used and task.name not in NOT_A_TASK:
+            names_by_reason[task.reason].append(task.name)
+    parts = []
+    for reason, names in names_by_reason.items():
+        many = len(names) > MOST_NAMED
+        named = f"{len(names)} tasks" if many else ", ".join(names)
+        parts.append(f"; left out: {named}, {reason}")
+    return "".join(parts)
 
 
 def task_weights(

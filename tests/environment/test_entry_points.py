@@ -132,7 +132,7 @@ def test_the_tasks_are_listed_for_people() -> None:
     assert done.returncode == 0, done.stderr
     assert len(lines) == 108  # a line heads the columns
     assert ["chain_sum", "arithmetic", "11", "used"] in [line.split() for line in lines]
-    assert lines[-1] == "103 of 106 are used"
+    assert lines[-1] == "103 of 105 tasks are used"
 
 
 def test_a_ladder_is_shown_with_a_question_of_each_level() -> None:

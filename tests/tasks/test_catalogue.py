@@ -11,6 +11,8 @@ from reasoning_gym_environment.tasks.catalogue import (
     TaskInfo,
     UnknownTaskError,
     bundled_snapshot,
+    count_used,
+    describe_left_out,
     discover,
     proven_tasks,
     select_tasks,
@@ -224,3 +226,17 @@ def test_there_is_no_snapshot_for_another_version(
     monkeypatch.setattr(catalogue, "version", lambda _: "0.0.1")
     assert bundled_snapshot() is None
     assert proven_tasks() == frozenset()
+
+
+def test_those_left_out_are_counted_and_named_with_their_reasons() -> None:
+    snapshot = bundled_snapshot()
+    assert snapshot is not None
+    tasks = select_tasks(snapshot.discovery)
+    assert count_used(tasks) == "103 of 105 tasks are used"
+    named = describe_left_out(tasks)
+    assert "; left out: game_of_life_halting, its verifier gives" in named
+    assert "; left out: propositional_logic, `P ∧ Q` solves" in named
+    assert "composite" not in named
+    few = select_tasks(snapshot.discovery, include=["gcd"])
+    assert count_used(few) == "1 of 105 tasks are used"
+    assert describe_left_out(few) == "; left out: 104 tasks, not among include_tasks"
