@@ -183,12 +183,15 @@ def wilson(
     if error is not None and error > 1e-9:  # equal values give less, by rounding
         reduction = (NORMAL_QUANTILE / student_quantile(freedom)) ** 2
         trials = max(least, mean * (1 - mean) / error**2 * reduction)
-    scale = 1 + NORMAL_QUANTILE**2 / trials
-    center = (mean + NORMAL_QUANTILE**2 / (2 * trials)) / scale
-    variance = max(0.0, mean * (1 - mean)) / trials + NORMAL_QUANTILE**2 / (
-        4 * trials**2
-    )
-    spread = NORMAL_QUANTILE / scale * math.sqrt(variance)
+    return _score_interval(mean, trials, NORMAL_QUANTILE)
+
+
+def _score_interval(mean: float, trials: float, quantile: float) -> Interval:
+    """Return Wilson's interval of a share of trials, with a quantile of the normal distribution."""
+    scale = 1 + quantile**2 / trials
+    center = (mean + quantile**2 / (2 * trials)) / scale
+    variance = max(0.0, mean * (1 - mean)) / trials + quantile**2 / (4 * trials**2)
+    spread = quantile / scale * math.sqrt(variance)
     # Without a success the bound is 0, and not what rounding leaves of it.
     low = max(0.0, center - spread) if mean > 0 else 0.0
     high = min(1.0, center + spread) if mean < 1 else 1.0
@@ -244,9 +247,9 @@ def mean_difference(
     """Return the mean of one difference in [-1, 1] per item with its paired t-interval.
 
     Of several tasks, the mean of their means. Miller (2024), "Adding Error Bars to Evals",
-    arXiv:2411.00640. Because few items that all agree prove little, the interval has room for as
-    many items that differ, unseen so far, as the exact interval of none of them (Clopper and
-    Pearson 1934).
+    arXiv:2411.00640. Few items that differ say little about the others. So the interval reaches
+    down at least as far as if the share of falling items were at the upper end of Wilson's
+    interval, and up likewise.
 
     Example:
         >>> mean_difference([1.0, 0.0, 1.0, 0.0]).value
@@ -256,14 +259,19 @@ def mean_difference(
     mean, error, freedom = _over_tasks(single_attempts)
     if error is None:
         return Estimate(mean, None, -1.0, 1.0)
+    spread = student_quantile(freedom, significance) * error
     # Kish (1965).
-    effective_items = len(tasks) ** 2 / math.fsum(1 / len(task) for task in tasks)
-    unseen = 1 - (significance / 2) ** (1 / effective_items)
-    spread = max(
-        student_quantile(freedom, significance) * error,
-        unseen * _typical_size(chain.from_iterable(tasks)),
-    )
-    return Estimate(mean, error, max(-1.0, mean - spread), min(1.0, mean + spread))
+    items = len(tasks) ** 2 / math.fsum(1 / len(task) for task in tasks)
+    quantile = NormalDist().inv_cdf(1 - significance / 2)
+    size = _typical_size(chain.from_iterable(tasks))
+
+    def unseen(differing_share: float) -> float:
+        _, highest = _score_interval(differing_share, items, quantile)
+        return size * (highest - differing_share)
+
+    low = mean - max(spread, unseen(fmean(map(_falling_share, tasks))))
+    high = mean + max(spread, unseen(fmean(map(_rising_share, tasks))))
+    return Estimate(mean, error, max(-1.0, low), min(1.0, high))
 
 
 def paired_difference(
@@ -294,9 +302,23 @@ def difference_p(differences: Sequence[float]) -> float:
     if error is None or not mean:
         return 1.0
     t_test = _beyond(abs(mean) / error, freedom) if error else 0.0
-    unseen_share = min(1.0, abs(mean) / _typical_size(differences))
-    unseen = 2 * (1 - unseen_share) ** len(differences)
-    return min(1.0, max(t_test, unseen, sign_flip_p(differences)))
+    opposed_share = (_falling_share if mean > 0 else _rising_share)(differences)
+    # Wilson's score test of the share that would make the mean 0.
+    unseen_share = abs(mean) / _typical_size(differences)
+    highest = opposed_share + unseen_share
+    unseen = 0.0
+    if highest < 1:
+        score = unseen_share / math.sqrt(highest * (1 - highest) / len(differences))
+        unseen = math.erfc(score / math.sqrt(2))
+    return max(t_test, unseen, sign_flip_p(differences))
+
+
+def _rising_share(differences: Sequence[float]) -> float:
+    return fmean(difference > 0 for difference in differences)
+
+
+def _falling_share(differences: Sequence[float]) -> float:
+    return fmean(difference < 0 for difference in differences)
 
 
 def _typical_size(differences: Iterable[float]) -> float:
