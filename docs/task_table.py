@@ -59,19 +59,19 @@ def share(floor: Floor) -> str:
     return f"{floor.solved:.0%} ({100 * floor.low:.0f} to {100 * floor.high:.0f})"
 
 
-def simple_rules(task: str) -> str:
-    """Format where a simple rule solves half of the items, and what it solves there.
+def high_floors(task: str) -> str:
+    """Format where a floor is half or more, and how high it is there.
 
     Example:
-        >>> simple_rules("sudoku"), simple_rules("gcd")
+        >>> high_floors("sudoku"), high_floors("gcd")
         ('level 0: 86%', '')
-        >>> simple_rules("aiw")
+        >>> high_floors("aiw")
         'default: 100%, levels 0 to 1: 100%'
     """
-    default = floors()[task].simple_rule
+    default = floors()[task].high_floor
     parts = [f"default: {default.solved:.0%}"] if default else []
-    rules = [level.simple_rule for level in all_level_floors()[task]]
-    shares = {level: rule.solved for level, rule in enumerate(rules) if rule}
+    at_levels = [measured.high_floor for measured in all_level_floors()[task]]
+    shares = {level: floor.solved for level, floor in enumerate(at_levels) if floor}
     if shares:
         ends = [f"{100 * end(shares.values()):.0f}" for end in (min, max)]
         solved = " to ".join(dict.fromkeys(ends))
@@ -97,7 +97,7 @@ def level_names(levels: Sequence[int]) -> str:
 def row(task: TaskInfo, levels: Sequence[Mapping[str, Any]]) -> str:
     used = "" if task.used else " (only if named)"
     floor = floors()[task.name]
-    shares = f"{share(floor.chance)} | {share(floor.no_reasoning)} | {simple_rules(task.name)}"
+    shares = f"{share(floor.chance)} | {share(floor.no_reasoning)} | {high_floors(task.name)}"
     changes = ", ".join(changed_parameters(levels))
     return f"| `{task.name}`{used} | {len(levels)} | {changes} | {shares} |"
 
@@ -108,7 +108,7 @@ def table(snapshot: LibrarySnapshot) -> str:
         task for task in select_tasks(snapshot.discovery) if task.name not in NOT_A_TASK
     ]
     lines = [
-        "| task | levels | what levels change | chance | no reasoning | simple rule |",
+        "| task | levels | what levels change | chance | no reasoning | half or more |",
         f"|{' --- |' * 6}",
     ]
     for category, members in sorted(

@@ -7,7 +7,7 @@ Example:
 A package imports only from itself and from packages listed before it:
 
     records, errors, util   vocabulary, shared errors, helpers
-    tasks                   what reasoning-gym offers: catalogue, ladders, facts, chance floors
+    tasks                   what reasoning-gym offers: catalogue, ladders, facts, floors
     scoring                 from a completion's text to a reward: extraction, guards, grading
     sandbox                 worker processes that run the library, and their containment
     problems                which problem comes next: sampler, curriculum, stream

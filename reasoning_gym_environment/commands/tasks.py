@@ -136,19 +136,19 @@ async def _levels(pool: TaskPool, task: str, ladder: TaskLadder) -> str:
         )
         difficulty = level / max(1, len(levels) - 1)
         title = f"level {level}  difficulty {difficulty:.2f}  {changed_parameters or 'the default'}"
-        lines = [title, *_simple_rule(recipe), indent(question, "    ")]
+        lines = [title, *_high_floor(recipe), indent(question, "    ")]
         parts.append("\n".join(lines))
     return table("\n\n".join(parts).splitlines())
 
 
-def _simple_rule(recipe: Recipe) -> list[str]:
-    """Return a line on the simple rule that solves half of a level's items, if one is known."""
+def _high_floor(recipe: Recipe) -> list[str]:
+    """Return a line on a level's floor if it is half or more."""
     measured = level_floors(recipe)
-    rule = measured.simple_rule if measured else None
-    if measured is None or rule is None:
+    floor = measured.high_floor if measured else None
+    if measured is None or floor is None:
         return []
-    kind = "answer" if rule is measured.chance else "strategy"
+    way = "chance: the answer" if floor is measured.chance else "no reasoning: the rule"
     return [
-        f"  simple rule: the {kind} {shorten(rule.label)} solves {rule.solved:.0%} "
-        f"({rule.low:.0%} to {rule.high:.0%})"
+        f"  {way} {shorten(floor.label)} solves {floor.solved:.0%} "
+        f"({floor.low:.0%} to {floor.high:.0%})"
     ]

@@ -46,13 +46,14 @@ class Baselines:
 
     Attributes:
         categories: category by task; other tasks count as "other".
-        constant_floors: by task, what the best constant answer solves of default items.
+        chance_floors: by task, what the best constant answer solves of default items.
         attempts: requested completions per item.
-        no_reasoning_floors: the same for the best copy from the question.
+        no_reasoning_floors: the same of the best rule that copies from the question or counts in
+            it.
     """
 
     categories: Mapping[str, str]
-    constant_floors: Mapping[str, Floor]
+    chance_floors: Mapping[str, Floor]
     attempts: int
     no_reasoning_floors: Mapping[str, Floor] = field(default_factory=dict)
 
@@ -68,7 +69,7 @@ class Baselines:
         measured = floors(solved_threshold)
         return cls(
             categories=categories,
-            constant_floors={task: floor.chance for task, floor in measured.items()},
+            chance_floors={task: floor.chance for task, floor in measured.items()},
             no_reasoning_floors={
                 task: floor.no_reasoning for task, floor in measured.items()
             },
@@ -475,7 +476,7 @@ def _floors_of(sample: StoredGroup, baselines: Baselines) -> dict[str, _Floor]:
     task = sample.task
     if sample.recipe.is_default:
         floors_of_task = {
-            "chance": baselines.constant_floors.get(task),
+            "chance": baselines.chance_floors.get(task),
             "no_reasoning_floor": baselines.no_reasoning_floors.get(task),
         }
     else:

@@ -20,7 +20,7 @@ LEAST_BOXED_SHARE = 0.01
 LEGEND = {
     "chance": "what the best constant answer solves, with its 95 % interval (!: that of solved is "
     "not above it)",
-    "trivial": "the same of a copy from the question or a sum of its numbers",
+    "no reasoning": "the same of the best rule that copies from the question or counts in it",
     "format": "no answer, or several",
     "cut": "truncated",
 }
@@ -44,7 +44,9 @@ def headline(report: EvaluationReport) -> str:
 def evaluation_table(report: EvaluationReport) -> str:
     """Return a table: overall, by difficulty and category, and the worst and best tasks."""
     pass_at = f"pass@{report.attempts}"
-    least_telling = ("trivial", "unscored", "score", "format", pass_at, "cut", "tokens")
+    least_telling = (
+        *("no reasoning", "unscored", "score", "format", pass_at, "cut", "tokens"),
+    )
     legend = dict(LEGEND)
     if report.attempts_are_alike:
         legend[pass_at] = (
@@ -65,9 +67,7 @@ def _table_rows(report: EvaluationReport) -> Iterator[Sequence[str]]:
     missing = [item.to_json() for item in report.missing_items]
     if missing:
         yield from (*missing_lines("the evaluation set", missing), "")
-    names = (
-        f"items solved 95_% chance trivial score pass@{k} unscored format cut tokens"
-    )
+    names = f"items solved 95_% chance no_reasoning score pass@{k} unscored format cut tokens"
     yield ["", *(name.replace("_", " ") for name in names.split())]
     none = Slice(coverage=Coverage(scored=0, items=0), shares={}, means={})
     overall, macro = (default.by_items, default.by_tasks) if default else (none, none)

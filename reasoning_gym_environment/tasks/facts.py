@@ -180,7 +180,7 @@ class Floor(NamedTuple):
     """The share of a task's default items that one way of answering them all solves.
 
     Attributes:
-        label: the constant answer, or the strategy's name; chosen on other items than these,
+        label: the constant answer, or the rule's name; chosen on other items than these,
             except the most frequent of a closed set of answers.
         solved: in [0, 1].
         low, high: the 95 % interval.
@@ -194,16 +194,21 @@ class Floor(NamedTuple):
 
 
 class Floors(NamedTuple):
-    """A task's floors: of one constant answer, and of a strategy that copies from the question."""
+    """A task's two floors.
+
+    Attributes:
+        chance: of the best constant answer.
+        no_reasoning: of the best rule that copies from the question or counts in it.
+    """
 
     chance: Floor
     no_reasoning: Floor
 
     @property
-    def simple_rule(self) -> Floor | None:
-        """The better of both if it solves at least half of the items."""
-        better = max(self, key=attrgetter("solved"))
-        return better if better.solved >= 0.5 else None
+    def high_floor(self) -> Floor | None:
+        """The higher floor if it is at least half."""
+        higher = max(self, key=attrgetter("solved"))
+        return higher if higher.solved >= 0.5 else None
 
 
 @cache

@@ -149,10 +149,10 @@ def test_a_ladder_is_shown_with_a_question_of_each_level() -> None:
         ["3", "difficulty", "1.00"],
     ]
     assert all("binary representation" in level for level in levels[1:])
-    assert "simple rule" not in done.stdout
+    assert "no reasoning: " not in done.stdout
 
 
-def test_a_ladder_shows_the_simple_rules_that_solve_half_of_a_level() -> None:
+def test_a_ladder_shows_the_floors_of_half_or_more() -> None:
     done = run(*WAYS["module"], "tasks", "--levels", "mini_sudoku")
     [lines] = [level.splitlines() for level in done.stdout.split("\n\n")[1:2]]
     measured = all_level_floors()["mini_sudoku"][0].no_reasoning
@@ -160,11 +160,11 @@ def test_a_ladder_shows_the_simple_rules_that_solve_half_of_a_level() -> None:
     assert (
         lines[1].split()
         == (
-            f"simple rule: the strategy '{measured.label}' solves {measured.solved:.0%} "
+            f"no reasoning: the rule '{measured.label}' solves {measured.solved:.0%} "
             f"({measured.low:.0%} to {measured.high:.0%})"
         ).split()
     )
-    assert done.stdout.count("simple rule") == 1
+    assert done.stdout.count("no reasoning: ") == 1
 
 
 def test_the_version_is_the_installed_packages(

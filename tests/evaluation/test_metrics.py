@@ -42,7 +42,7 @@ items = st.builds(
 
 def measured(*items: StoredGroup, attempts: int = 2) -> EvaluationReport:
     baselines = Baselines(
-        categories=CATEGORIES, constant_floors=FLOORS, attempts=attempts
+        categories=CATEGORIES, chance_floors=FLOORS, attempts=attempts
     )
     return evaluation_report(items, baselines)
 
@@ -194,7 +194,7 @@ def test_what_is_solved_is_set_against_the_best_constant_answer() -> None:
 def against(*items: StoredGroup) -> EvaluationReport:
     baselines = Baselines(
         categories=CATEGORIES,
-        constant_floors=FLOORS,
+        chance_floors=FLOORS,
         no_reasoning_floors={
             "gcd": floor(0.1, 0.05, 0.2),
             "sudoku": floor(0.3, 0.2, 0.4),
@@ -341,7 +341,7 @@ def test_every_headline_says_how_many_items_it_stands_on() -> None:
 
 def table(*items: StoredGroup, **categories: str) -> list[str]:
     floors = dict.fromkeys(categories, floor(0.25, 0.2, 0.3))
-    baselines = Baselines(categories=categories, constant_floors=floors, attempts=1)
+    baselines = Baselines(categories=categories, chance_floors=floors, attempts=1)
     return evaluation_table(evaluation_report(items, baselines)).splitlines()
 
 
@@ -367,8 +367,11 @@ def test_the_table_begins_with_the_worst_tasks_and_ends_with_the_best() -> None:
     lines = table(item(1.0, task="b"), item(0.0, task="a"), a="x", b="y")
     start = lines.index("tasks, worst first")
     assert [line.split()[0] for line in lines[start + 1 : start + 3]] == ["a", "b"]
-    columns = ["items", "solved", "95", "%", "chance", "trivial", "score", "pass@1"]
-    assert lines[0].split() == [*columns, "unscored", "format", "cut", "tokens"]
+    columns = ["items", "solved", "95", "%", "chance", "no", "reasoning"]
+    assert lines[0].split() == [
+        *columns,
+        *["score", "pass@1", "unscored", "format", "cut", "tokens"],
+    ]
     assert lines[1].split()[3:5] == ["2", "50.0%"]
 
 

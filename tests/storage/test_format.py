@@ -107,7 +107,7 @@ def test_an_evaluation_measures_as_before() -> None:
     }
     baselines = Baselines(
         categories=known_categories(),
-        constant_floors=floors,
+        chance_floors=floors,
         attempts=len(samples[0].rollouts),
     )
     stored = json.loads((STORED / "evaluation" / "metrics.json").read_text())[
