@@ -166,7 +166,7 @@ async def test_a_run_keeps_no_problem_whose_group_has_come(
 ) -> None:
     async with (
         ScriptedServer(HONEST, tokenizer) as server,
-        bench.environment(server.url, "vllm") as env,
+        bench.environment(server.url, "vllm", dump_all_rollouts=True) as env,
     ):
         problem = await env.get_next_item()
         assert await env.run.groups.work_on(problem)

@@ -263,7 +263,9 @@ async def test_reasoning_content_is_the_thought(
 
     async with (
         ScriptedServer(script, tokenizer, splits_reasoning=True) as server,
-        bench.unprepared(server.url, of=Playing, include_messages=True) as env,
+        bench.unprepared(
+            server.url, of=Playing, include_messages=True, dump_all_rollouts=True
+        ) as env,
     ):
         env.n_groups_to_process = 1
         await env.process_manager()
