@@ -1,4 +1,4 @@
-"""Differences between two windows of groups, from sums that add and subtract.
+"""Differences between two windows of groups, from their sums.
 
 The interval is Welch's (1947), Biometrika 34, 28-35, with the variance pooled within the pairs of
 task and level of each window; the pairs have Mantel and Haenszel's weights. Wallace (1959), Annals
@@ -27,32 +27,11 @@ QUANTILE = 1.959964
 
 @dataclass(frozen=True)
 class Sums:
-    """Number, sum and sum of squares of groups' values, by pair of task and level.
-
-    Example:
-        >>> import numpy as np
-        >>> one = Sums(np.array([2.0]), np.array([1.0]), np.array([1.0]))
-        >>> (one + one - one).mean
-        0.5
-    """
+    """Number, sum and sum of squares of groups' values, by pair of task and level."""
 
     count: Numbers
     total: Numbers
     squares: Numbers
-
-    def __add__(self, other: Sums) -> Sums:
-        return Sums(
-            self.count + other.count,
-            self.total + other.total,
-            self.squares + other.squares,
-        )
-
-    def __sub__(self, other: Sums) -> Sums:
-        return Sums(
-            self.count - other.count,
-            self.total - other.total,
-            self.squares - other.squares,
-        )
 
     @property
     def groups(self) -> float:

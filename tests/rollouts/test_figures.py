@@ -323,21 +323,6 @@ def sums(values: Sequence[tuple[int, float]]) -> Sums:
 
 
 @given(VALUES, VALUES)
-def test_sums_of_two_windows_are_those_of_one_and_subtract_again(
-    one: list[tuple[int, float]], other: list[tuple[int, float]]
-) -> None:
-    both = sums(one) + sums(other)
-    together = sums(one + other)
-    back = both - sums(other)
-    for found, expected in ((both, together), (back, sums(one))):
-        for name in ("count", "total", "squares"):
-            assert getattr(found, name) == pytest.approx(
-                getattr(expected, name), abs=1e-6
-            )
-    assert together.mean == pytest.approx(fmean(n for _, n in one + other), abs=1e-9)
-
-
-@given(VALUES, VALUES)
 def test_a_difference_turns_around_with_its_windows(
     one: list[tuple[int, float]], other: list[tuple[int, float]]
 ) -> None:
