@@ -344,16 +344,14 @@ class Run:
 
     async def _evaluate_due(self) -> None:
         """Evaluate as the class does; a failure is logged, since nothing awaits the evaluation."""
-        record = self.parts.record
-        record.note_event(f"evaluation at step {self.state.step} began")
-        try:
-            await self._hooks.evaluate()
-        except Exception as error:
-            self.parts.statistics.counts["evaluation/failures"] += 1
-            is_bug = not isinstance(error, FixableError)
-            logger.error("The evaluation failed: %s", error, exc_info=is_bug)
-            raise
-        record.note_event("evaluation ended")
+        with self.parts.record.note_while(f"evaluation at step {self.state.step}"):
+            try:
+                await self._hooks.evaluate()
+            except Exception as error:
+                self.parts.statistics.counts["evaluation/failures"] += 1
+                is_bug = not isinstance(error, FixableError)
+                logger.error("The evaluation failed: %s", error, exc_info=is_bug)
+                raise
 
     def _interrupt_workers(self) -> None:
         """Let training wait for an evaluation: what has not been scored is asked again."""

@@ -12,7 +12,8 @@ import math
 import re
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -64,10 +65,15 @@ class RecordedWait(Struct, frozen=True):
 
 
 class RecordedEvent(Struct, frozen=True):
-    """What happened once, such as an evaluation's start."""
+    """What happened, such as an evaluation.
+
+    Attributes:
+        until: when it ended; `time` of what took no time, empty while it lasts.
+    """
 
     time: str
     text: str
+    until: str
 
 
 class RecordedServer(Struct, frozen=True):
@@ -99,7 +105,7 @@ class RunRecord(Struct, frozen=True, kw_only=True):
         outcomes: number of groups by what became of them.
         servers: how the inference servers answer.
         waits: what the run waited for, and when; the last one may last.
-        events: what happened once.
+        events: what happened, and when.
         waiting: what requests wait for; empty if nothing holds them back.
         failures: groups lost in a row, now.
         lost: groups lost to disk.
@@ -238,7 +244,20 @@ class RunRecorder:
 
     def note_event(self, text: str) -> None:
         """Note what happened now."""
-        self._events.append(RecordedEvent(time=utc_now(), text=text))
+        now = utc_now()
+        self._events.append(RecordedEvent(time=now, text=text, until=now))
+
+    @contextmanager
+    def note_while(self, text: str) -> Iterator[None]:
+        """Note what happens from now to the end of the block."""
+        event = RecordedEvent(time=utc_now(), text=text, until="")
+        self._events.append(event)
+        try:
+            yield
+        finally:
+            ended = structs.replace(event, until=utc_now())
+            events = [ended if each is event else each for each in self._events]
+            self._events = deque(events, maxlen=KEPT_EVENTS)
 
     def _note_wait(self, reason: str) -> None:
         """Begin a wait, or end the last one, if the reason is another one than before."""

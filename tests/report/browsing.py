@@ -10,7 +10,7 @@ from selenium.webdriver.support.wait import WebDriverWait
 
 
 def until(browser: Any, condition: str) -> None:
-    WebDriverWait(browser, 300, 0.05).until(
+    WebDriverWait(browser, 25, 0.05).until(
         lambda b: b.execute_script(f"return {condition}")
     )
 
@@ -27,6 +27,13 @@ def opened(browser: Any, page: str, fragment: str = "") -> None:
     browser.get(f"{page}#{fragment}")
     until(browser, "document.documentElement.dataset.page === 'shown'")
     until_text(browser, "found", " of ")
+
+
+def open_section(browser: Any, name: str) -> None:
+    """Select the link of a section."""
+    link = browser.find_element("css selector", f"[data-section={name}]")
+    browser.execute_script("arguments[0].click()", link)
+    until(browser, f"document.getElementById('{name}').classList.contains('current')")
 
 
 def fragment(browser: Any) -> str:

@@ -10,7 +10,15 @@ from statistics import fmean
 from typing import Any
 
 import pytest
-from browsing import WebDriverWait, choose, opened, record_copies, until, violations
+from browsing import (
+    WebDriverWait,
+    choose,
+    open_section,
+    opened,
+    record_copies,
+    until,
+    violations,
+)
 from chromium import needs_chromium
 from invented_run import (
     HACKED_TASK,
@@ -53,6 +61,7 @@ def rows(browser: Any, table: str) -> list[list[str]]:
 
 def drawn(browser: Any, section: str) -> Any:
     """The first chart of a section, in the middle of the window."""
+    open_section(browser, section)
     (chart, *_) = browser.find_elements("css selector", f"#{section} .chart")
     browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", chart)
     WebDriverWait(browser, 60, 0.05).until(
@@ -95,7 +104,7 @@ def test_tasks_that_no_longer_fit_their_limit_stand_first(
 ) -> None:
     opened(browser, page)
     run = training_run(browser)
-    opened(browser, page, f"runs={run}")
+    opened(browser, page, f"runs={run}&section=tasks")
     first = [row[0] for row in rows(browser, "task-table")[:5]]
     assert {*first} == {*TASKS["games"], HACKED_TASK}
     said = browser.find_element("id", "task-count").text
@@ -140,7 +149,13 @@ def test_what_the_log_warns_of_stands_on_the_same_line_of_time(
         "since": (START + timedelta(seconds=4 * 500)).isoformat(),
         "until": (START + timedelta(seconds=4 * 600)).isoformat(),
     }
-    path.write_text(json.dumps({**record, "warnings": [hangs], "waits": [wait]}))
+    evaluation = {
+        "text": "evaluation at step 90",
+        "time": (START + timedelta(seconds=4 * 720)).isoformat(),
+        "until": (START + timedelta(seconds=4 * 750)).isoformat(),
+    }
+    happened = {"warnings": [hangs], "waits": [wait], "events": [evaluation]}
+    path.write_text(json.dumps({**record, **happened}))
     write_report([tmp_path], tmp_path / "report.html")
     opened(browser, (tmp_path / "report.html").as_uri())
     events = browser.execute_script(
@@ -149,12 +164,15 @@ def test_what_the_log_warns_of_stands_on_the_same_line_of_time(
     assert events == (
         f"group 300, 00:20:00 WARNING: {hangs['text']}"
         f"group 500, 00:33:20 waited for {wait['reason']}, 00:33:20 to 00:40:00"
+        "group 720, 00:48:00 evaluation at step 90, 00:48:00 to 00:50:00"
     )
-    for section in ("figures", "time"):
-        lines = drawn(browser, section).find_elements(
-            "css selector", ".mark-rule.role-mark line"
-        )
+    windows_and_brush = 4
+    for section, others in (("figures", windows_and_brush), ("time", 0)):
+        chart = drawn(browser, section)
+        lines = chart.find_elements("css selector", ".mark-rule.role-mark line")
         assert len(lines) == 1
+        spans = chart.find_elements("css selector", ".mark-rect.role-mark path")
+        assert len(spans) == others + 2
     assert browser.get_log("browser") == []
 
 
@@ -202,7 +220,7 @@ def test_an_evaluation_is_one_row_and_a_difficulty_one_line(
 
 
 def test_items_that_changed_show_both_answers(browser: Any, page: str) -> None:
-    opened(browser, page, "task=syllogism")
+    opened(browser, page, "section=comparison&task=syllogism")
     names = [
         browser.find_element("css selector", f"#{name} option:checked")
         .text[-8:]
@@ -254,18 +272,32 @@ def test_an_evaluations_difficulty_is_that_of_the_copied_command(
 
 @pytest.mark.nightly
 def test_nothing_overflows_and_axe_finds_nothing(browser: Any, page: str) -> None:
-    size = {"width": 400, "height": 800, "deviceScaleFactor": 1, "mobile": True}
+    links = (
+        "return [...document.querySelectorAll('nav a')].map((a) => a.dataset.section)"
+    )
+    size = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
+    dark = {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     try:
         opened(browser, page)
-        assert (
-            browser.execute_script("return document.documentElement.scrollWidth") == 400
+        top = browser.execute_script(
+            "return document.querySelector('#figures-chart .chart').getBoundingClientRect().top"
         )
+        assert top < 700
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", dark)
+        for section in browser.execute_script(links):
+            open_section(browser, section)
+            width = "return document.documentElement.scrollWidth"
+            assert browser.execute_script(width) == 390
+            assert violations(browser) == []
     finally:
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
     opened(browser, page)
     browser.execute_script("document.querySelector('#item-table tbody button').click()")
-    assert violations(browser) == []
+    for section in browser.execute_script(links):
+        open_section(browser, section)
+        assert violations(browser) == []
     assert browser.get_log("browser") == []
 
 
@@ -291,6 +323,10 @@ def test_runs_are_chosen_by_name_and_setting_and_compared_at_equal_steps(
     assert head.startswith("RunSeedSolved"), "the model and the tasks are the same"
     names = [row[:2] for row in rows(browser, "run-table")]
     assert names == [["base base-012", "0"], ["tuned tuned-01", "1"]]
+    choose(browser, "figures-run", "1")
+    caption = browser.find_element("css selector", "#figures figcaption .title")
+    assert caption.text == "Solved of tuned tuned-01"
+    open_section(browser, "time")
     charts = browser.find_elements("css selector", "#time figure")
     title, note = charts[-1].find_elements("css selector", "figcaption span")
     assert title.text == "Solved share less that of base base-012"

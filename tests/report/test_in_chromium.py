@@ -11,6 +11,7 @@ from browsing import (
     WebDriverWait,
     choose,
     fragment,
+    open_section,
     opened,
     record_copies,
     set_fragment,
@@ -157,12 +158,16 @@ def texts(browser: Any, selector: str) -> list[str]:
 
 
 def click(browser: Any, element: Any) -> None:
-    """In the middle of the window, where nothing lies above it."""
+    """In its section, in the middle of the window, where nothing lies above it."""
+    script = "return arguments[0].closest('section')?.id"
+    if section := browser.execute_script(script, element):
+        open_section(browser, section)
     browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", element)
     element.click()
 
 
 def draw_charts(browser: Any, section: str) -> list[Any]:
+    open_section(browser, section)
     charts: list[Any] = browser.find_elements("css selector", f"#{section} .chart")
     for chart in charts:
         browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", chart)
@@ -183,11 +188,37 @@ def test_an_evaluation_alone_has_no_section_of_time(browser: Any, folder: Path) 
 
 def test_every_section_draws_its_charts(browser: Any, training_page: str) -> None:
     opened(browser, training_page)
-    assert len(draw_charts(browser, "time")) == 7
     assert len(draw_charts(browser, "distributions")) == 6
+    assert len(draw_charts(browser, "time")) == 7
     choose(browser, "by", "category")
     assert "arithmetic" in texts(browser, "#time figcaption .title")
     assert "no value in these groups" in browser.find_element("id", "time").text
+
+
+def test_a_section_is_opened_by_keyboard_and_a_print_has_all(
+    browser: Any, training_page: str
+) -> None:
+    def displayed() -> list[str]:
+        sections = browser.find_elements("css selector", "main > section")
+        return [each.get_attribute("id") for each in sections if each.is_displayed()]
+
+    opened(browser, training_page)
+    assert displayed() == ["figures"]
+    body = browser.find_element("css selector", "body")
+    body.send_keys(
+        Keys.TAB, Keys.TAB, Keys.TAB, Keys.TAB
+    )  # past the way to the section
+    link = browser.switch_to.active_element
+    assert link.text == "Tasks"
+    link.send_keys(Keys.ENTER)
+    until(browser, "document.getElementById('tasks').classList.contains('current')")
+    assert displayed() == ["tasks"]
+    assert "section=tasks" in fragment(browser)
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    assert {"figures", "run", "tasks", "time", "distributions"} <= {*displayed()}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    browser.back()
+    until(browser, "document.getElementById('figures').classList.contains('current')")
 
 
 def figures(browser: Any, expression: str, *arguments: Any) -> Any:
@@ -302,6 +333,7 @@ def test_groups_are_selected_by_a_point_in_time_or_by_their_numbers(
     assert "span=0%3A3-3" in fragment(browser)
     click(browser, browser.find_element("id", "span"))
     until_text(browser, "found", "97 of 97")
+    open_section(browser, "time")
     browser.find_element("id", "from").send_keys("2", Keys.TAB)
     until_text(browser, "found", "89 of 97")
     browser.find_element("id", "until").send_keys(Keys.CONTROL, "a")
@@ -331,7 +363,7 @@ def test_runs_stand_side_by_side_in_a_silent_page_that_loads_nothing(
 
 
 def test_the_list_is_read_by_keyboard(browser: Any, training_page: str) -> None:
-    opened(browser, training_page)
+    opened(browser, training_page, "section=rollouts")
     rows = browser.find_element("id", "rollout-table")
     browser.execute_script("arguments[0].focus()", rows)
     for keys, place in (
@@ -439,18 +471,17 @@ def test_rollouts_without_their_texts_on_the_page_are_counted(
         assert bool(said) == bool(left_out)
 
 
-def test_keys_act_on_what_is_in_view(browser: Any, training_page: str) -> None:
+def test_keys_act_on_the_section_shown(browser: Any, training_page: str) -> None:
     opened(browser, training_page)
     body = browser.find_element("css selector", "body")
-    browser.execute_script("scrollTo(0, 0)")
     body.send_keys("j")
     assert "rollout=" not in fragment(browser)
-    browser.execute_script("document.getElementById('tasks').scrollIntoView()")
+    open_section(browser, "tasks")
     body.send_keys("/")
     focused = browser.switch_to.active_element
     assert focused.get_attribute("id") == "find"
     focused.send_keys(Keys.ESCAPE)
-    browser.execute_script("document.getElementById('rollouts').scrollIntoView()")
+    open_section(browser, "rollouts")
     body.send_keys("j")
     until(browser, "location.hash.includes('rollout=')")
 
@@ -505,7 +536,7 @@ def test_the_selection_is_downloaded_and_copied_as_a_command(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     where = "task:gcd,lcm status:wrong"
-    opened(browser, training_page, f"where={where}&sort=tokens")
+    opened(browser, training_page, f"section=rollouts&where={where}&sort=tokens")
     allowed = {"behavior": "allow", "downloadPath": str(tmp_path)}
     browser.execute_cdp_cmd("Browser.setDownloadBehavior", allowed)
     click(browser, browser.find_element("id", "download"))
@@ -555,7 +586,8 @@ def test_a_truncated_rollout_shows_its_text(browser: Any, tmp_path: Path) -> Non
     group["rollouts"][0]["finish_reason"] = "length"
     write_report([write(tmp_path, [group])], tmp_path / "report.html")
     for together in ("", "1"):
-        opened(browser, (tmp_path / "report.html").as_uri(), f"together={together}")
+        fragment = f"section=rollouts&together={together}"
+        opened(browser, (tmp_path / "report.html").as_uri(), fragment)
         until_text(browser, "detail", "Truncated here.")
         shown = browser.find_element("css selector", ".thought pre")
         assert shown.is_displayed()
@@ -563,7 +595,7 @@ def test_a_truncated_rollout_shows_its_text(browser: Any, tmp_path: Path) -> Non
 
 
 def open_group(browser: Any, page: str, question: str) -> Any:
-    opened(browser, page, "sort=time")
+    opened(browser, page, "section=rollouts&sort=time")
     choose(browser, "where", question)
     until_text(browser, "found", "8 of 97")
     until_text(browser, "detail", question)
@@ -605,7 +637,7 @@ def test_siblings_stand_side_by_side_with_differences_marked(
 
 
 def test_a_reward_is_explained(browser: Any, training_page: str) -> None:
-    opened(browser, training_page, "task=bf")
+    opened(browser, training_page, "section=rollouts&task=bf")
     until(browser, "document.querySelector('.outcome')")
     said = browser.find_element("css selector", ".outcome").text
     assert "The server gave no completion." in said
@@ -681,6 +713,7 @@ def test_hostile_text_is_text_and_characters_that_hide_or_reorder_are_named(
     data = "".join(texts(browser, "script"))
     assert not set("\x00\x1b\u202e\u200b") & set(said.replace(data, ""))
     assert "⟨U+202E⟩" in "".join(texts(browser, "#task-table"))
+    open_section(browser, "rollouts")
     browser.find_element("id", "detail").send_keys("s")
     until(browser, "document.querySelectorAll('.column').length === 7")
     draw_charts(browser, "time")

@@ -164,7 +164,13 @@ RECORD: dict[str, Any] = {
         }
     ],
     "waits": [{"reason": "a trainer", "since": "2026-01-01T00:00:10+00:00"}],
-    "events": [{"time": "2026-01-01T00:00:20+00:00", "text": "registered"}],
+    "events": [
+        {
+            "time": "2026-01-01T00:00:20+00:00",
+            "text": "registered",
+            "until": "2026-01-01T00:00:20+00:00",
+        }
+    ],
     "warnings": [
         {"time": "2026-01-01T00:00:30+00:00", "level": "WARNING", "text": "slow"}
     ],
@@ -227,7 +233,7 @@ LAYOUT = {
                 }
             ],
             "waits": [{"reason": "text", "since": "text", "until": "text"}],
-            "events": [{"time": "text", "text": "text"}],
+            "events": [{"time": "text", "text": "text", "until": "text"}],
             "warnings": [{"time": "text", "level": "text", "text": "text"}],
         }
     ],

@@ -82,19 +82,24 @@ async def test_a_record_has_what_its_run_waited_for_and_when(tmp_path: Path) -> 
         return last
 
     own.start({}, dict, reason)
-    own.note_event("evaluation began")
-    while (record := await written(tmp_path)).wait is None or len(record.waits) < 2:
-        await asyncio.sleep(0.01)
+    own.note_event("registered")
+    with own.note_while("evaluation"):
+        while (record := await written(tmp_path)).wait is None or len(record.waits) < 2:
+            await asyncio.sleep(0.01)
     inference, trainer = record.waits
     assert (inference.reason, trainer.reason) == ("inference", "a trainer")
     assert record.started <= inference.since < inference.until <= trainer.since
     assert (trainer.until, record.wait) == ("", trainer)
-    assert [event.text for event in record.events] == ["evaluation began"]
+    registered, evaluation = record.events
+    assert (registered.text, evaluation.text) == ("registered", "evaluation")
+    assert registered.until == registered.time <= evaluation.time
+    assert evaluation.until == ""
     own.close("at step 3 of 8")
     await asyncio.to_thread(own._disk.close)
     record = await written(tmp_path)
     assert (record.wait, record.ending) == (None, "at step 3 of 8")
     assert record.waits[-1].until >= trainer.since
+    assert record.events[-1].until >= evaluation.time
 
 
 async def test_a_wait_of_seconds_is_not_recorded(tmp_path: Path) -> None:

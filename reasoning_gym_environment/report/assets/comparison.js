@@ -67,7 +67,6 @@ async function showComparison() {
   const runs = evaluations();
   const section = byId("comparison");
   section.hidden = runs.length < 2;
-  byId("comparison-link").hidden = section.hidden;
   if (section.hidden) return;
   const items = itemsOfEvaluations();
   const [first, last] = lastPair(items);
@@ -186,10 +185,7 @@ function answersOf(group) {
   );
   return ordered.map((own) => {
     const [first] = own;
-    const open = () => {
-      change({ rollout: idOf(first) });
-      goTo("rollouts");
-    };
+    const open = () => change({ rollout: idOf(first), section: "rollouts" });
     const times = own.length > 1 ? ` ×${own.length}` : "";
     const text = answer[first] === null ? words(statusOf(first)) : line(answer[first]);
     const button = makeButton("", open, { class: "plain answer", title: "Open this rollout" });

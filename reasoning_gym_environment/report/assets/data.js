@@ -91,6 +91,7 @@ function kindOf(status) {
 // What the page shows. Every part of the state stands in the address's fragment.
 
 const DEFAULTS = {
+  section: "", // the one shown; empty is that of the rollout below, or the first
   runs: "", // numbers of the runs shown; empty is the default choice
   task: "",
   category: "",
@@ -105,7 +106,7 @@ const DEFAULTS = {
   x: "", // of figures over time: "step", "group" or "time"; empty is the step if all rows have it
   by: "", // over time: "" or "category"
   metric: "solved",
-  of: "", // the run of the distributions
+  of: "", // the run of the figures and the distributions
   before: "",
   after: "",
   changes: "-beyond", // the comparison's column
@@ -126,10 +127,15 @@ function readFragment() {
   for (const name of Object.keys(DEFAULTS)) state[name] = given.get(name) ?? DEFAULTS[name];
 }
 
+/** Return the fragment of an address for the state with these changes. */
+function fragmentOf(changes = {}) {
+  const changed = Object.entries({ ...state, ...changes }).filter(([name, value]) => value !== DEFAULTS[name]);
+  return new URLSearchParams(changed).toString();
+}
+
 /** Write the state into the address; with `push` the former address is where Back leads. */
 function writeFragment(push) {
-  const changed = Object.entries(state).filter(([name, value]) => value !== DEFAULTS[name]);
-  const fragment = new URLSearchParams(changed).toString();
+  const fragment = fragmentOf();
   const address = location.pathname + location.search + (fragment ? `#${fragment}` : "");
   if (address === location.pathname + location.search + location.hash) return;
   history[push ? "pushState" : "replaceState"](null, "", address);

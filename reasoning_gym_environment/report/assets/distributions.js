@@ -56,10 +56,7 @@ function statusChart(groups) {
     { mark: text, encoding: { text: { field: "said" } } },
   ];
   const description = values.map(({ status, said }) => `${status} ${said}`).join(", ");
-  const select = ({ name }) => {
-    change({ where: `status:${name}` });
-    goTo("rollouts");
-  };
+  const select = ({ name }) => change({ where: `status:${name}`, section: "rollouts" });
   const specification = { data: { values }, encoding: { x, y }, layer };
   const drawn = chart(
     `Rollouts by status: ${description}`,

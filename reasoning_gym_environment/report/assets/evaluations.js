@@ -34,7 +34,7 @@ function showEvaluations() {
   const axis = evaluationAxis(groups);
   const points = evaluationPoints(groups, axis);
   const enough = new Set(points.map(({ run }) => run)).size > 1;
-  byId("evaluations").hidden = byId("evaluations-link").hidden = !enough;
+  byId("evaluations").hidden = !enough;
   if (!enough) return;
   byId("evaluations-axis").textContent = axis.label;
   const difficulties = difficultiesOf(groups);
@@ -92,8 +92,7 @@ function evaluationChart(points, axis, difficulties) {
     {
       onClick: ({ run, difficulty }) => {
         if (run === undefined) return;
-        change({ runs: String(run), difficulty, span: "" });
-        goTo("rollouts");
+        change({ runs: String(run), difficulty, span: "", section: "rollouts" });
       },
     },
   );

@@ -43,11 +43,17 @@ function comparedParts(run, groups) {
 
 const leastSize = () => Math.max(0, Number(state.size) || 0) / 100;
 
+/** Return the training run whose figures are shown: the one chosen, that of the windows, or the first. */
+function figuresSeries(all = trainingSeries(groupsLeft("span"))) {
+  const chosen = state.of || state.windows.split(":")[0];
+  return all.find(({ run }) => String(run) === chosen) ?? all[0];
+}
+
 function showFigures() {
   const all = trainingSeries(groupsLeft("span"));
-  const series = all.find(({ run }) => state.windows.startsWith(`${run}:`)) ?? all[0];
+  const series = figuresSeries(all);
   const trained = Boolean(series) && series.groups.length > 1;
-  byId("figures").hidden = byId("figures-link").hidden = !trained;
+  byId("figures").hidden = !trained;
   if (!trained) return;
   const { run, groups } = series;
   const windows = windowsOf(run);
@@ -55,7 +61,9 @@ function showFigures() {
   WINDOW_FIELDS.forEach((name, place) => (byId(name).value = ends[place]));
   byId("size").value = state.size;
   byId("reset-windows").hidden = !windows.chosen;
-  byId("figures-of").textContent = all.length > 1 ? ` of ${line(data.runs[run].name)}` : "";
+  const names = all.map((each) => [String(each.run), line(data.runs[each.run].name)]);
+  fillOptions(byId("figures-run"), names, String(run));
+  byId("figures-run").parentElement.hidden = all.length < 2;
   showFiguresTable(run, groups, windows);
   showMarks(run);
   showCurve(series, windows);
@@ -199,7 +207,7 @@ function showCurve({ run, groups }, windows) {
   };
   const ends = [known[0], known.at(-1)].map((point) => valueText(measure, point?.value));
   const description = `${measure.label} by ${axis.label}: from ${ends[0]} to ${ends[1]}`;
-  const key = (name, text) => [make("span", { class: `stroke ${name}`, "aria-hidden": "true" }), ` ${text} `];
+  const key = (mark, text) => make("span", {}, make("span", { class: mark, "aria-hidden": "true" }), ` ${text}`);
   const caption = make(
     "figcaption",
     {},
@@ -207,13 +215,12 @@ function showCurve({ run, groups }, windows) {
     make(
       "span",
       { class: "soft windows" },
-      ...key("mean", "mean"),
-      ...key("same", "at the same level"),
-      ...(leveled ? key("level", "mean level, right axis") : []),
-      make("span", { class: "swatch before", "aria-hidden": "true" }),
-      " before ",
-      make("span", { class: "swatch after", "aria-hidden": "true" }),
-      ` after, by ${axis.label}`,
+      key("stroke mean", "mean"),
+      key("stroke same", "at the same level"),
+      ...(leveled ? [key("stroke level", "mean level, right axis")] : []),
+      key("swatch before", "before"),
+      key("swatch after", "after"),
+      `by ${axis.label}`,
     ),
   );
   const content = known.length
@@ -224,8 +231,7 @@ function showCurve({ run, groups }, windows) {
 
 /** Compare the groups that are entered. */
 function windowsFromFields() {
-  const series = trainingSeries(groupsLeft("span"));
-  const { run } = series.find((each) => state.windows.startsWith(`${each.run}:`)) ?? series[0];
+  const { run } = figuresSeries();
   const [first, last, ...after] = WINDOW_FIELDS.map((name) => Math.max(0, Number(byId(name).value) - 1));
   if (last < first || after[1] < after[0]) return;
   chooseWindows(run, { before: { first, last }, after: { first: after[0], last: after[1] } });

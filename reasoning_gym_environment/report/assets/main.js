@@ -1,6 +1,7 @@
 // The page as a whole: filters and fragment, what is drawn anew, and following a run.
 
 const POLL_MILLISECONDS = 2000;
+const narrow = matchMedia("(max-width: 52rem)"); // as in the style: what is long begins folded
 const SECTIONS = [
   showRuns,
   showFilters,
@@ -22,18 +23,46 @@ function change(changes, push = true) {
 
 function showAll() {
   for (const each of SECTIONS) each();
+  showSection();
   if (!source.live) drawRest(); // a live page may be hidden for hours
   return showRollouts().then(showDetail);
+}
+
+/** Return the section shown: the one chosen, or the first that has something. */
+function sectionShown() {
+  const names = sectionLinks().map(({ dataset }) => dataset.section);
+  const chosen = state.section || (state.rollout && "rollouts");
+  const filled = names.filter((name) => !byId(name).hidden);
+  return filled.includes(chosen) ? chosen : filled[0];
+}
+
+const sectionLinks = () => [...document.querySelectorAll("[data-section]")];
+
+/** Show one section, and in each link the address of its section. A print has all sections. */
+function showSection() {
+  const shown = sectionShown();
+  const isNew = !byId(shown).classList.contains("current");
+  for (const link of sectionLinks()) {
+    const { section } = link.dataset;
+    link.href = `#${fragmentOf({ section })}`;
+    link.parentElement.hidden = byId(section).hidden;
+    link.setAttribute("aria-current", section === shown ? "page" : "false");
+    byId(section).classList.toggle("current", section === shown);
+  }
+  const main = byId("main");
+  if (isNew && scrollY > main.offsetTop) main.scrollIntoView();
+}
+
+function goToSection(section) {
+  state.section = section;
+  writeFragment(true);
+  showSection();
 }
 
 /** Show the rollout of a link, and its row in the table. */
 function goToRollout() {
   if (list.place >= 0) keepInView();
-  goTo("detail");
-}
-
-function goTo(id) {
-  byId(id).scrollIntoView();
+  byId("detail").scrollIntoView();
 }
 
 /** Give a select these options, `[value, label]`, and a value. */
@@ -97,7 +126,7 @@ function spanFromFields() {
 }
 
 function showFiles() {
-  byId("files").hidden = byId("files-link").hidden = !data.files.length;
+  byId("files").hidden = !data.files.length;
   if (!data.files.length) return;
   showTable(byId("file-table"), {
     label: "Files",
@@ -163,6 +192,7 @@ function listen() {
       change({ [name]: event.target.value, ...(name === "category" ? { task: "" } : {}) }),
     );
   }
+  byId("figures-run").addEventListener("change", (event) => change({ of: event.target.value }));
   for (const name of ["where", "find"]) {
     byId(name).addEventListener("input", (event) => later({ [name]: event.target.value }));
   }
@@ -183,25 +213,24 @@ function listen() {
   byId("note-close").addEventListener("click", () => byId("note").close());
   byId("note-open").addEventListener("click", noteStep);
   byId("help-close").addEventListener("click", () => byId("help").close());
-  for (const field of FACETS) byId(`facet-${field}`).open = innerWidth > 832; // 52rem: else folded
-  for (const link of document.querySelectorAll("[data-goto]")) {
-    link.addEventListener("click", (event) => {
-      event.preventDefault(); // the fragment holds the state
-      goTo(link.dataset.goto);
-    });
-  }
+  for (const field of FACETS) byId(`facet-${field}`).open = !narrow.matches;
   document.querySelector(".skip").addEventListener("click", (event) => {
-    event.preventDefault();
-    byId("rollout-table").focus();
+    event.preventDefault(); // the fragment holds the state
+    byId("main").focus();
   });
+  const foldFilters = () => (byId("filters").open = !narrow.matches);
+  narrow.addEventListener("change", foldFilters);
+  foldFilters();
   for (const formElement of document.forms)
     formElement.addEventListener("submit", (event) => event.preventDefault());
   byId("rows").addEventListener("scroll", drawRows, { passive: true });
   byId("rollout-table").addEventListener("keydown", moveInList);
   document.addEventListener("keydown", moveByKey);
   addEventListener("hashchange", () => {
+    const before = fragmentOf({ section: "" });
     readFragment();
-    showAll();
+    if (fragmentOf({ section: "" }) === before) showSection();
+    else showAll();
   });
 }
 

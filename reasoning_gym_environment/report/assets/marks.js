@@ -12,13 +12,15 @@ const secondsOf = (time) => Date.parse(time) / 1000;
 /** Return what happened in a run, each with its text and the time at which it began and ended. */
 function marksOf(run) {
   const { waits = [], events = [], warnings, updated, ended } = data.runs[run];
+  const span = (kind, time, until, text) => {
+    const end = until || ended || updated; // a killed run leaves what lasted without an end
+    if (end === time) return { kind, time, text };
+    const said = `${text}, ${line(time).slice(11, 19)} ${until ? "to" : "on, still at"} ${line(end).slice(11, 19)}`;
+    return { kind, time, until: end, text: said };
+  };
   const marks = [
-    ...waits.map(({ reason, since, until }) => {
-      const end = until ? line(until).slice(11, 19) : "now";
-      const text = `waited for ${reason}, ${line(since).slice(11, 19)} to ${end}`;
-      return { kind: "wait", time: since, until: until || ended || updated, text };
-    }),
-    ...events.map(({ time, text }) => ({ kind: "event", time, text })),
+    ...waits.map(({ reason, since, until }) => span("wait", since, until, `waited for ${reason}`)),
+    ...events.map(({ time, until, text }) => span("event", time, until, text)),
     ...warnings.map(({ time, level, text }) => ({ kind: "warning", time, text: `${level}: ${text}` })),
   ];
   return marks
@@ -52,18 +54,21 @@ function showMarks(run) {
   );
 }
 
-/** Return layers behind the points of runs: spans of waits, and lines at what happened once. */
+const SPAN_COLORS = { wait: "var(--format)", event: "var(--series-4)" };
+
+/** Return layers behind the points of runs: spans of what lasted, and lines at what happened once. */
 function markLayers(runs, x, axis) {
   const at = (run, mark) =>
     axis === AXES.time ? 1000 * mark.seconds : axis.of(data.order[run][mark.place]);
   const marks = runs.flatMap((run) => marksOf(run).map((mark) => ({ ...mark, run })));
-  const spans = marks.filter(({ kind }) => kind === "wait").map((mark) => {
+  const spans = marks.filter(({ until }) => until).map((mark) => {
     const seconds = secondsOf(mark.until);
     const end = { seconds, place: placeAt(mark.run, seconds) };
-    return { x: at(mark.run, mark), until: at(mark.run, end), said: line(mark.text).slice(0, 120) };
+    const said = line(mark.text).slice(0, 120);
+    return { x: at(mark.run, mark), until: at(mark.run, end), color: SPAN_COLORS[mark.kind], said };
   });
   const once = marks
-    .filter(({ kind }) => kind !== "wait")
+    .filter(({ until }) => !until)
     .map((mark) => ({ x: at(mark.run, mark), said: line(mark.text).slice(0, 120) }));
   for (const run of runs) {
     for (const { about, text, place } of notedSteps(run))
@@ -71,11 +76,12 @@ function markLayers(runs, x, axis) {
   }
   const tooltip = [tip("said", "event")];
   const layers = [];
+  const color = { field: "color", type: "nominal", legend: null, scale: null };
   if (spans.length)
     layers.push({
       data: { values: spans },
-      mark: { type: "rect", color: "var(--format)", stroke: "var(--format)", opacity: 0.35, clip: true },
-      encoding: { x, x2: { field: "until" }, tooltip },
+      mark: { type: "rect", opacity: 0.3, clip: true },
+      encoding: { x, x2: { field: "until" }, tooltip, color, stroke: color },
     });
   if (once.length)
     layers.push({

@@ -46,7 +46,7 @@ function notedSteps(run) {
 
 /** Open the dialog for the step that is entered, or the last one. */
 function noteStep() {
-  const { run } = trainingSeries(groupsLeft("span", "task"))[0];
+  const { run } = figuresSeries();
   const last = data.runs[run].step ?? 0;
   const entered = byId("note-step").value;
   openNote(run, `step ${entered === "" ? last : Math.max(0, Math.floor(Number(entered)))}`);

@@ -221,7 +221,7 @@ async function choose(place, { push = false, focus = false } = {}) {
   list.place = Math.max(0, Math.min(list.found.length - 1, place));
   keepInView();
   await openRollout(idOf(list.found[list.place]), push);
-  if (focus && matchMedia("(max-width: 52rem)").matches) focusDetail();
+  if (focus && narrow.matches) focusDetail();
 }
 
 /** Scroll the table so that its selected row is seen. */
@@ -237,6 +237,7 @@ function keepInView() {
 async function openRollout(id, push = false) {
   state.rollout = id;
   writeFragment(push);
+  showSection();
   await showDetail();
 }
 
@@ -262,13 +263,7 @@ function moveInList(event) {
   event.preventDefault();
 }
 
-/** Return whether any of an element is in the window. */
-function isSeen(id) {
-  const { top, bottom, height } = byId(id).getBoundingClientRect();
-  return height > 0 && top < innerHeight && bottom > 0;
-}
-
-/** Move by letter among what is seen, wherever no text is typed; Escape leaves a field for text. */
+/** Move by letter in the section shown, wherever no text is typed; Escape leaves a field for text. */
 function moveByKey(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || byId("help").open || byId("note").open) return;
   if (event.target.closest("input:not([type=checkbox]), select, textarea")) {
@@ -279,7 +274,7 @@ function moveByKey(event) {
     return;
   }
   const keys = {
-    "/": () => byId(isSeen("task-table") && !isSeen("rollouts") ? "find" : "where").focus(),
+    "/": () => focusSearch(),
     "?": () => byId("help").showModal(),
   };
   const keysOfRollouts = {
@@ -289,10 +284,17 @@ function moveByKey(event) {
     l: () => chooseSibling(1),
     s: () => toggleTogether(),
   };
-  if (isSeen("rollouts")) Object.assign(keys, keysOfRollouts);
+  if (sectionShown() === "rollouts") Object.assign(keys, keysOfRollouts);
   if (!(event.key in keys)) return;
   event.preventDefault();
   keys[event.key]();
+}
+
+/** Go to the search for a task where tasks are shown, else to that of rollouts. */
+function focusSearch() {
+  const isOfTasks = sectionShown() === "tasks";
+  if (!isOfTasks) goToSection("rollouts");
+  byId(isOfTasks ? "find" : "where").focus();
 }
 
 // The selection, as a file and as a command.

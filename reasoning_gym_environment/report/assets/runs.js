@@ -19,8 +19,8 @@ function showRuns() {
     ...healthLines(shown, groups),
   );
   byId("tiles").replaceChildren(...(shown.length === 1 ? tilesOf(groups.get(shown[0]) ?? []) : []));
-  byId("overview").hidden = byId("overview-link").hidden = !several;
-  byId("run-title").textContent = shown.length > 1 ? "The runs" : "The run";
+  byId("run-table").hidden = !several;
+  byId("run-title").textContent = byId("run-link").textContent = several ? "Runs" : "The run";
   if (several) showRunTable(groups, shown);
   showOutcomes(shown);
   showServers(shown);
@@ -41,14 +41,18 @@ const OUTCOMES = {
   too_long: "too long for the trainer, not sent",
 };
 
-/** Say which groups of a single run were sent to the trainer, and why others were not. */
+/** Say of each run which groups were sent to the trainer, and why others were not. */
 function showOutcomes(shown) {
-  const { outcomes = {} } = shown.length === 1 ? data.runs[shown[0]] : {};
-  const said = Object.entries(outcomes)
-    .sort(([, one], [, other]) => other - one)
-    .map(([name, count]) => `${whole(count)} ${OUTCOMES[name] ?? line(name)}`);
-  byId("outcomes").hidden = !said.length;
-  byId("outcomes").textContent = `Groups: ${said.join(", ")}.`;
+  const lines = [];
+  for (const run of shown) {
+    const { name, outcomes = {} } = data.runs[run];
+    const counts = Object.entries(outcomes).sort(([, one], [, other]) => other - one);
+    if (!counts.length) continue;
+    const said = counts.map(([kind, count]) => `${whole(count)} ${OUTCOMES[kind] ?? line(kind)}`);
+    const whose = shown.length > 1 ? `Groups of ${line(name)}` : "Groups";
+    lines.push(make("p", { class: "soft" }, `${whose}: ${said.join(", ")}.`));
+  }
+  byId("outcomes").replaceChildren(...lines);
 }
 
 /** Show how the inference servers of the training runs shown answer. */

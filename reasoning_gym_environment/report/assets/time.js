@@ -151,8 +151,7 @@ function windowLayer(x, axis, order, { first, last }, color, opacity) {
 
 function selectPoint(point) {
   if (point.last === undefined) return;
-  change({ span: `${point.run}:${point.first}-${point.last}` });
-  goTo("rollouts");
+  change({ span: `${point.run}:${point.first}-${point.last}`, section: "rollouts" });
 }
 
 function show(value, metric) {
@@ -184,7 +183,7 @@ function showTime() {
   const runs = trainingSeries(groupsLeft("span"));
   const container = byId("time-charts");
   const trained = data.runs.some((run) => run.kind === "training");
-  byId("time").hidden = byId("time-link").hidden = !trained;
+  byId("time").hidden = !trained;
   byId("time-none").hidden = runs.length > 0;
   byId("time-form").hidden = !runs.length;
   byId("metric").parentElement.hidden = state.by !== "category";
