@@ -121,6 +121,7 @@ def run(
     sys.argv[1:] = [*map(redactor.clean, sys.argv[1:])]  # wandb uploads them
     try:
         settings = build_settings(settings_given, defaults)
+        _configure_logging(settings.env, redactor, options)
         settings_of_each = settings_of_models(command, options, settings)
         for each in settings_of_each:
             check_start(command, each)
@@ -142,7 +143,6 @@ def run(
                 watch = stack.enter_context(
                     closing(WatchProcess(folders, options.watch))
                 )
-            _configure_logging(settings.env, redactor, options)
             loaded = env_class()
             if watch is not None:
                 logger.info("Watch the run at %s", watch.url())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from http import HTTPStatus
@@ -15,8 +16,10 @@ from ..errors import ConfigurationError
 from ..util.command_line import KEY_VARIABLE
 from ..util.concurrency import gather_or_cancel
 from ..util.outages import UnreachableError
-from .errors import ReplyError, error_message, refusal
+from .errors import ReplyError, describe, error_message, refusal
 from .servers import ServerClient
+
+logger = logging.getLogger(__name__)
 
 EARLY_SECONDS = 3.0
 """How long the first answers may take. The negotiation waits for a server that takes longer."""
@@ -54,13 +57,14 @@ async def require_served(configs: Sequence[Any], *, length_limit: int) -> None:
 async def _require(server: ServerClient, length_limit: int) -> None:
     try:
         await asyncio.wait_for(_check(server, length_limit), EARLY_SECONDS)
-    except (
-        aiohttp.ClientError,
-        asyncio.TimeoutError,
-        OSError,
-        ReplyError,
-        UnreachableError,
-    ):
+    except (aiohttp.ClientConnectionError, asyncio.TimeoutError, OSError) as error:
+        # The negotiation waits for it.
+        logger.warning(
+            "The inference server at %s does not answer yet: %s",
+            server.config.base_url,
+            describe(error),
+        )
+    except (aiohttp.ClientError, ReplyError, UnreachableError):
         return  # the negotiation says what is wrong with it
 
 

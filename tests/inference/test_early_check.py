@@ -122,6 +122,9 @@ async def test_a_context_that_is_too_short_is_refused() -> None:
         await endpoint.check(limit=8192)
 
 
-async def test_a_server_that_does_not_answer_is_left_to_the_negotiation() -> None:
+async def test_a_server_that_does_not_answer_is_named_and_left_to_the_negotiation(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     config = APIServerConfig(server_type="openai", base_url="http://127.0.0.1:1/v1")
     await require_served([config], length_limit=10)
+    assert "http://127.0.0.1:1/v1 does not answer yet" in caplog.text
