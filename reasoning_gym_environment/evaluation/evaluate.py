@@ -36,10 +36,10 @@ from ..tasks.facts import LIBRARY
 from ..tasks.modules import find_modules
 from ..util.command_line import build
 from ..util.values import shorten
-from .evaluation_settings import PYTHON, EvaluationSettings
+from .evaluation_settings import EvaluationSettings
 from .function_client import Complete, FunctionClient, is_coroutine_function, name_of
 from .metrics import EvaluationReport
-from .options import EvaluationOptions
+from .options import PYTHON, EvaluationOptions
 from .run import Evaluation
 from .store import FinishedEvaluation, read_results
 

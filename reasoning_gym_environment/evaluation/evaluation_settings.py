@@ -5,29 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..inference.dialects import SamplingParams
 from ..problems.split import SPLIT_RULE
 from ..problems.suites import Suite
 from ..scoring.grading import ScoringSettings
-from .options import AmongModels, EvaluationOptions, Price
-
-
-class Caller(NamedTuple):
-    """Who evaluates, for what messages advise.
-
-    Attributes:
-        call: what is to be repeated.
-        folder_option: the option that sets the folder of the results.
-    """
-
-    call: str
-    folder_option: str
-
-
-COMMAND = Caller("the command", "--env.data_dir_to_save_evals")
-PYTHON = Caller("the call", "folder")
+from .options import COMMAND, AmongModels, Caller, EvaluationOptions, Price
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

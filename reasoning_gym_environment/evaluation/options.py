@@ -36,6 +36,22 @@ def parse_difficulties(value: Any) -> list[float]:
 Difficulties = Annotated[list[float], BeforeValidator(parse_difficulties)]
 
 
+class Caller(NamedTuple):
+    """Who evaluates, for what messages advise.
+
+    Attributes:
+        call: what is to be repeated.
+        folder_option: the option that sets the folder of the results.
+    """
+
+    call: str
+    folder_option: str
+
+
+COMMAND = Caller("the command", "--env.data_dir_to_save_evals")
+PYTHON = Caller("the call", "folder")
+
+
 class Price(NamedTuple):
     """Dollars per million tokens."""
 

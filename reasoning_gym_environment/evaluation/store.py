@@ -33,8 +33,8 @@ from ..util.files import (
     write_whole,
 )
 from ..util.values import convert
-from .evaluation_settings import COMMAND
 from .metrics import EvaluationReport
+from .options import COMMAND
 from .tables import evaluation_table, headline
 
 RUN = "run.json"
