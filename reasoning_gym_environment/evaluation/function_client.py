@@ -16,6 +16,7 @@ from ..inference.finish_reasons import STOP
 from ..inference.prompts import Prompt, build_messages
 from ..inference.usage import RequestUsage
 from ..records import Completion
+from ..util.concurrency import gather_or_cancel
 from ..util.values import describe_origin, shorten
 
 Complete = Callable[[list[dict[str, str]]], str | Awaitable[str]]
@@ -69,18 +70,11 @@ class FunctionClient:
         sampling: SamplingParams,
         record: Callable[[RequestUsage], None],
     ) -> list[Completion]:
-        """Return `n` completions, or raise InferenceError after all calls, if one fails.
-
-        The function itself limits and samples.
-        """
-        calls = (self._reply(question) for _ in range(n))
-        replies = await asyncio.gather(*calls, return_exceptions=True)
-        completions = []
+        """Return `n` completions, which the function itself samples and limits."""
+        texts = await gather_or_cancel(self._reply(question) for _ in range(n))
         characters = sum(len(m["content"]) for m in self.prompt(question).messages)
-        for text in replies:
-            if isinstance(text, BaseException):
-                raise text
-            completion = Completion(
+        return [
+            Completion(
                 text=text,
                 tokens=(),
                 masks=(),
@@ -88,8 +82,8 @@ class FunctionClient:
                 finish_reason=STOP,
                 usage=(characters, len(text)),
             )
-            completions.append(completion)
-        return completions
+            for text in texts
+        ]
 
     def plan(self, question: str, *, n: int, length_limit: int) -> None:
         """Return None: only the function knows what it requests."""
