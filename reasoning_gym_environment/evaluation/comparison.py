@@ -284,14 +284,13 @@ def _compared(
     for other in others:
         items = [(first[key], other[key]) for key in scored_keys]
         pairings.append(_pairs_by_question([(a, b) for a, b in items if a and b]))
-    of_all = [_solved(pairs) for pairs in pairings]
     of_tasks = [of_task for pairs in pairings for of_task in _by_task(pairs).values()]
+    significance = _significance_among(_solved(pairs) for pairs in pairings)
+    task_significance = _significance_among(of_tasks)
     comparisons = []
     for other, pairs in zip(others, pairings, strict=True):
         comparison = _comparison(
-            pairs,
-            significance=_significance_among(of_all),
-            task_significance=_significance_among(of_tasks),
+            pairs, significance=significance, task_significance=task_significance
         )
         comparisons.append(
             replace(
