@@ -509,9 +509,9 @@ def _explanation(comparisons: Sequence[Comparison]) -> str:
     first_change = next(iter(comparisons[0].tasks.values()))
     return (
         "change, + and -: from the first one, on the items that all have scored. Beyond noise: "
-        "the interval excludes 0. Within noise: it has no change of 15 points. Intervals of "
-        f"changes are corrected for {len(comparisons)} comparisons, the marks of tasks for "
-        f"{tasks} ({1 - first_change.significance:.2%} each)."
+        "the interval excludes 0. Within noise: it has no change of 15 points. Can't tell: it has "
+        f"one. Intervals of changes are corrected for {len(comparisons)} comparisons, the marks of "
+        f"tasks for {tasks} ({1 - first_change.significance:.2%} each)."
     )
 
 
