@@ -78,6 +78,12 @@ class ReasoningGymData(vf.TaskData):
 class ReasoningGymTask(vf.Task[ReasoningGymData]):
     """A question whose reply is scored."""
 
+    @property
+    def key(self) -> str:
+        """The recipe of its problem, whatever its place and its prompt are."""
+        recipe: str = self.data.recipe
+        return recipe
+
     @vf.reward
     async def reasoning_gym(self, trace: vf.Trace) -> float:
         """Return the reply's score in [0, 1], and record every status as a metric of 0 or 1.
@@ -116,9 +122,20 @@ class ReasoningGymTaskset(vf.Taskset[ReasoningGymTask, ReasoningGymConfig]):
     The stream learns from the rewards of its tasks.
     """
 
+    INFINITE = True
+
+    def __new__(cls, config: ReasoningGymConfig | None = None) -> ReasoningGymTaskset:
+        """Return a `HeldOutTaskset` for held-out problems; a copy is made without `config`.
+
+        prime-rl asks the class whether its tasks end, and makes a list of those that do.
+        """
+        is_held_out = config is not None and config.per_task is not None
+        new: ReasoningGymTaskset
+        new = super().__new__(HeldOutTaskset if is_held_out else cls)
+        return new
+
     def __init__(self, config: ReasoningGymConfig) -> None:
         super().__init__(config)
-        self.INFINITE = config.per_task is None
         for name in (
             "curriculum_url",
             "state_folder",
@@ -202,3 +219,9 @@ class ReasoningGymTaskset(vf.Taskset[ReasoningGymTask, ReasoningGymConfig]):
             "group_size": config.group_size,
             "seed": config.seed or 0,
         }
+
+
+class HeldOutTaskset(ReasoningGymTaskset):
+    """A number of held-out problems per task."""
+
+    INFINITE = False

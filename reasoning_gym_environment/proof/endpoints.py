@@ -34,6 +34,9 @@ MAX_REPLY_BYTES = 2**22
 BUSY = RetryPolicy(seconds=30.0)
 """How long a reply of 429 or 503, or one that says that nothing was scored, is asked for again."""
 
+ALIVE = RetryPolicy(attempts=2, first_pause=2.0)
+"""How often an endpoint that has just failed is asked for a reward that it has given."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EndpointRow:
@@ -116,6 +119,8 @@ class Connection:
             timeout=aiohttp.ClientTimeout(total=self.reply_seconds),
             headers={"Accept-Encoding": "identity"},
             auto_decompress=False,
+            # A server closes some connections after an error, as another request begins.
+            connector=aiohttp.TCPConnector(force_close=True),
             # What a cookie keeps would come from answers before.
             cookie_jar=aiohttp.DummyCookieJar(),
         )
@@ -485,7 +490,9 @@ class Asker:
         return Verdict(score=reward, status=status, detail=detail, seconds=seconds)
 
     async def verdict(self, row: EndpointRow, completion: str) -> Verdict:
-        """Return the verdict on a completion, asked again if it failed and the endpoint is well.
+        """Return the verdict on a completion; a failure counts if the endpoint is well after it.
+
+        What failed is asked again, but for what has taken all of its time.
 
         Raises EndpointLostError if that gives no reward any more, and what `attempt` raises.
         """
@@ -495,6 +502,8 @@ class Asker:
         await self.require_alive(
             f"{shorten(completion)} to row {row.number}: {verdict.detail}"
         )
+        if verdict.status is Status.TIMEOUT:
+            return verdict
         return await self.attempt(row, completion)
 
     async def require_alive(self, since: str) -> float:
@@ -502,9 +511,13 @@ class Asker:
         if self.control is None:
             raise EndpointLostError(f"{self._connection.url} gives no reward: {since}")
         row, completion, _ = self.control
-        verdict = await self.attempt(row, completion)
-        if verdict.detail:
-            raise EndpointLostError(
-                f"{self._connection.url} gives no reward any more ({verdict.detail}), since {since}"
-            )
-        return verdict.score or 0.0
+        retry = Retry(ALIVE)
+        while True:
+            verdict = await self.attempt(row, completion)
+            if not verdict.detail:
+                return verdict.score or 0.0
+            if not await retry.wait():
+                raise EndpointLostError(
+                    f"{self._connection.url} gives no reward any more ({verdict.detail}), since "
+                    f"{since}"
+                )

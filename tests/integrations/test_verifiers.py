@@ -42,7 +42,20 @@ from reasoning_gym_environment.integrations.verifiers import (
 
 stream = ReasoningGymTaskset(ReasoningGymConfig(tasks=["gcd"]))
 held_out = ReasoningGymTaskset(ReasoningGymConfig(tasks=["gcd"], per_task=1))
-print([taskset.bounded for taskset in (stream, stream.take(2), held_out)])
+tasksets = (stream, stream.take(2), held_out, held_out.skip(0))
+print([(taskset.bounded, type(taskset).INFINITE) for taskset in tasksets])
+"""
+KEYS = """
+from reasoning_gym_environment.integrations.verifiers import (
+    ReasoningGymConfig,
+    ReasoningGymTaskset,
+)
+
+taskset = ReasoningGymTaskset(ReasoningGymConfig(tasks=["gcd", "lcm"], per_task=3))
+tasks = list(taskset)
+keys = [task.key for task in tasks]
+moved = [task.with_system_prompt("Answer.").key for task in taskset.shuffle(1)]
+print(len({*keys}), {*moved} == {*keys})
 """
 REFUSED = """
 from reasoning_gym_environment.errors import ConfigurationError
@@ -284,8 +297,19 @@ def test_the_page_program_shows_training_problems(tmp_path: Path) -> None:
     assert all(json.loads(recipe)["seed"] % 2 == 0 for recipe in recipes)
 
 
-def test_only_held_out_problems_are_finite(tmp_path: Path) -> None:
-    assert run_python(BOUNDS, tmp_path) == "[False, True, True]"
+def test_only_held_out_problems_are_finite_also_by_their_class(tmp_path: Path) -> None:
+    assert ast.literal_eval(run_python(BOUNDS, tmp_path)) == [
+        (False, True),
+        (True, True),
+        (True, False),
+        (True, False),
+    ]
+
+
+def test_keys_are_distinct_and_the_same_in_another_order_and_with_another_prompt(
+    tmp_path: Path,
+) -> None:
+    assert run_python(KEYS, tmp_path) == "6 True"
 
 
 def test_options_of_a_stream_are_refused_for_held_out_problems(tmp_path: Path) -> None:
