@@ -1,7 +1,10 @@
 """NeMo Gym's rows, and its own servers beside our reward service."""
 
+import asyncio
 import json
+import socket
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -14,10 +17,13 @@ from reasoning_gym_environment.integrations.nemo_gym import (
     nemo_gym_row,
     stored_nemo_gym_rows,
 )
+from reasoning_gym_environment.proof.endpoint_proof import prove_endpoint
+from reasoning_gym_environment.proof.endpoints import protocol_of
 from reasoning_gym_environment.records import Problem, Recipe
 from reasoning_gym_environment.service import endpoints
 from reasoning_gym_environment.service.app import RewardService, ServiceSettings
 from reasoning_gym_environment.storage.rows import StoredGroup
+from reasoning_gym_environment.util.outages import require_reachable
 from reasoning_gym_environment.util.retries import RetryPolicy
 
 RECIPE = Recipe(task="gcd", seed=2, level=1, parameters={"max_value": 9})
@@ -227,3 +233,51 @@ async def test_its_agent_its_environment_server_and_its_collection_finish(
         assert key_metrics["mean/reward"] == 1.0
         assert key_metrics["coverage/masked_rollouts"] == 1
     assert refused == []
+
+
+SERVER = """
+import sys
+
+import uvicorn
+from nemo_gym.config_types import BaseServerConfig
+from nemo_gym.server_utils import ServerClient
+from omegaconf import OmegaConf
+from resources_servers.reasoning_gym.app import (
+    ReasoningGymResourcesServer,
+    ReasoningGymResourcesServerConfig,
+)
+
+place = {"host": "127.0.0.1", "port": int(sys.argv[1]), "entrypoint": "app.py"}
+head = BaseServerConfig(host="127.0.0.1", port=1)
+client = ServerClient(head_server_config=head, global_config_dict=OmegaConf.create({}))
+config = ReasoningGymResourcesServerConfig(**place, name="reasoning_gym", domain="knowledge")
+server = ReasoningGymResourcesServer(config=config, server_client=client)
+uvicorn.run(server.setup_webserver(), host="127.0.0.1", port=place["port"])
+"""
+
+
+@pytest.mark.integration
+@pytest.mark.processes
+async def test_prove_judges_its_own_server_by_the_rows_that_it_ships(
+    tmp_path: Path,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    [folder] = import_module("resources_servers.reasoning_gym").__path__
+    rows = (Path(folder) / "data" / "example.jsonl").read_text().splitlines()
+    server = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", SERVER, str(port), env=environment(tmp_path)
+    )
+    url = f"http://127.0.0.1:{port}/verify"
+    try:
+        await require_reachable([url], what="server", hint="", seconds=120)
+        result = await prove_endpoint(
+            url, protocol_of(url, anywhere=False), rows, items=200, seconds=120
+        )
+    finally:
+        server.terminate()
+        await server.wait()
+    # Its verifier of knights_knaves finds the names of the right answer in its denial.
+    paid = {finding.kind for finding in result.findings}
+    assert paid == {"text appended", "denied answer", "hedged answer"}
+    assert (result.protocol, result.oracle) == ("NeMo Gym", 1.0)

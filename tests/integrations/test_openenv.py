@@ -30,6 +30,8 @@ from reasoning_gym_environment.integrations.openenv import (
     ReasoningGymObservation,
     SharedStream,
 )
+from reasoning_gym_environment.proof.endpoint_proof import prove_endpoint
+from reasoning_gym_environment.proof.endpoints import protocol_of
 
 pytestmark = [
     pytest.mark.integration,
@@ -431,3 +433,27 @@ def test_the_check_ids_on_the_page_of_certificates_are_those_of_the_policy() -> 
     named = set(CHECK_ID.findall(page))
     assert len(named) > 5
     assert named <= {entry["check_id"] for entry in entries}
+
+
+async def test_prove_judges_episodes_of_its_rows_and_names_those_of_other_questions() -> (
+    None
+):
+    with ReasoningGym(processes=1) as gym:
+        problems = gym.problems("gcd", count=6)
+    rows: list[Any] = [
+        {
+            "recipe": problem.recipe.to_json(),
+            "question": problem.question,
+            "answer": problem.oracle,
+        }
+        for problem in problems
+    ]
+    rows.append({**rows[0], "question": "Who?"})
+    with serving() as (server, _):
+        url = f"{server}/step"
+        result = await prove_endpoint(
+            url, protocol_of(url, anywhere=False), rows, items=20, seconds=120
+        )
+    assert (result.verdict, result.findings, result.oracle) == ("proved", [], 1.0)
+    reasons = [one.reason for one in result.not_checked]
+    assert reasons[0] == "row 7: reset asks another question than the row"
