@@ -327,7 +327,7 @@ _ROWS_HEAD = """
 
 `prove --rows` read all JSON lines in the wheels. Without a project's verifier, it knows the rows of
 reasoning-gym alone. A question "belongs to evaluation" by our own split, which their authors don't
-know.
+know; `paper-easy` is a published suite of reasoning-gym's paper.
 """
 
 
@@ -341,6 +341,8 @@ def as_markdown(
     """
     proofs = [result for result in results if "task" in result]
     first_proofs = [proof for proof in proofs if proof["seed"] == 0]
+    packages = [result for result in results if "package" in result]
+    without_rows = [package["package"] for package in packages if not package["files"]]
     lines = [
         *_table(
             ("project", "version", "tasks tried", *SHOWN_VERDICTS.values()),
@@ -357,9 +359,11 @@ def as_markdown(
         ),
         _ROWS_HEAD,
         *_table(
-            ("package", "files", "rows", "not of reasoning-gym", "findings"),
-            _package_rows([result for result in results if "package" in result]),
+            ("package", "files", "rows", "without a known task", "findings"),
+            _package_rows([package for package in packages if package["files"]]),
         ),
+        "",
+        f"Without JSON lines: {', '.join(without_rows) or 'none'}.",
         "",
         "## Every task",
         "",
@@ -416,6 +420,8 @@ def _second_seed(proofs: Sequence[Mapping[str, Any]]) -> list[str]:
     second = faults_by_seed.get(1, {})
     both = first.keys() & second.keys()
     same = [task for task in both if first[task] == second[task]]
+    if not both:
+        return ["No task was tried with a second seed yet."]
     lines = [
         f"With a second seed, {len(same)} of {len(both)} tasks had the same faults."
     ]

@@ -8,6 +8,10 @@ from zipfile import ZipFile
 import pytest
 
 from research.field import (
+    PAGE,
+    READINGS,
+    RESULTS,
+    UNREAD,
     Project,
     as_markdown,
     check_wheels,
@@ -136,3 +140,10 @@ def test_the_page_counts_faults_by_how_they_are_read() -> None:
     assert sum("| 1 | not read yet |" in row for row in rows) == 1
     assert "a\\|b" in page
     assert "1 of 2 tasks had the same faults" in page
+
+
+def test_the_page_is_that_of_its_results_and_all_faults_are_read() -> None:
+    readings = json.loads(READINGS.read_text(encoding="utf-8"))
+    page = PAGE.read_text(encoding="utf-8")
+    assert page == as_markdown(read_results(RESULTS), readings)
+    assert UNREAD not in page
