@@ -26,6 +26,8 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
 
+import msgspec
+
 from reasoning_gym_environment.proof.checks import DEFAULT_ITEMS, Result
 from reasoning_gym_environment.proof.findings import Finding
 from reasoning_gym_environment.proof.proving import prove_tasks
@@ -206,9 +208,9 @@ def task_result(project: Project, proof: Result, seed: int) -> dict[str, Any]:
         "seconds": SECONDS,
         "verdict": proof.verdict,
         "checks": {name: check.verdict for name, check in proof.checks.items()},
-        "items": [level["items"] for level in proof.levels],
+        "items": [level.items for level in proof.levels],
         "items_with_all_answers": [
-            level["items_with_all_answers"] for level in proof.levels
+            level.items_with_all_answers for level in proof.levels
         ],
         "faults": [
             fault(findings)
@@ -270,7 +272,7 @@ def rows_result(package: str, checked: Mapping[str, CheckedRows]) -> dict[str, A
             kind: {
                 "rows": len(of_kind),
                 "files": len({name for name, _ in of_kind}),
-                "first": {"file": of_kind[0][0], **of_kind[0][1]._asdict()},
+                "first": {"file": of_kind[0][0], **msgspec.to_builtins(of_kind[0][1])},
             }
             for kind, of_kind in group_by(
                 lambda found: _fault_of_row(found[1]), findings
