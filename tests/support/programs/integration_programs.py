@@ -10,6 +10,7 @@ from typing import Any
 
 from page_blocks import ROOT, Block, blocks
 
+FRAMEWORKS = ROOT / "docs" / "frameworks.md"
 OWN_TASKS = str(ROOT / "examples" / "own_tasks.py")
 WITH_OWN_TASKS = {"REASONING_GYM_TASK_MODULES": OWN_TASKS}
 
@@ -29,8 +30,9 @@ def environment(home: Path) -> dict[str, str]:
 
 
 def blocks_of(framework: str) -> list[Block]:
-    """The blocks of a framework's section."""
-    return blocks(ROOT / "docs" / "frameworks.md", framework)
+    """The blocks of a framework's page, or of its section."""
+    page = ROOT / "docs" / f"{framework.lower()}.md"
+    return blocks(page) if page.exists() else blocks(FRAMEWORKS, framework)
 
 
 def page_program(framework: str) -> str:
