@@ -28,13 +28,13 @@ WINDOW = 1000
 """Pixels of the window's height."""
 
 PICTURES = {
-    "report": ("body", 960),
-    "report-figures": ("#figures", 1100),
-    "report-evaluations": ("#evaluations", 1000),
-    "report-time": ("#time", 1100),
-    "report-rollouts": ("#rollouts", 1150),
+    "report": ("figures", "body", 1160),
+    "report-tasks": ("tasks", "#tasks", 800),
+    "report-evaluations": ("evaluations", "#evaluations", 1000),
+    "report-time": ("time", "#time", 1100),
+    "report-rollouts": ("rollouts", "#rollouts", 1150),
 }
-"""By file name: what is taken, and the most pixels of its height."""
+"""By file name: the section shown, what is taken, and the most pixels of its height."""
 
 STILL = 5
 """Looks in a row at which nothing moves any more."""
@@ -106,8 +106,8 @@ def main() -> None:
         write_invented_evaluations(folder)
         page = folder / "report.html"
         write_report([folder], page)
-        driver.get(page.as_uri())
-        for name, (selector, most) in PICTURES.items():
+        for name, (section, selector, most) in PICTURES.items():
+            driver.get(f"{page.as_uri()}#section={section}")
             save(take(driver, selector, most), IMAGES / f"{name}.png")
 
 
