@@ -10,7 +10,7 @@ from selenium.webdriver.support.wait import WebDriverWait
 
 
 def until(browser: Any, condition: str) -> None:
-    WebDriverWait(browser, 25, 0.05).until(
+    WebDriverWait(browser, 300, 0.05).until(
         lambda b: b.execute_script(f"return {condition}")
     )
 

@@ -65,13 +65,13 @@ def write(folder: Path, numbers: range, run: str = "r") -> None:
 def text_of(browser: Any, name: str) -> str:
     return str(
         browser.execute_script(
-            "return document.getElementById(arguments[0]).innerText", name
+            "return document.getElementById(arguments[0]).textContent", name
         )
     )
 
 
 def has(name: str, text: str) -> str:
-    return f"document.getElementById({name!r}).innerText.includes({text!r})"
+    return f"document.getElementById({name!r}).textContent.includes({text!r})"
 
 
 def open_page(browser: Any, url: str, groups: int) -> None:
@@ -130,7 +130,7 @@ def test_a_run_is_waited_for_and_the_next_one_appears_and_says_that_it_fails(
         write(tmp_path, range(3), "next")
         until(browser, has("left", "6 groups"))
         assert "run next" in text_of(browser, "run-table")
-    assert complaints(browser) == []
+        assert complaints(browser) == []
 
 
 def test_notes_on_a_rollout_and_a_step_are_stored_and_stand_in_a_report(
@@ -154,7 +154,7 @@ def test_notes_on_a_rollout_and_a_step_are_stored_and_stand_in_a_report(
         choose(browser, "note-step", "3")
         store("#note-open", "the server restarted")
         opened_rollout = browser.execute_script("return location.hash")
-    assert complaints(browser) == []
+        assert complaints(browser) == []
     write_report([tmp_path], tmp_path / "report.html")
     browser.get((tmp_path / "report.html").as_uri() + opened_rollout)
     until(browser, has("detail", f"Note: {hostile}"))
