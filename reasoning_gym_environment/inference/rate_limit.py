@@ -227,12 +227,14 @@ class RateLimit:
         self._refusal = describe(error)
         self._refused_since = min(self._refused_since, now)
         is_in_run = self._is_in_run(request)
-        if is_in_run and request.sent >= self._lowered_at:  # the first of a round
-            self._lowered_at = now
-            self._concurrency = max(1.0, min(self._concurrency, self._in_flight) // 2)
+        if is_in_run:
+            if request.sent >= self._lowered_at:  # the first of a round
+                self._lowered_at = now
+                most = min(self._concurrency, self._in_flight)
+                self._concurrency = max(1.0, most // 2)
         elif self._refuses_above(request.in_flight - 1):
-            most = max(1.0, request.in_flight - 1)
-            self._concurrency = min(self._concurrency, most)
+            most = min(self._concurrency, request.in_flight - 1)
+            self._concurrency = max(1.0, most)
         if is_in_run or not self._has_accepted:
             self._pause_all(error, request)
             return
