@@ -227,9 +227,11 @@ def _require_served(settings_of_each: Sequence[Settings]) -> None:
     """Ask the servers of all models."""
     from ..inference.early_check import require_served  # slow, not for help
 
-    limit = settings_of_each[0].env.max_token_length
-    servers = [server for each in settings_of_each for server in each.servers]
-    asyncio.run(require_served(servers, length_limit=limit))
+    settings = settings_of_each[0]
+    if not settings.flags.slurm:  # whose list of nodes has the addresses
+        limit = settings.env.max_token_length
+        servers = [server for each in settings_of_each for server in each.servers]
+        asyncio.run(require_served(servers, length_limit=limit))
 
 
 def build_parser(

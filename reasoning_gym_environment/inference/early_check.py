@@ -16,7 +16,7 @@ from ..errors import ConfigurationError
 from ..util.command_line import KEY_VARIABLE
 from ..util.concurrency import gather_or_cancel
 from ..util.outages import UnreachableError
-from .errors import ReplyError, describe, error_message, refusal
+from .errors import MODEL_HINT, ReplyError, describe, hint_for, refusal
 from .servers import ServerClient
 
 logger = logging.getLogger(__name__)
@@ -69,23 +69,27 @@ async def _require(server: ServerClient, length_limit: int) -> None:
 
 
 async def _check(server: ServerClient, length_limit: int) -> None:
-    await _require_key(server)
+    can_chat = await _require_key(server)
     models = await listed_models(server)
     name = server.config.model_name
-    if models and name not in models:
+    if models and name not in models and can_chat:
         await _require_model(server, models)
     why = context_blocker(server.config.base_url, models.get(name), length_limit)
     if why:
         raise ConfigurationError(why)
 
 
-async def _require_key(server: ServerClient) -> None:
-    """Raise ConfigurationError for a key that is missing or wrong, found by an empty request."""
+async def _require_key(server: ServerClient) -> bool:
+    """Return whether a server has chat completions, as an empty request to them shows.
+
+    Raises ConfigurationError for a key that is missing or wrong.
+    """
     try:
         await server.json("POST", "/v1/chat/completions", {})
     except aiohttp.ClientResponseError as error:
         if error.status != HTTPStatus.UNAUTHORIZED:
-            return
+            # Some look for the model first, which the request does not name.
+            return error.status != HTTPStatus.NOT_FOUND or hint_for(error) == MODEL_HINT
         if server.has_key:
             raise refusal(server.config.base_url, error) from None
         # Only this type reads the variable.
@@ -95,6 +99,7 @@ async def _require_key(server: ServerClient) -> None:
             f"the inference server at {server.config.base_url} wants an API key (401): set "
             f"{name} or --openai.api_key to one that it accepts"
         ) from None
+    return True
 
 
 async def _require_model(server: ServerClient, models: Mapping[str, Any]) -> None:
@@ -118,7 +123,7 @@ async def _require_model(server: ServerClient, models: Mapping[str, Any]) -> Non
             raise
         raise ConfigurationError(
             f"the inference server at {server.config.base_url} has no model {name!r} (status "
-            f"{error.status}: {error_message(error.message).rstrip('.')}): set "
+            f"{error.status}: {error.message.rstrip('.')}): set "
             f"--openai.model_name to {shown_models(name, models)}"
         ) from None
 

@@ -29,7 +29,10 @@ class Endpoint:
         answer: status and message of a request for the completion of a model.
     """
 
-    def __init__(self, models: Any, answer: Answer = takes_all) -> None:
+    def __init__(
+        self, models: Any, answer: Answer = takes_all, *, can_chat: bool = True
+    ) -> None:
+        self._can_chat = can_chat
         self.asked: list[dict[str, Any]] = []
         self._models = models
         self._answer = answer
@@ -38,6 +41,8 @@ class Endpoint:
         return web.json_response({"data": self._models})
 
     async def chat(self, request: web.Request) -> web.Response:
+        if not self._can_chat:
+            raise web.HTTPNotFound
         body = json.loads(await request.text())
         if request.headers.get("Authorization") != "Bearer k":
             return web.json_response({"error": {"message": "Wrong key"}}, status=401)
@@ -104,6 +109,10 @@ async def test_an_unlisted_model_that_is_not_refused_passes(
     endpoint = Endpoint([{"id": "a"}], lambda body: (status, message))
     await endpoint.check(model="an-alias")
     assert len(endpoint.asked) == 1
+
+
+async def test_a_server_without_chats_has_its_model_checked_later() -> None:
+    await Endpoint([{"id": "a"}], can_chat=False).check(model="b")
 
 
 @pytest.mark.parametrize("models", [[], None, [{"name": "a"}], "a", [{"id": 7}]])
