@@ -4,6 +4,7 @@ import asyncio
 import functools
 import json
 import logging
+import math
 from array import array
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -561,3 +562,61 @@ class SometimesBusy(Numbered):
 async def test_a_failed_item_is_retried_at_the_next_evaluation() -> None:
     items = EvaluationSet(SometimesBusy().generate, plan("gcd", per_task=4))
     assert [len(await items.items()) for _ in range(3)] == [3, 4, 4]
+
+
+class Stopping(Policy):
+    """Returns a completion a request, and none after so many."""
+
+    part_size = 1
+
+    def __init__(self, most: float = math.inf) -> None:
+        super().__init__()
+        self.asked = self.answered = 0
+        self._most = most
+        self.stopped = asyncio.Event()
+
+    async def sample(
+        self, question: str, *, n: int, length_limit: int, sampling: SamplingParams
+    ) -> list[Completion]:
+        if self.asked >= self._most:
+            while self.answered < self._most:
+                await asyncio.sleep(0)
+            self.stopped.set()
+            await asyncio.Event().wait()
+        self.asked += 1
+        completions = await super().sample(
+            question, n=n, length_limit=length_limit, sampling=sampling
+        )
+        self.answered += 1
+        return completions
+
+
+async def test_an_interruption_changes_nothing_but_what_is_asked_again(
+    tmp_path: Path,
+) -> None:
+    async def evaluated(policy: Policy, folder: str) -> list[dict[str, Any]]:
+        evaluation = await prepared(
+            policy, tmp_path / folder, 3, attempts=3, concurrency=3
+        )
+        stored = await samples(evaluation)
+        for sample in stored:
+            del sample["time"]
+            for rollout in sample["rollouts"]:
+                del rollout["verify_seconds"]
+        return stored
+
+    first, second, whole = Stopping(5), Stopping(), Stopping()
+    interrupted = asyncio.create_task(evaluated(first, "parts"))
+    await first.stopped.wait()
+    interrupted.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await interrupted
+    in_parts = await evaluated(second, "parts")
+    assert (first.answered, second.asked) == (5, 4)
+    assert in_parts == await evaluated(whole, "whole")
+    assert whole.asked == 9
+    metrics = [
+        json.loads((tmp_path / folder / "metrics.json").read_text())["results"]
+        for folder in ("parts", "whole")
+    ]
+    assert metrics[0] == metrics[1]
