@@ -62,7 +62,8 @@ FORMS = ("<answer>{}</answer>", r"\boxed{{{}}}", "{}")
 """How a completion has its answer. The rows' own answers show which of them the endpoint reads."""
 
 FORM_ROWS = 5
-"""Rows whose own answers show that."""
+MOST_FORM_ROWS = 20
+"""Rows whose own answers show that, and how many are tried while none is paid."""
 
 FEWEST_ROWS = 3
 """Rows of a task without which a wrong answer that is paid is luck."""
@@ -226,7 +227,8 @@ class _EndpointProving:
         paid_by_form = dict.fromkeys(FORMS, 0)
         tried = 0
         for row in labelled or list(self._rows):
-            if tried == FORM_ROWS:
+            is_known = tried >= FORM_ROWS and any(paid_by_form.values())
+            if is_known or tried == MOST_FORM_ROWS:
                 break
             try:
                 for form in FORMS:

@@ -160,7 +160,6 @@ class Connection:
         return await self._client.ws_connect(
             urlunsplit((scheme, *parts[1:])),
             max_msg_size=MAX_REPLY_BYTES,
-            timeout=aiohttp.ClientWSTimeout(ws_receive=self.reply_seconds),
         )
 
     def _beside(self, name: str) -> str:
@@ -333,7 +332,16 @@ async def reward_of_openenv(
     connection: Connection, row: EndpointRow, completion: str
 ) -> float:
     """Ask an environment of OpenEnv in a session of its own: reset, and one step."""
-    field = await connection.action_field()
+    action = {await connection.action_field(): completion}
+    # aiohttp's own limit of a message begins again with each frame.
+    return await asyncio.wait_for(
+        _play(connection, row, action), connection.reply_seconds
+    )
+
+
+async def _play(
+    connection: Connection, row: EndpointRow, action: Mapping[str, str]
+) -> float:
     async with await connection.open_episode() as episode:
         first = await _exchange(episode, "reset", reset_arguments(row))
         asked = json.dumps(first.get("observation"), ensure_ascii=False)
@@ -341,9 +349,7 @@ async def reward_of_openenv(
         question = json.dumps(row.question.strip(), ensure_ascii=False)[1:-1]
         if question not in asked:
             raise UnusableRowError("reset asks another question than the row")
-        return reward_of(
-            await _exchange(episode, "step", {field: completion}), "reward"
-        )
+        return reward_of(await _exchange(episode, "step", action), "reward")
 
 
 async def _exchange(
