@@ -490,8 +490,12 @@ class _EndpointProving:
             checks[name] = replace(check, items=tried_items[name])
             not_checked += left_open(name, of_check, untried[name])
         not_checked += [
-            NotChecked(check=k, reason=reason) for k, reason in UNSEEN.items()
+            NotChecked(check=name, reason=reason) for name, reason in UNSEEN.items()
         ]
+        number_of_tasks = len(self._rows_by_task())
+        if number_of_tasks > HOSTILE_TASKS:
+            reason = f"hostile texts to {number_of_tasks - HOSTILE_TASKS} more tasks"
+            not_checked.append(NotChecked(check="contained", reason=reason))
         solved = sum(verdict.status is Status.SOLVED for verdict in self._own.values())
         return EndpointResult(
             url=url,

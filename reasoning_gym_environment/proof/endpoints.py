@@ -63,6 +63,10 @@ def endpoint_row(number: int, value: Any) -> EndpointRow:
     row = json.loads(value) if isinstance(value, str) else value
     if not isinstance(row, dict):
         raise ValueError(f"it must be a JSON object, got {shorten(row)}")
+    try:
+        json.dumps(row)
+    except TypeError as error:  # of Parquet, a date for one
+        raise ValueError(f"it can't be sent as JSON: {error}") from None
     content = read_row(row)
     tasks = list(content.tasks)
     if content.entry is not None:

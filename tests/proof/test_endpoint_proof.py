@@ -3,9 +3,11 @@
 import asyncio
 import json
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from datetime import date
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -82,11 +84,15 @@ class PaysOnce:
 
 @asynccontextmanager
 async def serving(
-    handle: Callable[[web.Request], Any], path: str = "/verify"
+    handle: Callable[[web.Request], Any],
+    path: str = "/verify",
+    get: Mapping[str, Callable[[web.Request], Any]] = MappingProxyType({}),
 ) -> AsyncIterator[str]:
-    """Serve a handler at a free port; yields its URL."""
+    """Serve a handler at a free port, and others of GET beside it; yields its URL."""
     app = web.Application()
-    app.router.add_post(path, handle)
+    app.router.add_route("*", path, handle)
+    for place, handle_get in get.items():
+        app.router.add_get(place, handle_get)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -211,6 +217,41 @@ async def test_a_text_that_hangs_its_request_is_a_finding() -> None:
     assert "empty (timeout)" in result.checks["bounded"].reason
 
 
+async def test_an_episode_that_hangs_is_a_finding_though_its_session_lives() -> None:
+    """As OpenEnv's server, which sends a ping now and then while a step runs."""
+    fields = {"metadata": {"type": "object"}, "said": {"type": "string"}}
+    schema = {"action": {"properties": fields, "required": ["said"]}}
+
+    async def describe(request: web.Request) -> web.Response:
+        return web.json_response(schema)
+
+    async def play(request: web.Request) -> web.WebSocketResponse:
+        session = web.WebSocketResponse(heartbeat=0.2)
+        await session.prepare(request)
+        row: Row = {}
+        async for message in session:
+            sent = json.loads(message.data)
+            if sent["type"] == "reset":
+                row = ROWS[sent["data"]["number"]]
+                reply = {"observation": row["question"], "reward": None}
+            else:
+                if sent["data"]["said"] == "None":
+                    await asyncio.sleep(60)
+                reply = {"observation": "", "reward": exact(row, sent["data"]["said"])}
+            await session.send_json({"type": "observation", "data": reply})
+        return session
+
+    rows: list[Any] = [
+        {**row, "reset": {"number": number}} for number, row in enumerate(ROWS[:3])
+    ]
+    async with serving(play, "/ws", get={"/schema": describe}) as url:
+        address = url.removesuffix("/ws") + "/step"
+        result = await proved(address, rows, reply_seconds=1.0)
+    assert (result.protocol, result.form) == ("OpenEnv", "…")
+    assert found(result) == {("bounded", "killed")}
+    assert "empty (timeout)" in result.checks["bounded"].reason
+
+
 async def test_a_hostile_text_that_takes_the_endpoint_down_is_a_finding() -> None:
     dead = False
 
@@ -252,10 +293,12 @@ async def test_no_wrong_answer_is_called_unpaid_where_no_right_one_is_paid() -> 
 async def test_rows_that_cannot_be_sent_and_ambiguous_ones_are_named() -> None:
     twice = {**ROWS[0], "answer": "7"}
     async with serving(rewarding(exact)) as url:
-        result = await proved(url, [*ROWS, "torn", "[1]", twice])
-    assert [one.reason.partition(":")[0] for one in result.not_checked[:2]] == [
+        dated = {**ROWS[1], "day": date(2026, 1, 1)}
+        result = await proved(url, [*ROWS, "torn", "[1]", dated, twice])
+    assert [one.reason.partition(":")[0] for one in result.not_checked[:3]] == [
         "row 13",
         "row 14",
+        "row 15",
     ]
     assert ("solvable", "ambiguous") in found(result)
 
