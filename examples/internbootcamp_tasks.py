@@ -99,18 +99,26 @@ def instance(bootcamp_class, parameters):
         )
 
 
+def seed_generators(seed):
+    """Seed the global generators, from which bootcamps draw."""
+    global_random.seed(seed)
+    numpy.random.seed(seed)
+
+
 def make_case(bootcamp_class, parameters, random):
     """Return an item's question and what the verifier needs of it."""
     # Some lists of parameters have a seed, with which each new bootcamp would make the same item.
     takes_seed = "seed" in {*parameters, *signature(bootcamp_class).parameters}
     for attempts_left in reversed(range(ATTEMPTS)):
         seed = random.randrange(2**32)
-        global_random.seed(seed)
-        numpy.random.seed(seed)
+        seed_generators(seed)
         if takes_seed:
             parameters = {**parameters, "seed": seed}
         try:
             bootcamp = instance(bootcamp_class, parameters)
+            seed_generators(
+                seed
+            )  # again, as some constructors seed them from the clock
             case = bootcamp.case_generator()
             question = bootcamp.prompt_func(case)
             break
