@@ -398,14 +398,16 @@ def _cell(value: object) -> str:
 def _project_rows(
     proofs: Sequence[Mapping[str, Any]],
 ) -> Iterator[Sequence[object]]:
+    counts = {project.name: project.count for project in PROJECTS.values()}
     for (project, version_), own in group_by(
         lambda proof: (proof["project"], proof["version"]), proofs
     ).items():
         verdicts = Counter(proof["verdict"] for proof in own)
+        drawn_count = counts.get(project)
         yield (
             project,
             version_,
-            len(own),
+            f"{len(own)} of {drawn_count} drawn" if drawn_count else len(own),
             *(verdicts[verdict] for verdict in SHOWN_VERDICTS),
         )
 
