@@ -319,8 +319,8 @@ alone.
 - *proved*: all seven checks passed. Few tasks can get there in so little time.
 - *no fault*: nothing was found before the time ran out.
 - *not checked*: no fault was found, but nothing confirms the labels.
-- *refused*: a check failed. The reading says what a person made of it, also what the authors mean
-  to be so or don't promise.
+- *refused*: a check failed. That is no verdict on a project. The readings below say which faults
+  are real, which the authors mean to be so or don't promise, and which are false alarms of `prove`.
 
 """
 
