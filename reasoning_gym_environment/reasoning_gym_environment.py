@@ -155,7 +155,7 @@ class ReasoningGymEnv(BaseEnv):
 
     @classmethod
     def config_init(cls) -> tuple[ReasoningGymEnvConfig, list[ServerConfig]]:
-        """Return the defaults of the command line."""
+        """Return the defaults, on top of which each command has its own."""
         return cls.env_config_cls(), [ServerConfig()]
 
     @classmethod
