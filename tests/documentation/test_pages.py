@@ -42,6 +42,12 @@ def test_the_server_beside_init_vllm_serves_the_model_of_that_configuration(
 
 
 @pytest.mark.parametrize("page", [*PAGES, *BESIDE], ids=lambda page: page.name)
+def test_tables_name_their_columns_for_readers_without_a_screen(page: Path) -> None:
+    heads = re.findall(r"^(\|.*)\n\| *:?-", page.read_text(encoding="utf-8"), re.M)
+    assert [head for head in heads if re.search(r"\| *\|", head)] == []
+
+
+@pytest.mark.parametrize("page", [*PAGES, *BESIDE], ids=lambda page: page.name)
 def test_every_link_leads_somewhere(page: Path) -> None:
     for link in links(page):
         path, _, anchor = link.partition("#")
