@@ -68,7 +68,7 @@ class Plan:
         curriculum: whether levels follow what is solved.
         climbs: levels by which problems get harder until the end, whatever is solved.
         prefers: whether problems come rather from tasks of which half is solved.
-        measure: that the fault injures, or level as well; empty without one.
+        measure: that the fault injures; empty without one.
         task: whether the fault is of one task.
         gradual: the share of the run in which a fault comes; 0 for at once.
         ends: whether the fault is over after a tenth of the run.
@@ -126,11 +126,9 @@ def invent(plan: Plan, seed: object) -> Iterator[StoredGroup]:
         level = 1 + int(plan.climbs * along + names.index(task) / plan.tasks)
         if plan.curriculum:
             level = ladders[task].level
-        # A policy with a fault learns nothing more, which would hide the fall.
-        learned = plan.learns * (min(along, begin) if plan.fault else along)
         policy = Policy(
             log_odds=talents[task]
-            + learned
+            + plan.learns * along
             + walk
             - STEP * (level - 1)
             + rng.gauss(0, 1),
@@ -310,10 +308,7 @@ def place_of(plan: Plan, figures: RunFigures) -> int:
         names = [row.task for row in figures.task_figures()]
         return names.index(SICK) + 1
     names = [row.measure for row in figures.all_figures()]
-    injured = [plan.measure]
-    if plan.curriculum and plan.measure == "solved":
-        injured.append("level")  # it falls until as much is solved as before
-    return min(names.index(name) for name in injured) + 1
+    return names.index(plan.measure) + 1
 
 
 def marked_in(figures: RunFigures) -> list[str]:
