@@ -63,11 +63,13 @@ class Mistakes:
 
     def require_none(self) -> None:
         """Raise the only mistake, or ConfigurationError with the sentences of all."""
-        if len(self._errors) == 1:
+        # Two checks may find the same.
+        by_sentence = {str(error): error for error in self._errors}
+        if len(by_sentence) == 1:
             raise self._errors[0]
-        if self._errors:
-            sentences = "".join(f"\n  {error}" for error in self._errors)
-            raise ConfigurationError(f"{len(self._errors)} mistakes:{sentences}")
+        if by_sentence:
+            sentences = "".join(f"\n  {sentence}" for sentence in by_sentence)
+            raise ConfigurationError(f"{len(by_sentence)} mistakes:{sentences}")
 
 
 class WorkerStartError(FixableError):

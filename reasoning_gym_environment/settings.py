@@ -815,6 +815,26 @@ def with_suite(env: Mapping[str, Any], suite: Suite) -> dict[str, Any]:
     return {**options, **fixed}
 
 
+def require_known_names(env: EnvironmentSettings, mistakes: Mistakes) -> None:
+    """Collect wrong names of tasks and parameters, as far as possible without the library.
+
+    The worker processes check for other versions of the library, and with tasks of modules.
+    """
+    from .problems.selection import require_names
+    from .tasks.catalogue import bundled_snapshot, select_tasks, task_weights
+
+    snapshot = bundled_snapshot()
+    if snapshot is None or env.task_modules:
+        return
+    with mistakes.collected():
+        tasks = select_tasks(
+            snapshot.discovery, include=env.include_tasks, exclude=env.exclude_tasks
+        )
+        task_weights(tasks, env.task_weights)
+    with mistakes.collected():
+        require_names(env.task_parameters, snapshot.ladders)
+
+
 def check_start(command: str, settings: Settings) -> None:
     """Check the names of tasks and the places of outputs, as far as possible without the library.
 
@@ -823,23 +843,12 @@ def check_start(command: str, settings: Settings) -> None:
         ConfigurationError: no task is left, or a parameter doesn't exist.
         UnwritableError: an output can't be written.
     """
-    from .problems.selection import require_names
-    from .tasks.catalogue import bundled_snapshot, select_tasks, task_weights
     from .tasks.modules import find_modules
 
     env = settings.env
     mistakes = Mistakes()
     find_modules(env.task_modules)
-    # the worker processes check for other versions of the library, and with tasks of modules
-    snapshot = bundled_snapshot()
-    if snapshot and not env.task_modules:
-        with mistakes.collected():
-            tasks = select_tasks(
-                snapshot.discovery, include=env.include_tasks, exclude=env.exclude_tasks
-            )
-            task_weights(tasks, env.task_weights)
-        with mistakes.collected():
-            require_names(env.task_parameters, snapshot.ladders)
+    require_known_names(env, mistakes)
     if command != "evaluate":
         with mistakes.collected():
             env.require_groups_that_differ()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import gc
 import logging
 
-from ..errors import ConfigurationError
+from ..errors import ConfigurationError, Mistakes
 from ..problems.split import known_small_levels
+from ..settings import require_known_names
 from ..util.logs import SecretRedactor, ensure_handler
 from ..util.outages import require_reachable
 from .config import BASE_CLASS_LOGGER
@@ -32,6 +33,9 @@ async def start_parts(
     _require_tokens_and_signal(parts)
     settings = parts.settings
     config = settings.env
+    mistakes = Mistakes()
+    require_known_names(config, mistakes)
+    mistakes.require_none()
     if not settings.serves:
         parts.inference.give_up_after(patience.failing_seconds)
     if settings.command == "serve":

@@ -68,7 +68,7 @@ def test_every_server_type_can_be_chosen_and_those_of_atropos_are_among_them() -
 def test_nothing_else_is_taken_for_atroposs() -> None:
     for ours, theirs, more in (
         (ServerSettings, APIServerConfig, {"api_key_var"}),
-        (RunFlags, ServerManagerConfig, {"limit", "suite"}),
+        (RunFlags, ServerManagerConfig, {"limit", "price", "suite"}),
     ):
         assert ours.model_fields.keys() - theirs.model_fields.keys() == more
 

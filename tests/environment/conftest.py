@@ -1,6 +1,7 @@
 """Real parts for tests of the environment: a policy behind HTTP, environments, commands."""
 
 import asyncio
+import json
 import os
 import signal
 import sys
@@ -151,6 +152,13 @@ class Bench:
             for name, value in values.items()
             for part in (f"--{prefix}.{name}", str(value))
         ]
+
+    def file(self, url: str, **changes: Any) -> list[str]:
+        """The option of a file with the same settings, as a training has them."""
+        path = self.folder / "training.yaml"
+        sections = {"env": self.settings(**changes), "openai": self.server(url)}
+        path.write_text(json.dumps(sections))
+        return ["--config", str(path)]
 
     def command(self, *arguments: str, within: str = "") -> "Command":
         """The package's command, forked from a process that has imported it."""

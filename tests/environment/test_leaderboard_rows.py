@@ -73,7 +73,7 @@ async def evaluation(
     suite = write_suite(module_bench.folder / "tiny.json", manifest(problems))
     script = ScriptedPolicy(["<answer>1</answer>"])
     async with PolicyServer(script, tokenizer) as server:
-        options = module_bench.options(server.url, data_dir_to_save_evals="results")
+        options = module_bench.file(server.url, data_dir_to_save_evals="results")
         async with module_bench.command(
             "evaluate", "--suite", suite, *options
         ) as command:

@@ -26,10 +26,7 @@ async def test_evaluate_runs_a_suite_and_the_leaderboard_takes_it(
     folder = {"data_dir_to_save_evals": "results"}
     settings = {**folder, "system_prompt": "Other.", "max_token_length": 99}
     async with PolicyServer(SCRIPT, tokenizer) as server:
-        env, inference = bench.settings(**settings), bench.server(server.url)
-        file = bench.folder / "training.yaml"
-        file.write_text(json.dumps({"env": env, "openai": inference}))
-        options = ("--suite", name, "--config", str(file))
+        options = ("--suite", name, *bench.file(server.url, **settings))
         async with bench.command("evaluate", *options) as command:
             assert await command.exit_code() == 0, command.said()
     assert "The suite tiny fixes " in command.said()

@@ -576,7 +576,13 @@ class Stopping(Policy):
         self.stopped = asyncio.Event()
 
     async def sample(
-        self, question: str, *, n: int, length_limit: int, sampling: SamplingParams
+        self,
+        question: str,
+        *,
+        n: int,
+        length_limit: int,
+        sampling: SamplingParams,
+        record: Callable[[RequestUsage], None],
     ) -> list[Completion]:
         if self.asked >= self._most:
             while self.answered < self._most:
@@ -585,7 +591,11 @@ class Stopping(Policy):
             await asyncio.Event().wait()
         self.asked += 1
         completions = await super().sample(
-            question, n=n, length_limit=length_limit, sampling=sampling
+            question,
+            n=n,
+            length_limit=length_limit,
+            sampling=sampling,
+            record=record,
         )
         self.answered += 1
         return completions

@@ -1,5 +1,6 @@
 """Starts with a reasoning-gym whose tasks can't be listed: what loads is used."""
 
+import asyncio
 import json
 import os
 import shutil
@@ -10,6 +11,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from aiohttp import web
+from scripted_server import serving
 
 import reasoning_gym_environment
 
@@ -102,12 +105,20 @@ def test_what_loads_is_used_with_one_warning_that_says_why(
     assert sorted(asked) == used
 
 
+async def replied(request: web.Request) -> web.Response:
+    message = {"role": "assistant", "content": "4"}
+    choice = {"message": message, "finish_reason": "stop"}
+    return web.json_response({"choices": [choice]})
+
+
 @pytest.mark.parametrize("breaks", [without_factory, that_builds_nothing])
-def test_a_start_with_no_task_that_loads_ends_with_2(
+async def test_a_start_with_no_task_that_loads_ends_with_2(
     breaks: Breaks, folder: Path
 ) -> None:
     breaks(folder / "reasoning_gym")
-    done = run(folder, "evaluate", "--model", "m", "--url", "http://127.0.0.1:9/v1")
+    async with serving([web.post("/v1/chat/completions", replied)]) as url:
+        evaluate = ("evaluate", "--model", "m", "--url", f"{url}/v1")
+        done = await asyncio.to_thread(run, folder, *evaluate)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     last = done.stderr.splitlines()[-1]
