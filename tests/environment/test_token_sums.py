@@ -105,6 +105,7 @@ def usage_of(folder: Path) -> dict[str, Any]:
     return usage
 
 
+@pytest.mark.nightly
 async def test_the_sums_of_three_models_are_those_of_the_endpoint(
     bench: Any, tokenizer: Any
 ) -> None:

@@ -44,6 +44,7 @@ def project(tmp_path: Path) -> Project:
     return Project(name="Own", module=str(module), count=None, package="reasoning-gym")
 
 
+@pytest.mark.nightly
 @pytest.mark.processes
 @pytest.mark.asyncio(loop_scope="session")
 async def test_a_task_that_has_a_result_is_not_tried_again(
@@ -79,6 +80,7 @@ ENTRY = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.processes
 @pytest.mark.asyncio(loop_scope="session")
 async def test_the_rows_of_a_wheel_are_checked_once(tmp_path: Path) -> None:

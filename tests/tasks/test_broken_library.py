@@ -16,7 +16,7 @@ from scripted_server import serving
 
 import reasoning_gym_environment
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.nightly]
 
 PACKAGE = Path(reasoning_gym_environment.__file__).parent
 MISSING = "import a_package_that_is_missing\n"
