@@ -452,7 +452,11 @@ def _figures(
     rows: Numbers, *, rows_shown: int, size: float, target: float | None = None
 ) -> list[Figure]:
     """Return the figures of a series of groups, the worst first."""
-    parts_of = [parts_of_series(rows, column) for column in range(VALUES, COLUMNS)]
+    import numpy as np  # slow, not for help
+
+    _, cells = np.unique(rows[:, CELL], return_inverse=True)
+    columns = range(VALUES, COLUMNS)
+    parts_of = [parts_of_series(rows[:, column], cells) for column in columns]
     figures = [
         figure(measure, parts, rows=rows_shown, size=size, target=target)
         for measure, parts in zip(MEASURES, parts_of, strict=True)
@@ -461,18 +465,21 @@ def _figures(
     return sorted(known, key=lambda each: -each.worst)
 
 
-def parts_of_series(rows: Numbers, column: int) -> list[Sums]:
-    """Return the sums of a measure's column over each part of a series of groups."""
+def parts_of_series(values: Numbers, cells: Numbers) -> list[Sums]:
+    """Return the sums of a measure over each part of a series of groups.
+
+    Args:
+        values: of the groups; NaN without one.
+        cells: the number of each group's pair of task and level, from 0.
+    """
     import numpy as np  # slow, not for help
 
-    _, cells = np.unique(rows[:, CELL], return_inverse=True)
     size = int(cells.max(initial=-1)) + 1
-    bounds = part_bounds(len(rows))
     sums = []
-    for begin, end in pairwise(bounds):
-        values = rows[begin:end, column]
-        is_known = ~np.isnan(values)
-        known = values[is_known]
+    for begin, end in pairwise(part_bounds(len(values))):
+        part = values[begin:end]
+        is_known = ~np.isnan(part)
+        known = part[is_known]
         own_cells = cells[begin:end][is_known]
 
         def by_cell(weights: Numbers, own_cells: Numbers = own_cells) -> Numbers:
