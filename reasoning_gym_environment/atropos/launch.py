@@ -46,6 +46,8 @@ from .models import settings_of_models
 if TYPE_CHECKING:
     from atroposlib.envs.base import BaseEnv
 
+    from ..report.process import WatchProcess
+
 
 logger = logging.getLogger(__name__)
 
@@ -131,18 +133,8 @@ def run(
         with ExitStack() as stack:
             watch = None
             if options.watch is not None:
-                from ..report.process import WatchProcess
-
-                given_folders = (
-                    settings.env.data_dumps_dir,
-                    settings.among.folder
-                    if settings.among
-                    else settings.env.data_dir_to_save_evals,
-                )
-                folders = [Path(folder) for folder in given_folders if folder]
-                watch = stack.enter_context(
-                    closing(WatchProcess(folders, options.watch))
-                )
+                watch = _started_watch(settings, options.watch)
+                stack.enter_context(closing(watch))
             loaded = env_class()
             if watch is not None:
                 logger.info("Watch the run at %s", watch.url())
@@ -157,6 +149,17 @@ def run(
         sys.stderr.write(redactor.clean(traceback.format_exc()))
         return 1
     return 0
+
+
+def _started_watch(settings: Settings, port: int) -> WatchProcess:
+    """Start the process that shows a run's rollouts and the results of all its models."""
+    from ..report.process import WatchProcess  # slow, not for help
+
+    results = settings.env.data_dir_to_save_evals
+    if settings.among is not None:
+        results = settings.among.folder
+    folders = (settings.env.data_dumps_dir, results)
+    return WatchProcess([Path(folder) for folder in folders if folder], port)
 
 
 def _evaluate_each(

@@ -575,28 +575,14 @@ class Stopping(Policy):
         self._most = most
         self.stopped = asyncio.Event()
 
-    async def sample(
-        self,
-        question: str,
-        *,
-        n: int,
-        length_limit: int,
-        sampling: SamplingParams,
-        record: Callable[[RequestUsage], None],
-    ) -> list[Completion]:
+    async def sample(self, question: str, **request: Any) -> list[Completion]:
         if self.asked >= self._most:
             while self.answered < self._most:
                 await asyncio.sleep(0)
             self.stopped.set()
             await asyncio.Event().wait()
         self.asked += 1
-        completions = await super().sample(
-            question,
-            n=n,
-            length_limit=length_limit,
-            sampling=sampling,
-            record=record,
-        )
+        completions = await super().sample(question, **request)
         self.answered += 1
         return completions
 
