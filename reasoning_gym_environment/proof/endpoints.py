@@ -59,7 +59,7 @@ class EndpointRow:
 
 
 def endpoint_row(number: int, value: Any) -> EndpointRow:
-    """Read a row of any framework; raise ValueError if it is no object."""
+    """Read a row of any framework; raise ValueError if it is not an object."""
     row = json.loads(value) if isinstance(value, str) else value
     if not isinstance(row, dict):
         raise ValueError(f"it must be a JSON object, got {shorten(row)}")
@@ -225,7 +225,7 @@ def parsed(text: bytes) -> Any:
 
 
 def reward_of(reply: Any, name: str) -> float:
-    """Return the reward that a reply has below a name; AnswerFailure if that is no number."""
+    """Return the reward that a reply has below a name; AnswerFailure if that is not a number."""
     value = reply.get(name) if isinstance(reply, dict) else None
     if isinstance(value, int | float):
         try:

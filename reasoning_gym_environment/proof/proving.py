@@ -469,7 +469,7 @@ class _TaskProving:
         def is_over() -> bool:
             return self._clock.now() >= deadline
 
-        # Without time for answers, items are of no use.
+        # Half of the time is left for the answers to the items.
         now = self._clock.now()
         sampling_deadline = now + (deadline - now) / 2
 
