@@ -6,6 +6,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from ..evaluation.estimators import wilson
 from ..util.values import shorten
 from .findings import Finding
 from .ladder_proof import DRAWS, LevelProof
@@ -23,14 +24,21 @@ EASIER_TO_GUESS = 0.2
 """By how much more often the most frequent answer is right at the hardest level."""
 
 
-def changed_share(lower: LevelProof, upper: LevelProof) -> float:
-    """Return the share of common draws whose questions differ, in [0, 1]."""
-    below = lower.questions
-    above = upper.questions
-    common = below.keys() & above.keys()
-    return sum(below[number] != above[number] for number in common) / max(
-        1, len(common)
+SAME_LEVEL = 0.1
+"""If fewer of the questions of equal seeds differ, two levels are the same."""
+
+
+def have_same_questions(lower: LevelProof, upper: LevelProof) -> bool:
+    """Return whether, beyond chance, a share of fewer than SAME_LEVEL of equal seeds differs."""
+    common = lower.questions.keys() & upper.questions.keys()
+    if not common:
+        return False
+    changed = sum(
+        lower.questions[number] != upper.questions[number] for number in common
     )
+    draws = len(common)
+    _, most = wilson(changed / draws, None, freedom=draws, least=draws)
+    return most < SAME_LEVEL
 
 
 def level_faults(questions: Iterable[str], answers: Iterable[str | None]) -> list[str]:
@@ -97,11 +105,10 @@ def ladder_findings(proofs: Sequence[LevelProof]) -> list[Finding]:
         if len(proof.questions) >= DRAWS:
             for fault in level_faults(proof.questions.values(), proof.answers.values()):
                 add(proof.level, "degenerate", fault)
-    # For equal seeds, neighboring levels must differ in a tenth of the questions.
     for lower, upper in itertools.pairwise(proofs):
         if lower.parameters == upper.parameters:
             add(upper.level, "same level", f"the parameters of level {lower.level}")
-        if lower.questions and upper.questions and changed_share(lower, upper) < 0.1:
+        if have_same_questions(lower, upper):
             add(
                 upper.level,
                 "same level",

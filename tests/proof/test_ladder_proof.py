@@ -13,12 +13,15 @@ from reasoning_gym_environment.proof.ladder_proof import (
     LevelProof,
     prove_level,
 )
-from reasoning_gym_environment.proof.levels import changed_share, level_faults
+from reasoning_gym_environment.proof.levels import have_same_questions, level_faults
 from reasoning_gym_environment.records import Problem, Recipe, Status, Verdict
 from reasoning_gym_environment.sandbox._protocol import Inspection
 from reasoning_gym_environment.sandbox.pool import TaskPool
 from reasoning_gym_environment.scoring.extraction import AnswerFormat
 from reasoning_gym_environment.tasks.ladders import TaskLadder
+
+ITEMS = 40
+"""Of a level, enough to tell that its questions are those of another."""
 
 
 def proof(level: int, question: str, **other: Any) -> LevelProof:
@@ -26,7 +29,7 @@ def proof(level: int, question: str, **other: Any) -> LevelProof:
         "task": "gcd",
         "level": level,
         "parameters": {"n": level},
-        "questions": {0: question, 1: "the same"},
+        "questions": {number: f"{question} {number}" for number in range(ITEMS)},
     }
     return LevelProof(**values | other)
 
@@ -34,8 +37,29 @@ def proof(level: int, question: str, **other: Any) -> LevelProof:
 def test_levels_that_differ_have_no_faults() -> None:
     easy, hard = proof(0, "easy", seconds=[0.1, 0.3]), proof(1, "hard")
     assert faults([easy, hard]) == []
-    assert changed_share(easy, hard) == 0.5
     assert easy.mean_seconds == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize(
+    ("items", "changed", "same"),
+    [
+        (0, 0, False),
+        (11, 0, False),  # too few to tell
+        (ITEMS, 0, True),
+        (ITEMS, 2, False),
+        (200, 0, True),
+        (200, 9, True),
+        (200, 15, False),
+    ],
+)
+def test_levels_are_the_same_only_where_their_items_show_it(
+    items: int, changed: int, same: bool
+) -> None:
+    questions = {number: f"easy {number}" for number in range(items)}
+    others = {number: f"hard {number}" for number in range(changed)}
+    lower = proof(0, "", questions=questions)
+    upper = proof(1, "", questions=questions | others)
+    assert have_same_questions(lower, upper) is same
 
 
 @pytest.mark.parametrize(
@@ -47,7 +71,7 @@ def test_levels_that_differ_have_no_faults() -> None:
             "gcd level 1: the parameters of level 0",
         ),
         (
-            proof(1, "hard", characters=70_000),
+            proof(1, "hard", characters=35_000 * ITEMS),
             "gcd level 1: questions of 35000 characters",
         ),
     ],
@@ -88,8 +112,9 @@ def test_a_level_is_degenerate_by_its_questions_and_answers(
 async def test_a_ladder_is_proved_by_its_items(pool: TaskPool) -> None:
     levels = ({"max_value": 9}, {"max_value": 99}, {"max_value": 99}, {"max_value": 0})
     ladder = TaskLadder(levels=levels, origin="own", reason="for this test")
-    [proofs] = await prove_ladders(pool, {"gcd": ladder}, items=2, at_once=1)
-    assert [len(of_level.questions) for of_level in proofs] == [2, 2, 2, 0]
+    [proofs] = await prove_ladders(pool, {"gcd": ladder}, items=ITEMS, at_once=1)
+    drawn = [len(of_level.questions) for of_level in proofs]
+    assert drawn == [ITEMS, ITEMS, ITEMS, 0]
     found = faults(proofs)
     assert "gcd level 2: the parameters of level 1" in found
     assert "gcd level 2: nearly the questions of level 1" in found
