@@ -41,7 +41,7 @@ def add_task(identifier):
     """Register an environment as a task."""
     environment_class = identifier2environment[identifier]
 
-    def generate(random, level):
+    def make(random, level):
         environment = environment_class()
         # Not by `generator`, which gives up after ten seconds on the wall, in a thread that
         # runs on: on a busy machine, a seed would have another item.
@@ -54,6 +54,13 @@ def add_task(identifier):
         environment._generate()
         if environment.parameter is None:
             raise ValueError(f"{identifier} has no item of seed {environment.seed}")
+        return environment
+
+    def generate(random, level):
+        environment = make(random, level)
+        # RLVE takes an empty text for an answer, which no completion can give here.
+        while environment.parameter.get("reference_answer") == "":
+            environment = make(random, level)
         answer = environment.parameter.get("reference_answer")
         question = environment.prompt_generator()
         return (

@@ -98,6 +98,15 @@ def test_an_answer_within_the_tolerance_of_an_environment_has_full_credit(
     assert 0 < far.score < 1
 
 
+def test_an_item_whose_right_answer_is_empty_is_drawn_again() -> None:
+    """A third of BinaryAlternation's easiest items need no swap."""
+    with ReasoningGym(
+        task_modules=[MODULE], processes=1, skip_faulty_items=False
+    ) as gym:
+        problems = gym.problems("rlve_BinaryAlternation", level=0, count=20)
+    assert all(problem.oracle for problem in problems)
+
+
 def test_prove_refuses_an_environment_that_pays_nobody(tmp_path: Path) -> None:
     """Its scorer reads the tags as a part of the answer."""
     file = tmp_path / "proof.json"
