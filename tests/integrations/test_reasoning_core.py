@@ -42,7 +42,7 @@ def usable(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         "--items",
         "20",
         "--seconds",
-        "60",
+        "15",
     ]
     command = [
         sys.executable,
