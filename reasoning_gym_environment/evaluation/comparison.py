@@ -212,17 +212,18 @@ def compare(
                 f"compare takes the results of evaluations, got {shorten(results)}: pass "
                 "read_results(folder)"
             )
-    for other in evaluations[1:]:
-        require_one_rule(first, other)
+    candidates = evaluations[1:]
+    for candidate in candidates:
+        require_one_rule(first, candidate)
     comparisons = compare_samples(*(results.samples for results in evaluations))
     if not comparisons:
         raise nothing_in_common(evaluations)
-    for other in evaluations[1:]:
-        require_comparable(first, other)
+    for candidate in candidates:
+        require_comparable(first, candidate)
     named = []
-    for comparison, other in zip(comparisons, evaluations[1:], strict=True):
+    for comparison, candidate in zip(comparisons, candidates, strict=True):
         before = _of_results(first, comparison.before)
-        after = _of_results(other, comparison.after)
+        after = _of_results(candidate, comparison.after)
         named.append(replace(comparison, before=before, after=after))
     return named
 
@@ -238,12 +239,12 @@ def compare_samples(*evaluations: Iterable[StoredGroup]) -> list[Comparison]:
     """Compare samples as `compare` does; nothing where no item is scored in all."""
     by_key = [{s.item_key: s for s in samples} for samples in evaluations]
     comparisons = _compared(
-        [{key: _item(sample) for key, sample in own.items()} for own in by_key]
+        [{key: _item(sample) for key, sample in samples.items()} for samples in by_key]
     )
-    before, *others = [Coverage.of(samples.values()) for samples in by_key]
+    before, *coverages = [Coverage.of(samples.values()) for samples in by_key]
     return [
         replace(comparison, coverage={"before": before, "after": after})
-        for comparison, after in zip(comparisons, others, strict=bool(comparisons))
+        for comparison, after in zip(comparisons, coverages, strict=bool(comparisons))
     ]
 
 
@@ -273,22 +274,22 @@ def _compared(
     evaluations: Sequence[Mapping[Key, Item | None]],
 ) -> list[Comparison]:
     """Compare each other evaluation with the first one; nothing without a common scored item."""
-    first, *others = evaluations
-    common = [key for key in first if all(key in other for other in others)]
+    first, *candidates = evaluations
+    common = [key for key in first if all(key in candidate for candidate in candidates)]
     scored_keys = [
         key for key in common if all(evaluation[key] for evaluation in evaluations)
     ]
     if not scored_keys:
         return []
     pairings = []
-    for other in others:
-        items = [(first[key], other[key]) for key in scored_keys]
+    for candidate in candidates:
+        items = [(first[key], candidate[key]) for key in scored_keys]
         pairings.append(_pairs_by_question([(a, b) for a, b in items if a and b]))
     of_tasks = [of_task for pairs in pairings for of_task in _by_task(pairs).values()]
     significance = _significance_among(_solved(pairs) for pairs in pairings)
     task_significance = _significance_among(of_tasks)
     comparisons = []
-    for other, pairs in zip(others, pairings, strict=True):
+    for candidate, pairs in zip(candidates, pairings, strict=True):
         comparison = _comparison(
             pairs, significance=significance, task_significance=task_significance
         )
@@ -296,7 +297,7 @@ def _compared(
             replace(
                 comparison,
                 only_before=len(first) - len(common),
-                only_after=len(other) - len(common),
+                only_after=len(candidate) - len(common),
                 unscored=len(common) - len(scored_keys),
             )
         )
@@ -408,7 +409,9 @@ def comparison_table(*comparisons: Comparison) -> str:
     """
     if len(comparisons) == 1:
         return table(list(_table_rows(comparisons[0])))
-    names = names_of([comparisons[0].before, *(each.after for each in comparisons)])
+    names = names_of(
+        [comparisons[0].before, *(comparison.after for comparison in comparisons)]
+    )
     lines = [
         f"INCOMPLETE: {name} stands on {coverage}"
         for name, coverage in zip(names, _coverages(comparisons), strict=False)
@@ -440,8 +443,11 @@ def names_of(evaluations: Sequence[ComparedEvaluation]) -> list[str]:
 
 def _coverages(comparisons: Sequence[Comparison]) -> list[Coverage]:
     """Return the coverage of each evaluation, where it is known."""
-    known = [comparison.coverage for comparison in comparisons if comparison.coverage]
-    return [*(each["before"] for each in known[:1]), *(each["after"] for each in known)]
+    coverages = [
+        comparison.coverage for comparison in comparisons if comparison.coverage
+    ]
+    before = [coverage["before"] for coverage in coverages[:1]]
+    return [*before, *(coverage["after"] for coverage in coverages)]
 
 
 def _overall_rows(
@@ -517,7 +523,10 @@ def _explanation(comparisons: Sequence[Comparison]) -> str:
 
 def _excluded(comparisons: Sequence[Comparison], names: Sequence[str]) -> str:
     """Return how many items of each evaluation others lack, or are unscored, in words."""
-    counts = [comparisons[0].only_before, *(each.only_after for each in comparisons)]
+    counts = [
+        comparisons[0].only_before,
+        *(comparison.only_after for comparison in comparisons),
+    ]
     lacking = [
         f"{count} items of {name} that another lacks"
         for name, count in zip(names, counts, strict=True)
