@@ -45,7 +45,9 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     names = ["before", "after"]
     if more:
-        names = names_of([comparisons[0].before, *(each.after for each in comparisons)])
+        names = names_of(
+            [comparisons[0].before, *(comparison.after for comparison in comparisons)]
+        )
     lines = _settings_lines(evaluations, names)
     if options.without_faulty_items:
         lines.append(f"{left_out} faulty items left out")
@@ -63,12 +65,12 @@ def _to_json(
     left_out: int,
 ) -> dict[str, Any]:
     """Return all of one comparison, or a list of several under `comparisons`."""
-    first, *others = evaluations
+    first, *candidates = evaluations
     contents = []
-    for other, comparison in zip(others, comparisons, strict=True):
-        sides = {"before": first, "after": other}
+    for candidate, comparison in zip(candidates, comparisons, strict=True):
+        sides = {"before": first, "after": candidate}
         about = {
-            "settings": first.differing(other),
+            "settings": first.differing(candidate),
             "missing_items": {side: e.missing_items for side, e in sides.items()},
             "made_with": {side: e.library_versions for side, e in sides.items()},
             "faulty_items_left_out": left_out,
@@ -81,18 +83,20 @@ def _settings_lines(
     evaluations: Sequence[EvaluationResults], names: Sequence[str]
 ) -> list[str]:
     """Return how each evaluation differs from the first one, but in its tasks' results."""
-    first, *others = evaluations
+    first, *candidates = evaluations
     lines = []
-    for name, other in zip(names[1:], others, strict=True):
-        of_which = f"{name}: " if len(others) > 1 else ""
+    for name, candidate in zip(names[1:], candidates, strict=True):
+        of_which = f"{name}: " if len(candidates) > 1 else ""
         lines += [
             f"{of_which}{setting}: {shown(value_before)} -> {shown(value_after)}"
-            for setting, (value_before, value_after) in first.differing(other).items()
+            for setting, (value_before, value_after) in first.differing(
+                candidate
+            ).items()
         ]
-        if first.samples == other.samples:
-            lines.append(f"{first.path} and {other.path} are the same evaluation")
-        if first.library_versions != other.library_versions:
-            packages = [", ".join(e.library_versions) for e in (first, other)]
+        if first.samples == candidate.samples:
+            lines.append(f"{first.path} and {candidate.path} are the same evaluation")
+        if first.library_versions != candidate.library_versions:
+            packages = [", ".join(e.library_versions) for e in (first, candidate)]
             lines.append(
                 f"The items were made with {LIBRARY} {packages[0]} {names[0]} and {packages[1]} "
                 f"{name}: items whose question differs are excluded, answers and verdicts may "

@@ -14,10 +14,10 @@ from .store import EvaluationResults
 
 def nothing_in_common(evaluations: Sequence[EvaluationResults]) -> FixableError:
     """Return the error of evaluations without an item that all have scored."""
-    first, *others = evaluations
-    for other in others:
-        if _scored_keys(first).isdisjoint(_scored_keys(other)):
-            return _nothing_in_common_of_two(first, other)
+    first, *candidates = evaluations
+    for candidate in candidates:
+        if _scored_keys(first).isdisjoint(_scored_keys(candidate)):
+            return _nothing_in_common_of_two(first, candidate)
     paths = ", ".join(str(results.path) for results in evaluations)
     return FixableError(
         f"no item is scored in all of {paths}: complete them, or compare fewer"

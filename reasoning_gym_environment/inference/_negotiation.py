@@ -148,23 +148,28 @@ async def negotiate(
             )
     if failures:
         logger.warning("Starting without some servers: %s", outage)
-    found = [result for result in results if isinstance(result, Capabilities)]
-    for one in found:
-        why = blocker(one, requirements)
+    answering = [result for result in results if isinstance(result, Capabilities)]
+    for capabilities in answering:
+        why = blocker(capabilities, requirements)
         if why:
             raise ConfigurationError(why)
-        loses_tokens = requirements.serves and isinstance(one.dialect, ChatText)
+        loses_tokens = requirements.serves and isinstance(
+            capabilities.dialect, ChatText
+        )
         level = logging.WARNING if loses_tokens else logging.INFO
-        logger.log(level, "The inference server at %s %s", one.url, one)
-        why = warning(one, requirements)
+        logger.log(
+            level, "The inference server at %s %s", capabilities.url, capabilities
+        )
+        why = warning(capabilities, requirements)
         if why:
             logger.warning("%s", why)
-    texts = [one.dialect for one in found if isinstance(one.dialect, ChatText)]
+    dialects = [capabilities.dialect for capabilities in answering]
+    texts = [dialect for dialect in dialects if isinstance(dialect, ChatText)]
     for server, result in zip(servers, results, strict=True):
-        own = result.dialect if isinstance(result, Capabilities) else None
-        if texts and not isinstance(own, ChatText):
-            own = server.text if own else texts[0]
-        server.dialect = own or server.tokens
+        dialect = result.dialect if isinstance(result, Capabilities) else None
+        if texts and not isinstance(dialect, ChatText):
+            dialect = server.text if dialect else texts[0]
+        server.dialect = dialect or server.tokens
 
 
 async def _probe_or_explain(
@@ -314,34 +319,42 @@ async def _first_text(
     return form, body
 
 
-def blocker(found: Capabilities, requirements: Requirements) -> str | None:
+def blocker(capabilities: Capabilities, requirements: Requirements) -> str | None:
     """Return why a run can't start with this server and what to do; None if it can."""
-    at = f"the inference server at {found.url}"
+    at = f"the inference server at {capabilities.url}"
     sampling = requirements.sampling
-    if found.text_ids is not None and not _has_same_ids(found, requirements):
+    if capabilities.text_ids is not None and not _has_same_ids(
+        capabilities, requirements
+    ):
         theirs, ours = (
             f"{list(ids[:6])} of {len(ids)}"
-            for ids in (found.text_ids, requirements.text_ids or ())
+            for ids in (capabilities.text_ids, requirements.text_ids or ())
         )
         return (
             f"{at} has another tokenizer: its token ids of a text begin {theirs}, ours {ours}; set "
             "--env.tokenizer_name to its model's tokenizer"
         )
-    too_short = context_blocker(found.url, found.context, requirements.length_limit)
+    too_short = context_blocker(
+        capabilities.url, capabilities.context, requirements.length_limit
+    )
     if too_short:
         return too_short
-    if isinstance(found.dialect, ChatText):
-        refused = _ineffective(found.dialect, sampling)
+    if isinstance(capabilities.dialect, ChatText):
+        refused = _ineffective(capabilities.dialect, sampling)
         if refused:
             options = " ".join(f"--env.{name} 1" for name in refused)
             return f"{at} refuses {' and '.join(refused)}: set {options}, the value that it uses"
-        if requirements.serves and any(sample.reasoning for sample in found.samples):
+        if requirements.serves and any(
+            sample.reasoning for sample in capabilities.samples
+        ):
             return f"{at} {SEPARATE_THOUGHT}"
-    elif found.raw and sampling and {sampling.temperature, sampling.top_p} != {1}:
+    elif (
+        capabilities.raw and sampling and {sampling.temperature, sampling.top_p} != {1}
+    ):
         return (
             f"{at} gives raw logprobs, those before temperature and top_p, so that importance "
             f"ratios at temperature {sampling.temperature:g} and top_p {sampling.top_p:g} would be "
-            f"wrong: {found.dialect.processed_by}, or set --env.temperature 1 --env.top_p 1"
+            f"wrong: {capabilities.dialect.processed_by}, or set --env.temperature 1 --env.top_p 1"
         )
     return None
 
@@ -354,10 +367,10 @@ def _ineffective(form: ChatText, sampling: SamplingParams | None) -> list[str]:
     return [name for name in values if name in form.left_out and values[name] != 1]
 
 
-def warning(found: Capabilities, requirements: Requirements) -> str | None:
+def warning(capabilities: Capabilities, requirements: Requirements) -> str | None:
     """Return what makes results differ from what the settings say."""
-    at = f"The inference server at {found.url}"
-    form = found.dialect
+    at = f"The inference server at {capabilities.url}"
+    form = capabilities.dialect
     if not isinstance(form, ChatText):
         return None
     refused = _ineffective(form, requirements.evaluation)
@@ -366,10 +379,10 @@ def warning(found: Capabilities, requirements: Requirements) -> str | None:
         named = " and ".join(f"{name} {values[name]:g}" for name in refused)
         return f"{at} refuses {named} in evaluation: its own default applies"
     if requirements.text_ids is None:
-        if found.samples and found.samples[0].usage is None:
+        if capabilities.samples and capabilities.samples[0].usage is None:
             return f"{at} reports no usage: lengths are in characters, not in tokens"
         return None
-    counted = found.prompt_tokens
+    counted = capabilities.prompt_tokens
     ours = len(requirements.request.prompt)
     if requirements.sampling is None or counted in (None, ours):
         return None
@@ -381,9 +394,9 @@ def warning(found: Capabilities, requirements: Requirements) -> str | None:
     )
 
 
-def _has_same_ids(found: Capabilities, requirements: Requirements) -> bool:
+def _has_same_ids(capabilities: Capabilities, requirements: Requirements) -> bool:
     """Return whether the ids are ours, perhaps after a beginning-of-text token."""
-    theirs = list(found.text_ids or ())
+    theirs = list(capabilities.text_ids or ())
     ours = list(requirements.text_ids or ())
     return ours in (theirs, theirs[1:])
 

@@ -269,14 +269,14 @@ class _EndpointProving:
             return None
 
     async def _observe(
-        self, asked: Sequence[tuple[EndpointRow, Probe]]
+        self, probes: Sequence[tuple[EndpointRow, Probe]]
     ) -> list[tuple[EndpointRow, Observation]]:
         """Try probes, a few at once, until the time is over; without those of rows left out."""
         observed = []
-        for begin in range(0, len(asked), TOGETHER):
+        for begin in range(0, len(probes), TOGETHER):
             if self._is_over():
                 break
-            batch = asked[begin : begin + TOGETHER]
+            batch = probes[begin : begin + TOGETHER]
             verdicts = await gather_or_cancel(
                 self._verdict(row, probe.answer) for row, probe in batch
             )
@@ -327,10 +327,10 @@ class _EndpointProving:
 
     async def _try_own_again(self) -> None:
         """Try the same answers again, in the reverse order."""
-        asked = [
+        answers = [
             pair for pair in _own_answers(self._rows) if pair[0].number in self._own
         ]
-        for row, observation in await self._observe(asked[::-1]):
+        for row, observation in await self._observe(answers[::-1]):
             self._repeated += 1
             await self._compare(row, self._own[row.number], observation)
 
@@ -614,18 +614,18 @@ def _own_answers(rows: Iterable[EndpointRow]) -> list[tuple[EndpointRow, Probe]]
 
 def _probes_of(row: EndpointRow, task_rows: Sequence[EndpointRow]) -> list[Probe]:
     """Return the probes of a row beside others of its task."""
-    others = [
-        other.label
-        for other in task_rows
-        if other is not row and other.label is not None
+    other_labels = [
+        task_row.label
+        for task_row in task_rows
+        if task_row is not row and task_row.label is not None
     ]
     # Each row gets the answer of the one behind it.
-    begin = sum(other.number < row.number for other in task_rows)
+    begin = sum(task_row.number < row.number for task_row in task_rows)
     probes = probes_for(
         row.question,
         row.label,
-        constants=constants_for(others),
-        others=[*others[begin:], *others[:begin]],
+        constants=constants_for(other_labels),
+        others=[*other_labels[begin:], *other_labels[:begin]],
     )
     return [
         probe for probe in probes if row.question or probe.kind is not Kind.QUESTION
@@ -635,8 +635,8 @@ def _probes_of(row: EndpointRow, task_rows: Sequence[EndpointRow]) -> list[Probe
 def ambiguous(rows: Iterable[EndpointRow]) -> list[Finding]:
     """Return that rows with the same question have several answers."""
     findings = []
-    asked = [row for row in rows if row.question and row.label is not None]
-    for question, alike in group_by(lambda row: row.question, asked).items():
+    answered = [row for row in rows if row.question and row.label is not None]
+    for question, alike in group_by(lambda row: row.question, answered).items():
         labels = {str(row.label).strip() for row in alike}
         if len(labels) > 1:
             findings.append(
