@@ -450,8 +450,8 @@ FEW_QUESTIONS = proof(
         (
             {
                 "levels": [
-                    proof(0),
-                    proof(1, questions=proof(0).questions, characters=1),
+                    proof(0, tried=40),
+                    proof(1, tried=40, questions=proof(0, tried=40).questions),
                 ]
             },
             "levels",
