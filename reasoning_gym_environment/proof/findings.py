@@ -241,7 +241,11 @@ def near_misses(oracle: str) -> dict[str, str]:
         missed["two places swapped"] = (
             oracle[: pair.start()] + swapped + oracle[pair.end() :]
         )
-    return {label: text for label, text in missed.items() if text.strip()}
+    return {
+        label: text
+        for label, text in missed.items()
+        if text.strip() not in ("", oracle.strip())
+    }
 
 
 def within(text: str, label: str, tolerance: float) -> bool:

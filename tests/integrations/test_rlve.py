@@ -1,6 +1,7 @@
 """RLVE: its environments are tasks, its rewards are scores, and a run has them at its levels."""
 
 import asyncio
+import itertools
 import json
 import re
 import subprocess
@@ -105,6 +106,18 @@ def test_an_item_whose_right_answer_is_empty_is_drawn_again() -> None:
     ) as gym:
         problems = gym.problems("rlve_BinaryAlternation", level=0, count=20)
     assert all(problem.oracle for problem in problems)
+
+
+def test_any_way_through_a_maze_is_right(gym: ReasoningGym) -> None:
+    """The file says of such environments why an answer near the reference answer is right."""
+    [problem] = gym.problems("rlve_Maze", level=0)
+    ways = {"".join(way) for way in itertools.permutations(str(problem.oracle))}
+    solved = [
+        score
+        for score in scores(gym, problem, *sorted(ways))
+        if score.status is Status.SOLVED
+    ]
+    assert 1 < len(solved) < len(ways)
 
 
 def test_prove_refuses_an_environment_that_pays_nobody(tmp_path: Path) -> None:
