@@ -307,6 +307,9 @@ def project_version(project: Project) -> str:
 UNREAD = "not read yet"
 """The reading of a fault that nobody has looked at."""
 
+REAL = "fault"
+"""How the reading of a real fault begins."""
+
 _HEAD = """\
 # The field's tasks, proved
 
@@ -321,6 +324,7 @@ alone.
 - *not checked*: no fault was found, but nothing confirms the labels.
 - *refused*: a check failed. That is no verdict on a project. The readings below say which faults
   are real, which the authors mean to be so or don't promise, and which are false alarms of `prove`.
+- *with a fault*: of the refused, those for which a reading below calls a fault real.
 
 """
 
@@ -347,8 +351,11 @@ def as_markdown(
     without_rows = [package["package"] for package in packages if not package["files"]]
     lines = [
         *_table(
-            ("project", "version", "tasks tried", *SHOWN_VERDICTS.values()),
-            _project_rows(first_proofs),
+            (
+                *("project", "version", "tasks tried"),
+                *(*SHOWN_VERDICTS.values(), "with a fault"),
+            ),
+            _project_rows(first_proofs, readings),
         ),
         "",
         *_second_seed(proofs),
@@ -396,7 +403,7 @@ def _cell(value: object) -> str:
 
 
 def _project_rows(
-    proofs: Sequence[Mapping[str, Any]],
+    proofs: Sequence[Mapping[str, Any]], readings: Sequence[Mapping[str, str]]
 ) -> Iterator[Sequence[object]]:
     counts = {project.name: project.count for project in PROJECTS.values()}
     for (project, version_), own in group_by(
@@ -409,7 +416,19 @@ def _project_rows(
             version_,
             f"{len(own)} of {drawn_count} drawn" if drawn_count else len(own),
             *(verdicts[verdict] for verdict in SHOWN_VERDICTS),
+            sum(has_real_fault(proof, readings) for proof in own),
         )
+
+
+def has_real_fault(
+    proof: Mapping[str, Any], readings: Sequence[Mapping[str, str]]
+) -> bool:
+    """Return whether a reader calls one of a task's faults real."""
+    read = [
+        reading(proof["project"], proof["task"], fault_name(fault_), readings)
+        for fault_ in failures(proof)
+    ]
+    return any(text.startswith(REAL) for text in read)
 
 
 def _second_seed(proofs: Sequence[Mapping[str, Any]]) -> list[str]:

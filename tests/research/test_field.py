@@ -124,6 +124,7 @@ def test_the_page_counts_faults_by_how_they_are_read() -> None:
         proof("sound"),
         proof("one", "empty"),
         proof("other", "empty"),
+        proof("third", "constant"),
         proof("one", seed=1),
         proof("sound", seed=1),
     ]
@@ -133,11 +134,17 @@ def test_the_page_counts_faults_by_how_they_are_read() -> None:
             "task": "other",
             "fault": "not payable: empty",
             "reading": "meant",
-        }
+        },
+        {
+            "project": "Own",
+            "task": "*",
+            "fault": "not payable: constant",
+            "reading": "fault: it always pays 0",
+        },
     ]
     page = as_markdown(results, readings)
     rows = [line for line in page.splitlines() if line.startswith("| Own")]
-    assert "| Own | 1.2 | 3 | 0 | 1 | 0 | 2 |" in rows
+    assert "| Own | 1.2 | 4 | 0 | 1 | 0 | 3 | 1 |" in rows
     assert sum("| 1 | meant |" in row for row in rows) == 1
     assert sum("| 1 | not read yet |" in row for row in rows) == 1
     assert "a\\|b" in page
