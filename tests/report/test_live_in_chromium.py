@@ -1,10 +1,13 @@
 """The page of a running run in a real browser: what comes in changes nothing that was chosen."""
 
+import base64
 import json
+import re
 import signal
 import subprocess
 import sys
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import datetime, timedelta, timezone
@@ -12,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import WebDriverWait, choose, until
+from browsing import WebDriverWait, choose, open_section, until
 from chromium import needs_chromium
-from invented_run import write_invented_run
+from invented_run import write_invented_evaluations, write_invented_run
 from process_tree import PROC, descendants
 from report_files import row
 
@@ -131,6 +134,35 @@ def test_a_run_is_waited_for_and_the_next_one_appears_and_says_that_it_fails(
         until(browser, has("left", "6 groups"))
         assert "run next" in text_of(browser, "run-table")
         assert complaints(browser) == []
+
+
+def printed_curves(browser: Any) -> int:
+    """The Bézier curves in a print of the page: the points of charts are circles."""
+    pdf = base64.b64decode(browser.execute_cdp_cmd("Page.printToPDF", {})["data"])
+    streams = re.findall(rb"stream\n(.*?)\nendstream", pdf, re.DOTALL)
+    deflated = [each for each in streams if each.startswith(b"x")]
+    operators = b" ".join(zlib.decompress(each) for each in deflated)
+    return len(re.findall(rb"\sc\s", operators))
+
+
+def test_a_print_has_the_charts_that_were_never_shown(
+    browser: Any, tmp_path: Path
+) -> None:
+    write_invented_run(tmp_path, 200)
+    write_invented_evaluations(tmp_path, steps=(0, 40), items=1)
+    evaluated = 2 * 3 * 12
+    with watching(tmp_path) as (url, _):
+        open_page(browser, url, 200 + evaluated)
+        at_first = printed_curves(browser)
+        for section in ("time", "distributions", "evaluations"):
+            open_section(browser, section)
+            for chart in browser.find_elements("css selector", f"#{section} .chart"):
+                browser.execute_script("arguments[0].scrollIntoView()", chart)
+                WebDriverWait(browser, 60, 0.05).until(
+                    lambda _, chart=chart: chart.find_elements("css selector", "path")
+                )
+        assert at_first == printed_curves(browser) > 1000
+    assert complaints(browser) == []
 
 
 def test_notes_on_a_rollout_and_a_step_are_stored_and_stand_in_a_report(

@@ -78,24 +78,18 @@ function drawVisible() {
   });
 }
 
-let isDrawingRest = false;
-
-/** Draw the charts that were never in view, while nothing else happens: a print has them too. */
-function drawRest() {
-  if (isDrawingRest) return;
-  const isLeft = ([element, { dirty }]) => dirty && element.isConnected && element.offsetWidth > 0;
-  const next = [...drawings].find(isLeft);
-  if (!next) return;
-  isDrawingRest = true;
-  const soon = globalThis.requestIdleCallback ?? setTimeout;
-  soon(() => {
-    busy = busy.then(() => (isLeft(next) ? draw(...next) : undefined));
-    busy.then(() => {
-      isDrawingRest = false;
-      drawRest();
-    });
-  });
+/** Draw the charts that were never in view, for a print.
+ *
+ * Drawing waits for nothing but promises, so that all are there when the browser lays out the print.
+ */
+function drawAll() {
+  for (const [element, drawing] of drawings) {
+    const hasWidth = element.isConnected && element.offsetWidth > 0;
+    if (drawing.dirty && hasWidth) draw(element, drawing);
+  }
 }
+
+addEventListener("beforeprint", drawAll);
 
 async function draw(element, drawing) {
   drawing.dirty = false;

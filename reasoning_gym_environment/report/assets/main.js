@@ -24,7 +24,6 @@ function change(changes, push = true) {
 function showAll() {
   for (const each of SECTIONS) each();
   showSection();
-  if (!source.live) drawRest(); // a live page may be hidden for hours
   return showRollouts().then(showDetail);
 }
 
