@@ -4,6 +4,8 @@ import json
 import math
 import re
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from statistics import fmean
@@ -268,6 +270,68 @@ def test_an_evaluations_difficulty_is_that_of_the_copied_command(
     (command,) = browser.execute_script("return copies")
     assert show(shlex.split(command)[2:]) == 0
     assert "5 of 80 matching rollouts" in capsys.readouterr().err
+
+
+PHONE, DESKTOP = 390, 1440
+THEMES = ("light", "dark")
+
+
+@contextmanager
+def emulated(browser: Any, width: int, theme: str) -> Iterator[None]:
+    """A window of this width in pixels and in this theme."""
+    is_mobile = width == PHONE
+    size = {"width": width, "height": 844, "deviceScaleFactor": 1, "mobile": is_mobile}
+    colors = {"features": [{"name": "prefers-color-scheme", "value": theme}]}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", colors)
+    try:
+        yield
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+
+@pytest.fixture(scope="module")
+def page_of_runs(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Two runs with long names that differ in all settings, and four evaluations."""
+    folder = tmp_path_factory.mktemp("runs")
+    for number, (name, mode, tasks) in enumerate(
+        (
+            ("curriculum-with-a-target-of-half-and-a-long-name", "curriculum", 12),
+            ("the-same-on-fixed-levels-with-a-name-that-is-longer", "random", 3),
+        )
+    ):
+        run = f"{number}-0123456789"
+        own = folder / run
+        own.mkdir()
+        write_invented_run(own, 200, run=run, seed=number)
+        record = json.loads(record_path(own, run).read_text())
+        record["settings"] |= {
+            "name": name,
+            "complexity_mode": mode,
+            "seed": 1_000_000 + number,
+            "model_name": f"Organization/A-Model-of-7B-Parameters-Instruct-{number}",
+            "tasks": [f"task_with_a_long_name_{each}" for each in range(tasks)],
+        }
+        record_path(own, run).write_text(json.dumps(record))
+    write_invented_evaluations(folder, items=1)
+    write_report([folder], folder / "report.html")
+    return (folder / "report.html").as_uri()
+
+
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("width", [PHONE, DESKTOP])
+def test_the_table_of_runs_fits_the_page(
+    browser: Any, page_of_runs: str, width: int, theme: str
+) -> None:
+    with emulated(browser, width, theme):
+        opened(browser, page_of_runs, "section=run")
+        assert len(rows(browser, "run-table")) == 6
+        table_and_page = """return [
+            document.getElementById("run-table"), document.documentElement
+        ].map(({ clientWidth, scrollWidth }) => scrollWidth - clientWidth)"""
+        assert browser.execute_script(table_and_page) == [0, 0]
+        assert violations(browser) == []
 
 
 @pytest.mark.nightly

@@ -63,7 +63,7 @@ function tableRow(row, columns, onRow, current) {
   columns.forEach((column, number) => {
     const content = [column.cell(row)].flat();
     const tag = number === 0 ? "th" : "td";
-    const cell = make(tag, { class: classOf(column) }, ...content);
+    const cell = make(tag, { class: classOf(column), "data-label": column.label }, ...content);
     if (number === 0) cell.scope = "row";
     line.append(cell);
   });
