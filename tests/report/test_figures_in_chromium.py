@@ -33,6 +33,7 @@ from invented_run import (
     write_invented_run,
 )
 from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.keys import Keys
 
 from reasoning_gym_environment.commands.show import main as show
 from reasoning_gym_environment.report.page import write_report
@@ -49,6 +50,32 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
     write_invented_evaluations(folder)
     write_report([folder], folder / "report.html")
     return (folder / "report.html").as_uri()
+
+
+PHONE, DESKTOP = 390, 1440
+THEMES = ("light", "dark")
+
+
+@contextmanager
+def emulated(browser: Any, width: int, theme: str) -> Iterator[None]:
+    """A window of this width in pixels and in this theme."""
+    is_mobile = width == PHONE
+    size = {"width": width, "height": 844, "deviceScaleFactor": 1, "mobile": is_mobile}
+    colors = {"features": [{"name": "prefers-color-scheme", "value": theme}]}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", colors)
+    try:
+        yield
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+
+def overflow(browser: Any, selector: str) -> int:
+    """By how many pixels an element's content is wider than it."""
+    script = """const element = document.querySelector(arguments[0]);
+        return element.scrollWidth - element.clientWidth"""
+    return int(browser.execute_script(script, selector))
 
 
 def rows(browser: Any, table: str) -> list[list[str]]:
@@ -191,6 +218,75 @@ def test_a_window_is_dragged_over_the_chart(browser: Any, page: str) -> None:
     assert 200 < first < 300 < 450 < last < 550
 
 
+def test_a_window_is_moved_by_keyboard_on_the_chart(browser: Any, page: str) -> None:
+    opened(browser, page)
+    drawn(browser, "figures")
+    bucket, tenth = round(1000 / 60), 100
+    handle = browser.find_element("css selector", "[role=slider][data-end=after-first]")
+    assert handle.get_attribute("aria-label") == "First group after"
+    group = 901
+    for key, moved in (
+        (Keys.ARROW_LEFT, group - bucket),
+        (Keys.ARROW_DOWN, group - 2 * bucket),
+        (Keys.ARROW_RIGHT, group - bucket),
+        (Keys.PAGE_DOWN, group - bucket - tenth),
+        (Keys.HOME, 1),
+        (Keys.PAGE_UP, 1 + tenth),
+        (Keys.ARROW_UP, 1 + tenth + bucket),
+        (Keys.END, 1000),
+        (Keys.ARROW_RIGHT, 1000),
+        (Keys.PAGE_DOWN, 900),
+    ):
+        handle.send_keys(key)
+        assert handle.get_attribute("aria-valuenow") == str(moved)
+        assert handle.get_attribute("aria-valuetext") == f"group {moved:,} of 1,000"
+        assert browser.switch_to.active_element == handle
+    limits = [handle.get_attribute(f"aria-value{end}") for end in ("min", "max")]
+    assert limits == ["1", "1000"]
+    last = browser.find_element("css selector", "[role=slider][data-end=before-last]")
+    last.send_keys(Keys.HOME)
+    assert last.get_attribute("aria-valuenow") == "801", "the first group before"
+    last.send_keys(Keys.PAGE_UP)
+    until(browser, "document.getElementById('before-last').value === '901'")
+    assert browser.find_element("id", "after-first").get_property("value") == "900"
+    by_keyboard = rows(browser, "figures-table")
+    until(browser, "location.hash.endsWith('%3A800-900%2C899-999')")
+    opened(browser, page)
+    choose(browser, "before-last", "901")
+    choose(browser, "after-first", "900")
+    assert rows(browser, "figures-table") == by_keyboard
+
+
+def test_handles_stand_on_the_ends_of_the_windows(browser: Any, page: str) -> None:
+    opened(browser, page)
+    script = """const center = ({ left, width }) => left + width / 2;
+        const box = (element) => element.getBoundingClientRect();
+        const windows = [...document.querySelectorAll("#figures-chart .mark-rect.role-mark path")];
+        const drawn = windows.map(box).filter(({ width }) => width);  // not the brush
+        const ends = drawn.flatMap(({ left, right }) => [left, right]);
+        return [...document.querySelectorAll(".handle")].every(
+            (handle, place) => Math.abs(center(box(handle)) - ends[place]) < 2)"""
+    for width in (DESKTOP, PHONE):
+        with emulated(browser, width, "light"):
+            drawn(browser, "figures")
+            WebDriverWait(browser, 60, 0.05).until(lambda b: b.execute_script(script))
+
+
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("width", [PHONE, DESKTOP])
+def test_axe_finds_nothing_in_the_figures_of_chosen_windows(
+    browser: Any, page: str, width: int, theme: str
+) -> None:
+    with emulated(browser, width, theme):
+        opened(browser, page)
+        drawn(browser, "figures")
+        handle = browser.find_element("css selector", "[data-end=after-first]")
+        handle.send_keys(Keys.PAGE_DOWN)
+        until(browser, "location.hash.includes('windows=')")
+        assert violations(browser) == []
+        assert overflow(browser, ":root") == 0
+
+
 def test_the_axis_of_time_is_chosen(browser: Any, page: str) -> None:
     opened(browser, page)
     labels = {
@@ -272,25 +368,6 @@ def test_an_evaluations_difficulty_is_that_of_the_copied_command(
     assert "5 of 80 matching rollouts" in capsys.readouterr().err
 
 
-PHONE, DESKTOP = 390, 1440
-THEMES = ("light", "dark")
-
-
-@contextmanager
-def emulated(browser: Any, width: int, theme: str) -> Iterator[None]:
-    """A window of this width in pixels and in this theme."""
-    is_mobile = width == PHONE
-    size = {"width": width, "height": 844, "deviceScaleFactor": 1, "mobile": is_mobile}
-    colors = {"features": [{"name": "prefers-color-scheme", "value": theme}]}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", colors)
-    try:
-        yield
-    finally:
-        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
-
-
 @pytest.fixture(scope="module")
 def page_of_runs(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Two runs with long names that differ in all settings, and four evaluations."""
@@ -327,10 +404,8 @@ def test_the_table_of_runs_fits_the_page(
     with emulated(browser, width, theme):
         opened(browser, page_of_runs, "section=run")
         assert len(rows(browser, "run-table")) == 6
-        table_and_page = """return [
-            document.getElementById("run-table"), document.documentElement
-        ].map(({ clientWidth, scrollWidth }) => scrollWidth - clientWidth)"""
-        assert browser.execute_script(table_and_page) == [0, 0]
+        assert overflow(browser, "#run-table") == 0
+        assert overflow(browser, ":root") == 0
         assert violations(browser) == []
 
 

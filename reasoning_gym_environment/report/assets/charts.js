@@ -38,7 +38,7 @@ const PERCENT = { format: "%" };
 const quantity = (field, more = {}) => ({ field, type: "quantitative", title: null, ...more });
 const tip = (field, title, format) => ({ field, title, format });
 
-const drawings = new Map(); // element -> {specification, onClick, onBrush, view, dirty}
+const drawings = new Map(); // element -> {specification, onClick, onBrush, onPlot, view, dirty}
 const inView = new Set();
 let busy = Promise.resolve();
 
@@ -56,13 +56,14 @@ const observer = new IntersectionObserver(
 /** Return an element in which a chart is drawn once it is visible.
  *
  * `onClick` gets the datum that is clicked, `onBrush` the values of x between which one drags: the
- * specification has an interval "brush".
+ * specification has an interval "brush". `onPlot` gets Vega's view once it is drawn, and when its
+ * width changes.
  */
-function chart(description, height, specification, { onClick, onBrush } = {}) {
+function chart(description, height, specification, { onClick, onBrush, onPlot } = {}) {
   const element = make("div", { class: "chart", role: "img", "aria-label": description });
   element.style.height = `${height + 30}px`;
   const sized = { ...specification, height, description }; // Vega labels the element with it
-  drawings.set(element, { specification: sized, onClick, onBrush, dirty: true });
+  drawings.set(element, { specification: sized, onClick, onBrush, onPlot, dirty: true });
   observer.observe(element);
   return element;
 }
@@ -113,6 +114,12 @@ async function draw(element, drawing) {
     drawn.view.addEventListener("click", (_, item) => item?.datum && drawing.onClick(item.datum));
   }
   if (drawing.onBrush) listenToBrush(element, drawn.view, drawing.onBrush);
+  if (drawing.onPlot) {
+    const tell = () => drawing.onPlot(drawn.view);
+    // The scales follow the width.
+    drawn.view.addSignalListener("width", () => drawn.view.runAfter(tell));
+    tell();
+  }
 }
 
 /** Tell the interval once the pointer is released, wherever that is. */

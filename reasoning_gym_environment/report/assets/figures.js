@@ -20,9 +20,10 @@ function windowsOf(run) {
   };
 }
 
-function chooseWindows(run, { before, after }) {
+/** Return the state that has these windows. */
+function stateOfWindows(run, { before, after }) {
   const text = [before, after].map(({ first, last }) => `${first}-${last}`).join(",");
-  change({ windows: `${run}:${text}` });
+  return { windows: `${run}:${text}` };
 }
 
 /** Return groups in the order of their numbers, or of their run where one has none. */
@@ -67,6 +68,7 @@ function showFigures() {
   showFiguresTable(run, groups, windows);
   showMarks(run);
   showCurve(series, windows);
+  showHandles(run);
 }
 
 /** Return the labels of the compared parts. */
@@ -203,7 +205,7 @@ function showCurve({ run, groups }, windows) {
     const places = data.order[run].flatMap((group, place) => (inside(group) ? [place] : []));
     if (!places.length) return;
     const own = { first: places[0], last: places.at(-1) };
-    chooseWindows(run, { ...windows, [byId("drag").value]: own });
+    change(stateOfWindows(run, { ...windows, [byId("drag").value]: own }));
   };
   const ends = [known[0], known.at(-1)].map((point) => valueText(measure, point?.value));
   const description = `${measure.label} by ${axis.label}: from ${ends[0]} to ${ends[1]}`;
@@ -223,8 +225,10 @@ function showCurve({ run, groups }, windows) {
       `by ${axis.label}`,
     ),
   );
+  const onPlot = (view) => placeHandles(view, run, axis);
+  for (const handle of handles()) handle.hidden = !known.length;
   const content = known.length
-    ? chart(description, CURVE_HEIGHT, specification, { onBrush })
+    ? chart(description, CURVE_HEIGHT, specification, { onBrush, onPlot })
     : make("p", { class: "none soft" }, "no value in these groups");
   showCharts(byId("figures-chart"), make("figure", {}, caption, content));
 }
@@ -234,5 +238,62 @@ function windowsFromFields() {
   const { run } = figuresSeries();
   const [first, last, ...after] = WINDOW_FIELDS.map((name) => Math.max(0, Number(byId(name).value) - 1));
   if (last < first || after[1] < after[0]) return;
-  chooseWindows(run, { before: { first, last }, after: { first: after[0], last: after[1] } });
+  const entered = { before: { first, last }, after: { first: after[0], last: after[1] } };
+  change(stateOfWindows(run, entered));
+}
+
+/** By which share of the run's groups a key moves the end of a window. */
+const KEY_SHARES = {
+  ...{ ArrowLeft: -1 / CURVE_POINTS, ArrowDown: -1 / CURVE_POINTS, PageDown: -1 / 10, Home: -1 },
+  ...{ ArrowRight: 1 / CURVE_POINTS, ArrowUp: 1 / CURVE_POINTS, PageUp: 1 / 10, End: 1 },
+};
+
+const handles = () => [...document.querySelectorAll(".handle")];
+
+/** Return the place of a handle's end in the order of the run, and the least and the largest one. */
+function placesOf(handle, run, windows) {
+  const [name, end] = handle.dataset.end.split("-");
+  const { first, last } = windows[name];
+  if (end === "first") return { name, end, place: first, least: 0, most: last };
+  return { name, end, place: last, least: first, most: data.order[run].length - 1 };
+}
+
+/** Move the end of a window by a key on its handle; return whether the key does. */
+function moveByHandle({ target, key, ctrlKey, metaKey, altKey }) {
+  const share = KEY_SHARES[key];
+  if (!share || ctrlKey || metaKey || altKey) return false;
+  const { run } = figuresSeries();
+  const windows = windowsOf(run);
+  const { name, end, place, least, most } = placesOf(target, run, windows);
+  const groups = Math.max(1, Math.round(Math.abs(share) * data.order[run].length));
+  const moved = Math.min(most, Math.max(least, place + Math.sign(share) * groups));
+  Object.assign(state, stateOfWindows(run, { ...windows, [name]: { ...windows[name], [end]: moved } }));
+  showHandles(run);
+  return true;
+}
+
+/** Say in the handles which groups the windows have. */
+function showHandles(run) {
+  const size = data.order[run].length;
+  for (const handle of handles()) {
+    const { place, least, most } = placesOf(handle, run, windowsOf(run));
+    handle.setAttribute("aria-valuemin", least + 1);
+    handle.setAttribute("aria-valuemax", most + 1);
+    handle.setAttribute("aria-valuenow", place + 1);
+    handle.setAttribute("aria-valuetext", `group ${whole(place + 1)} of ${whole(size)}`);
+  }
+}
+
+/** Put the handles on the ends of the windows in the drawn curve. */
+function placeHandles(view, run, axis) {
+  const { offsetLeft, offsetTop } = byId("figures-chart").querySelector(".chart");
+  const [left, top] = view.origin();
+  const padding = view.padding();
+  for (const handle of handles()) {
+    const { place } = placesOf(handle, run, windowsOf(run));
+    const x = view.scale("x")(axis.of(data.order[run][place]));
+    const inside = Math.min(view.width(), Math.max(0, x));
+    handle.style.left = `${offsetLeft + padding.left + left + inside}px`;
+    handle.style.top = `${offsetTop + padding.top + top}px`;
+  }
 }

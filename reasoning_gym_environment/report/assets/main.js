@@ -197,6 +197,12 @@ function listen() {
   }
   for (const name of ["from", "until"]) byId(name).addEventListener("change", spanFromFields);
   for (const name of WINDOW_FIELDS) byId(name).addEventListener("change", windowsFromFields);
+  for (const handle of handles())
+    handle.addEventListener("keydown", (event) => {
+      if (!moveByHandle(event)) return;
+      event.preventDefault(); // the page doesn't scroll
+      later({});
+    });
   byId("reset-windows").addEventListener("click", () => change({ windows: "" }));
   byId("span").addEventListener("click", () => change({ span: "" }));
   byId("reset").addEventListener("click", () => change(NO_FILTERS));
