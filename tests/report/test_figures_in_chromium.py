@@ -257,8 +257,11 @@ def test_a_window_is_moved_by_keyboard_on_the_chart(browser: Any, page: str) -> 
     assert rows(browser, "figures-table") == by_keyboard
 
 
-def test_handles_stand_on_the_ends_of_the_windows(browser: Any, page: str) -> None:
-    opened(browser, page)
+@pytest.mark.parametrize("axis", ["group", "step", "time"])
+def test_handles_stand_on_the_ends_of_the_windows(
+    browser: Any, page: str, axis: str
+) -> None:
+    opened(browser, page, f"x={axis}")
     script = """const center = ({ left, width }) => left + width / 2;
         const box = (element) => element.getBoundingClientRect();
         const windows = [...document.querySelectorAll("#figures-chart .mark-rect.role-mark path")];

@@ -258,7 +258,7 @@ function placesOf(handle, run, windows) {
   return { name, end, place: last, least: first, most: data.order[run].length - 1 };
 }
 
-/** Move the end of a window by a key on its handle; return whether the key does. */
+/** Move the end of a window by a key on its handle; return whether the key is for that. */
 function moveByHandle({ target, key, ctrlKey, metaKey, altKey }) {
   const share = KEY_SHARES[key];
   if (!share || ctrlKey || metaKey || altKey) return false;
@@ -267,8 +267,11 @@ function moveByHandle({ target, key, ctrlKey, metaKey, altKey }) {
   const { name, end, place, least, most } = placesOf(target, run, windows);
   const groups = Math.max(1, Math.round(Math.abs(share) * data.order[run].length));
   const moved = Math.min(most, Math.max(least, place + Math.sign(share) * groups));
-  Object.assign(state, stateOfWindows(run, { ...windows, [name]: { ...windows[name], [end]: moved } }));
-  showHandles(run);
+  if (moved !== place) {
+    const changed = { ...windows[name], [end]: moved };
+    Object.assign(state, stateOfWindows(run, { ...windows, [name]: changed }));
+    showHandles(run);
+  }
   return true;
 }
 
