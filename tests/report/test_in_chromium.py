@@ -736,22 +736,41 @@ def test_the_page_runs_no_script_but_its_own(browser: Any, page: str) -> None:
     assert "Content Security Policy" in str(browser.get_log("browser"))
 
 
-def test_charts_take_the_colors_of_the_theme(browser: Any, training_page: str) -> None:
+def test_charts_take_the_colors_of_the_theme_and_a_print_those_of_paper(
+    browser: Any, training_page: str
+) -> None:
     opened(browser, training_page)
     draw_charts(browser, "time")
+    script = """window.fill = () =>
+        document.querySelector("#time .mark-symbol path")?.getAttribute("fill");
+        // Behind the page's own listener, which has drawn by then.
+        addEventListener("beforeprint", () => (window.printedFill = fill()));"""
+    browser.execute_script(script)
 
     def fill() -> Any:
-        script = "return document.querySelector('#time .mark-symbol path')?.getAttribute('fill')"
-        return browser.execute_script(script)
+        return browser.execute_script("return fill()")
+
+    def ink() -> Any:
+        return browser.execute_script("return getComputedStyle(document.body).color")
 
     light = fill()
-    media = {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+    light_ink = ink()
+    dark = [{"name": "prefers-color-scheme", "value": "dark"}]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": dark})
     try:
         browser.execute_script("document.getElementById('time').scrollIntoView()")
-        WebDriverWait(browser, 300, 0.05).until(lambda _: fill() not in (None, light))
+        wait = WebDriverWait(browser, 300, 0.05)
+        wait.until(lambda _: fill() not in (None, light))
+        assert ink() != light_ink
+        browser.execute_cdp_cmd("Page.printToPDF", {})
+        assert browser.execute_script("return printedFill") == light
+        wait.until(lambda _: fill() not in (None, light))
+        on_paper = {"media": "print", "features": dark}
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", on_paper)
+        assert ink() == light_ink
     finally:
-        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+        no_emulation = {"media": "", "features": []}
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", no_emulation)
 
 
 def test_nothing_overflows_on_a_phone(browser: Any, page: str) -> None:

@@ -38,7 +38,7 @@ const PERCENT = { format: "%" };
 const quantity = (field, more = {}) => ({ field, type: "quantitative", title: null, ...more });
 const tip = (field, title, format) => ({ field, title, format });
 
-const drawings = new Map(); // element -> {specification, onClick, onBrush, onPlot, view, dirty}
+const drawings = new Map(); // element -> {specification, onClick, onBrush, onPlot, view, dirty, ink}
 const inView = new Set();
 let busy = Promise.resolve();
 
@@ -79,21 +79,32 @@ function drawVisible() {
   });
 }
 
-/** Draw the charts that were never in view, for a print.
+/** Return the color of text, by which themes differ; a print has a light one. */
+const ink = () => getComputedStyle(document.documentElement).getPropertyValue("--ink");
+
+const isStale = (drawing) => drawing.dirty || drawing.ink !== ink();
+
+/** Draw the charts for a print, also those that were never in view.
  *
  * Drawing waits for nothing but promises, so that all are there when the browser lays out the print.
  */
-function drawAll() {
+function drawPrint() {
+  document.documentElement.classList.add("printed"); // which has the light theme
   for (const [element, drawing] of drawings) {
     const hasWidth = element.isConnected && element.offsetWidth > 0;
-    if (drawing.dirty && hasWidth) draw(element, drawing);
+    if (hasWidth && isStale(drawing)) draw(element, drawing);
   }
 }
 
-addEventListener("beforeprint", drawAll);
+addEventListener("beforeprint", drawPrint);
+addEventListener("afterprint", () => {
+  document.documentElement.classList.remove("printed");
+  if ([...drawings.values()].some(isStale)) redrawAll();
+});
 
 async function draw(element, drawing) {
   drawing.dirty = false;
+  drawing.ink = ink();
   drawing.view?.finalize();
   const specification = {
     ...themed(drawing.specification),
