@@ -45,6 +45,9 @@ MARKS = (
 """What a bootcamp finds an answer between. A model may write these marks between the answer tags,
 or the answer alone."""
 
+SEVERAL_RIGHT = {"Cehabandprefixmexsbootcamp"}
+"""Bootcamps with several right answers, of which most that are near the found one are some."""
+
 
 def prepare_imports():
     """Make each module importable alone: the package's own `__init__` imports all 1,070.
@@ -187,7 +190,9 @@ def add_task(module_name, class_name, levels):
         return score(bootcamp_class(), answer, case)
 
     generate.__name__ = f"internbootcamp_{class_name.removesuffix('bootcamp')}"
-    task(len(levels), verifier=verify)(generate)
+    is_several = class_name in SEVERAL_RIGHT
+    waive = {"near_miss": "several answers are right"} if is_several else {}
+    task(len(levels), verifier=verify, waive=waive)(generate)
 
 
 def add_tasks():

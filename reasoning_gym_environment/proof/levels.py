@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from ..evaluation.estimators import wilson
 from ..util.values import shorten
@@ -41,10 +41,12 @@ def have_same_questions(lower: LevelProof, upper: LevelProof) -> bool:
     return most < SAME_LEVEL
 
 
-def level_faults(questions: Iterable[str], answers: Iterable[str | None]) -> list[str]:
+def level_faults(
+    questions: Iterable[str], answers: Collection[str | None]
+) -> list[str]:
     """Return why a level is degenerate, judged by DRAWS draws, one sentence each.
 
-    Where several answers are right, they are None, and only the questions count.
+    Where several answers are right, they are None. If most are, only the questions count.
 
     Example:
         >>> level_faults(map(str, range(200)), ["Yes"] * 180 + ["No"] * 20)
@@ -53,10 +55,10 @@ def level_faults(questions: Iterable[str], answers: Iterable[str | None]) -> lis
     distinct = len(set(questions))
     faults = [f"only {distinct} distinct questions of {DRAWS}"] if distinct < 50 else []
     counted = count_answers(answers)
-    if not counted:
+    total = counted.total()
+    if 2 * total <= len(answers):
         return faults
     [(answer, times)] = counted.most_common(1)
-    total = counted.total()
     if times / total > 1 / max(2, len(counted)) + 0.15:
         faults.append(
             f"{shorten(answer)} answers {times / total:.0%} of the items, more than chance among "
@@ -162,5 +164,5 @@ def _mostly_falls(values: Sequence[float]) -> bool:
 
 
 def _most_frequent_share(level: LevelProof) -> float:
-    answers = count_answers(level.answers.values())
-    return max(answers.values(), default=0) / max(1, answers.total())
+    counted = count_answers(level.answers.values())
+    return max(counted.values(), default=0) / max(1, len(level.answers))

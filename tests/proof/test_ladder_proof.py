@@ -97,6 +97,8 @@ LONG = [f"a sentence of several words, number {number}" for number in range(DRAW
         (MANY, LONG, ""),
         (MANY, LONG[:9] * 22 + LONG[:2], "only 9 distinct answers of 200"),
         (MANY, [None] * 200, ""),
+        (MANY, ["1"] * 2 + [None] * 198, ""),
+        (MANY, ["1"] * 120 + [None] * 80, "'1' answers 100% of the items"),
         (MANY[:49] * 4 + MANY[:4], [None] * 200, "only 49 distinct questions of 200"),
     ],
 )
