@@ -17,6 +17,7 @@ import json
 import os
 import random
 import subprocess
+import sysconfig
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -40,6 +41,9 @@ ROOT = Path(__file__).parent.parent
 RESULTS = Path(__file__).with_suffix(".jsonl")
 READINGS = Path(__file__).with_name("field_readings.json")
 PAGE = Path(__file__).with_suffix(".md")
+
+PACKAGES = f"{sysconfig.get_path('purelib')}{os.sep}"
+"""Where packages are installed here, which a message may name."""
 
 DRAW_SEED = 77
 """Which tasks are drawn of a project that has more than its share here."""
@@ -231,8 +235,9 @@ def fault(findings: Sequence[Finding]) -> dict[str, Any]:
         "kind": first.kind,
         "verdict": first.verdict,
         "levels": [finding.level for finding in findings],
-        "detail": smallest.detail,
+        "detail": smallest.detail.replace(PACKAGES, ""),
         "example": smallest.example,
+        "waived": first.explanation,
     }
 
 
@@ -458,8 +463,12 @@ def _second_seed(proofs: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def failures(proof: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the faults for which a task is refused."""
-    return [fault_ for fault_ in proof["faults"] if fault_["verdict"] == "failed"]
+    """Return the faults for which a task is refused, without those that its file explains."""
+    return [
+        fault_
+        for fault_ in proof["faults"]
+        if fault_["verdict"] == "failed" and not fault_["waived"]
+    ]
 
 
 def fault_name(fault_: Mapping[str, Any]) -> str:

@@ -33,7 +33,7 @@ TASKS = [
     "rlve_SumGCD",
     "rlve_SumPHIInterval",
 ]
-"""Tasks with short questions. `prove` proves the first five, and needs minutes for each."""
+"""Tasks with short questions. `prove` proves all of them, and needs minutes for each."""
 
 STEPS = 1
 """Of the trainer, with a batch of 16 groups that have signal: about 1 in 20 has."""

@@ -113,6 +113,7 @@ def proof(task: str, *kinds: str, seed: int = 0) -> dict[str, object]:
                 "verdict": "failed",
                 "detail": "'' solves 100%",
                 "example": f"'a|b' answered '' by {task}",
+                "waived": "it is meant so" if kind == "near miss" else "",
             }
             for kind in kinds
         ],
@@ -124,7 +125,7 @@ def test_the_page_counts_faults_by_how_they_are_read() -> None:
         proof("sound"),
         proof("one", "empty"),
         proof("other", "empty"),
-        proof("third", "constant"),
+        proof("third", "constant", "near miss"),
         proof("one", seed=1),
         proof("sound", seed=1),
     ]
