@@ -15,7 +15,7 @@ ITEMS = 3
 def samples(evaluations: Mapping[str, Path]) -> str:
     """Return all rollouts of the first held-out item of a few tasks, by stage."""
     stages = {
-        name: {sample.task: sample for sample in reversed(held_out(folder))}
+        name: {sample.task: sample for sample in reversed(held_out(folder).samples)}
         for name, folder in evaluations.items()
     }
     tasks = sorted(set.intersection(*map(set, stages.values())))[:ITEMS]
