@@ -382,7 +382,10 @@ async def test_the_openenv_taskset_plays_episodes_of_our_environment(
     tmp_path: Path,
 ) -> None:
     with ReasoningGym(processes=1) as gym:
-        gcd, lcm = (gym.problem({"task": task, "seed": 7}) for task in ("gcd", "lcm"))
+        gcd, lcm = (
+            gym.problem({"task": task, "seed": 7}, split="train")
+            for task in ("gcd", "lcm")
+        )
     replies = ByQuestion(
         {gcd.question: str(gcd.oracle), lcm.question: "<answer>0</answer>"}
     )
