@@ -66,6 +66,7 @@ def test_blocks_say_their_language_and_have_only_commands_and_settings_that_exis
         "python",
         "yaml",
         "text",
+        "toml",
     }
     shown = "\n".join(block.text for block in blocks(page) if block.language == "sh")
     assert set(

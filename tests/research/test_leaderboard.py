@@ -116,17 +116,16 @@ def test_a_picture_without_matplotlib_says_what_it_needs(
         plot(tmp_path / "picture.svg", FOLDER)
 
 
-def test_the_page_names_the_tasks_whose_labels_follow_a_convention() -> None:
+def test_the_page_of_labels_names_the_tasks_that_follow_a_convention() -> None:
+    """The page of the leaderboard links to its table."""
     labels = (ROOT / "research" / "labels" / "labels.md").read_text(encoding="utf-8")
     conventions = labels.partition("## Conventions")[2].partition("\n## ")[0]
-    named = (
-        PAGE.read_text(encoding="utf-8")
-        .partition("- **Labels.**")[2]
-        .partition("## ")[0]
-    )
+    page = (ROOT / "docs" / "labels.md").read_text(encoding="utf-8")
+    table = page.partition("### Conventions")[2].partition("\n#")[0]
     tasks = re.findall(r"^- (`\w+`):", conventions, re.MULTILINE)
     assert tasks
-    assert set(tasks) <= set(re.findall(r"`\w+`", named))
+    assert tasks == re.findall(r"^\| (`\w+`)", table, re.MULTILINE)
+    assert "(labels.md#conventions)" in PAGE.read_text(encoding="utf-8")
 
 
 @pytest.mark.nightly
