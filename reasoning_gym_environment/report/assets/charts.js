@@ -38,7 +38,7 @@ const PERCENT = { format: "%" };
 const quantity = (field, more = {}) => ({ field, type: "quantitative", title: null, ...more });
 const tip = (field, title, format) => ({ field, title, format });
 
-const drawings = new Map(); // element -> {specification, onClick, onBrush, onPlot, view, dirty, ink}
+const drawings = new Map(); // element -> {specification, onClick, onBrush, onPlot, view, ink}
 const inView = new Set();
 let busy = Promise.resolve();
 
@@ -63,26 +63,27 @@ function chart(description, height, specification, { onClick, onBrush, onPlot } 
   const element = make("div", { class: "chart", role: "img", "aria-label": description });
   element.style.height = `${height + 30}px`;
   const sized = { ...specification, height, description }; // Vega labels the element with it
-  drawings.set(element, { specification: sized, onClick, onBrush, onPlot, dirty: true });
+  drawings.set(element, { specification: sized, onClick, onBrush, onPlot });
   observer.observe(element);
   return element;
 }
+
+/** Return the color of text, by which themes differ; a print has a light one. */
+const ink = () => getComputedStyle(document.documentElement).getPropertyValue("--ink");
+
+/** Return whether a chart is not drawn yet, or in the colors of another theme. */
+const isStale = (drawing) => drawing.ink !== ink();
 
 function drawVisible() {
   document.documentElement.dataset.charts = "drawing";
   busy = busy.then(async () => {
     for (const element of inView) {
       const drawing = drawings.get(element);
-      if (drawing?.dirty && element.isConnected) await draw(element, drawing);
+      if (drawing && isStale(drawing) && element.isConnected) await draw(element, drawing);
     }
     document.documentElement.dataset.charts = "drawn";
   });
 }
-
-/** Return the color of text, by which themes differ; a print has a light one. */
-const ink = () => getComputedStyle(document.documentElement).getPropertyValue("--ink");
-
-const isStale = (drawing) => drawing.dirty || drawing.ink !== ink();
 
 /** Draw the charts for a print, also those that were never in view.
  *
@@ -99,11 +100,10 @@ function drawPrint() {
 addEventListener("beforeprint", drawPrint);
 addEventListener("afterprint", () => {
   document.documentElement.classList.remove("printed");
-  if ([...drawings.values()].some(isStale)) redrawAll();
+  drawVisible();
 });
 
 async function draw(element, drawing) {
-  drawing.dirty = false;
   drawing.ink = ink();
   drawing.view?.finalize();
   const specification = {
@@ -153,12 +153,7 @@ function clearCharts(container) {
   }
 }
 
-function redrawAll() {
-  for (const drawing of drawings.values()) drawing.dirty = true;
-  drawVisible();
-}
-
-darkTheme.addEventListener("change", redrawAll);
+darkTheme.addEventListener("change", drawVisible);
 
 /** A chart with its title; a note stands beside the title. */
 function figure(title, note, ...content) {
