@@ -183,11 +183,17 @@ def wilson(
     if error is not None and error > 1e-9:  # equal values give less, by rounding
         reduction = (NORMAL_QUANTILE / student_quantile(freedom)) ** 2
         trials = max(least, mean * (1 - mean) / error**2 * reduction)
-    return _score_interval(mean, trials, NORMAL_QUANTILE)
+    return score_interval(mean, trials)
 
 
-def _score_interval(mean: float, trials: float, quantile: float) -> Interval:
-    """Return Wilson's interval of a share of trials, with a quantile of the normal distribution."""
+def score_interval(
+    mean: float, trials: float, quantile: float = NORMAL_QUANTILE
+) -> Interval:
+    """Return Wilson's interval of a share of independent trials.
+
+    Args:
+        quantile: of the normal distribution; by default, the interval is that of 95 %.
+    """
     scale = 1 + quantile**2 / trials
     center = (mean + quantile**2 / (2 * trials)) / scale
     variance = max(0.0, mean * (1 - mean)) / trials + quantile**2 / (4 * trials**2)
@@ -266,7 +272,7 @@ def mean_difference(
     size = _typical_size(chain.from_iterable(tasks))
 
     def unseen(differing_share: float) -> float:
-        _, highest = _score_interval(differing_share, items, quantile)
+        _, highest = score_interval(differing_share, items, quantile)
         return size * (highest - differing_share)
 
     low = mean - max(spread, unseen(fmean(map(_falling_share, tasks))))

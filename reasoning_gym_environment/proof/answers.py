@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ..errors import GenerationError
-from ..evaluation.estimators import wilson
+from ..evaluation.estimators import score_interval
 from ..problems.seeds import evaluation_recipes
 from ..problems.stream import skip_faulty
 from ..records import ATROPOS_SOLVED_SCORE, Problem, Status, Verdict
@@ -136,7 +136,7 @@ class ProbeShare:
     @property
     def low(self) -> float:
         """The lower end of the 95 % interval of `solved`."""
-        low, _ = wilson(self.solved, None, freedom=self.items, least=self.items)
+        low, _ = score_interval(self.solved, self.items)
         return low
 
     def exceeds(self, tolerated: float) -> bool:

@@ -6,7 +6,7 @@ import itertools
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
-from ..evaluation.estimators import wilson
+from ..evaluation.estimators import score_interval
 from ..util.values import shorten
 from .findings import Finding
 from .ladder_proof import DRAWS, LevelProof
@@ -23,7 +23,6 @@ SHORTER = 0.8
 EASIER_TO_GUESS = 0.2
 """By how much more often the most frequent answer is right at the hardest level."""
 
-
 SAME_LEVEL = 0.1
 """If fewer of the questions of equal seeds differ, two levels are the same."""
 
@@ -37,7 +36,7 @@ def have_same_questions(lower: LevelProof, upper: LevelProof) -> bool:
         lower.questions[number] != upper.questions[number] for number in common
     )
     draws = len(common)
-    _, most = wilson(changed / draws, None, freedom=draws, least=draws)
+    _, most = score_interval(changed / draws, draws)
     return most < SAME_LEVEL
 
 
