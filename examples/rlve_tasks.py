@@ -76,11 +76,11 @@ def add_task(identifier):
         return environment
 
     def generate(random, level):
-        environment = make(random, level)
         # RLVE takes an empty text for an answer, which no completion can give here.
-        while environment.parameter.get("reference_answer") == "":
+        answer = ""
+        while answer == "":
             environment = make(random, level)
-        answer = environment.parameter.get("reference_answer")
+            answer = environment.parameter.get("reference_answer")
         question = environment.prompt_generator()
         return (
             question,

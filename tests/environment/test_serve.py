@@ -127,7 +127,7 @@ async def test_serve_with_the_file_of_init_ends_once_the_trainer_has_had_its_ste
         async with bench.command("serve", "--config", str(file)) as command:
             assert await command.exit_code() == 0, command.said()
         await first
-        # The API counts a batch when it is complete: one more than the trainer takes is usual.
+        # The API counts a batch when it is complete, which may be one more than the trainer takes.
         assert re.search("Training ends at step [67] of 6", command.said())
         assert "WARNING" not in command.said().partition("Registered as")[2]
         second = asyncio.create_task(train("second"))
